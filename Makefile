@@ -1,0 +1,76 @@
+# `make` lists what can be made. Needs Python 3.11, 3.12 or 3.13 (with its venv module) and nothing else.
+
+PYTHON ?=#      the interpreter that creates the virtual environment; by default the first suitable one below
+VENV ?= .venv#  the virtual environment; created, and kept up to date with pyproject.toml and constraints.txt
+ARGS ?=#        passed on to the experiment or to pytest
+
+CANDIDATES := $(or $(strip $(PYTHON)),python3 python3.12 python3.11 python3.13)
+RUN := $(strip $(VENV))/bin/python
+STAMP := $(strip $(VENV))/.metaevo-installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup evolve test lint format test-slow smoke constraints
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
+	@echo 'Example:   make evolve ARGS="--run-dir runs/a --generations 20"'
+
+evolve: $(STAMP) ## set up, then evolve a value loss for PPO and compare it with hand-written ones
+	$(RUN) experiments/evolve_value_loss.py $(ARGS)
+
+test: $(STAMP) lint ## set up, then lint, type-check and test
+	$(RUN) -m pytest $(ARGS)
+
+test-slow: $(STAMP) ## the tests that need minutes each
+	$(RUN) -m pytest -m slow $(ARGS)
+
+smoke: $(STAMP) ## a handful of quick tests that show that the installation works
+	$(RUN) -m pytest -m smoke $(ARGS)
+
+lint: $(STAMP) ## ruff (rules and format) and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+format: $(STAMP) ## let ruff repair and format the code
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+setup: $(STAMP) ## create the virtual environment and install everything into it
+
+# An environment whose interpreter no longer runs is made anew; a folder that is no environment is left alone.
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(RUN) -c '' 2>/dev/null; then \
+	  if [ -e "$(VENV)" ] && [ ! -e "$(VENV)/pyvenv.cfg" ]; then \
+	    echo "error: $(VENV) exists and is not a virtual environment; choose another with VENV=" >&2; exit 1; \
+	  fi; \
+	  python=; \
+	  for candidate in $(CANDIDATES); do \
+	    if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1; then \
+	      python=$$candidate; break; \
+	    fi; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "error: needs Python 3.11, 3.12 or 3.13; found none as: $(CANDIDATES) (name one with PYTHON=...)" >&2; exit 1; \
+	  fi; \
+	  if ! "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	    echo "error: $$python has no venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; \
+	  fi; \
+	  echo "Creating $(VENV) with $$("$$python" --version)"; \
+	  "$$python" -m venv --clear "$(VENV)" || exit 1; \
+	fi
+	@echo "Installing into $(VENV) (about a minute the first time)"
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+# For maintainers. Keeps the pins that still fit; ARGS=--upgrade renews them all.
+constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at once
+	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
+	python3 -m venv "$$scratch/venv" && "$$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check uv && \
+	cp constraints.txt "$$scratch/pins.txt" && \
+	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o "$$scratch/pins.txt" $(ARGS) && \
+	{ echo "# Every package of metaevo[dev], pinned for all supported Pythons. Made by: make constraints"; \
+	  cat "$$scratch/pins.txt"; } > "$$scratch/constraints.txt" && \
+	cp "$$scratch/constraints.txt" constraints.txt

@@ -1,0 +1,269 @@
+"""Checkpoints: pytrees of arrays on disk, complete or absent, and checked when they are read.
+
+A tree is a directory of two files: `state.npz` with the leaves under their paths, and
+`metadata.json` with their shapes and dtypes, the caller's own metadata and a digest of either file.
+Nothing is pickled.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.config import ConfigError
+
+_TEMPORARY = ".unfinished-"
+
+
+class CheckpointError(ConfigError):
+    """A checkpoint cannot be used; the message is a single line."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `restore` found: the index it was saved under, the tree, and the caller's metadata."""
+
+    index: int
+    tree: Any
+    metadata: dict[str, Any]
+
+
+def save(
+    directory: Path, index: int, tree: Any, *, metadata: dict[str, Any] | None = None, keep: int = 3
+) -> Path:
+    """Save a tree of arrays (and typed PRNG keys) as checkpoint `index` and keep the last `keep`.
+
+    Later checkpoints are removed: `restore` did not want them, or this index would come after them.
+    Raises TypeError if a leaf is no array of numbers and OSError if the disk does not take it.
+    """
+    if keep < 1:
+        raise ValueError(f"keep = {keep}: must be at least 1")
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{index:06d}"
+    _write(path, _leaves(tree), {"index": index, "metadata": metadata or {}})
+    indices = _indices(directory)
+    for old in indices:
+        if old > index or old in [each for each in indices if each <= index][:-keep]:
+            shutil.rmtree(directory / f"{old:06d}")
+    return path
+
+
+def restore(
+    directory: Path, template: Any, *, expected: dict[str, Any] | None = None
+) -> Checkpoint:
+    """The newest usable checkpoint, with NumPy arrays (and typed keys) in the template's structure.
+
+    Paths, shapes and dtypes must be the template's (arrays or jax.ShapeDtypeStructs), and the items
+    of `expected` must be in the saved metadata. A checkpoint that fails is passed over with a
+    warning. Raises CheckpointError if none is left.
+    """
+    indices = _indices(directory)
+    if not indices:
+        raise CheckpointError(f"there is no checkpoint in {directory}")
+    for index in reversed(indices):
+        path = directory / f"{index:06d}"
+        try:
+            return _restore_one(path, index, template, json.loads(json.dumps(expected or {})))
+        except CheckpointError as error:
+            warnings.warn(str(error), stacklevel=2)
+    raise CheckpointError(f"none of the {len(indices)} checkpoints in {directory} is usable")
+
+
+def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> None:
+    """Save nested dicts, lists and tuples of arrays so that load_tree needs no template.
+
+    Replaces what is there. Raises TypeError if a node or a leaf is anything else.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"structure": _structure(tree, ()), "metadata": metadata or {}}
+    _write(path, _leaves(tree), content)
+
+
+def load_tree(path: Path) -> tuple[Any, dict[str, Any]]:
+    """The tree and the metadata that save_tree saved. Raises CheckpointError."""
+    leaves, content = _read(path)
+    try:
+        return _rebuild(content["structure"], leaves), content["metadata"]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
+
+
+def _restore_one(path: Path, index: int, template: Any, expected: dict[str, Any]) -> Checkpoint:
+    leaves, content = _read(path)
+    metadata = content.get("metadata")
+    if content.get("index") != index or not isinstance(metadata, dict):
+        raise CheckpointError(f"{path} is not usable: it is not checkpoint {index}")
+    for key, value in expected.items():
+        if metadata.get(key) != value:
+            found = f"{key} is {metadata.get(key)!r}, not {value!r}"
+            raise CheckpointError(f"{path} is not usable: it belongs to another run: {found}")
+    paths, structure = jax.tree_util.tree_flatten_with_path(template)
+    wanted = {jax.tree_util.keystr(each): leaf for each, leaf in paths}
+    if different := sorted(wanted.keys() ^ leaves.keys()):
+        raise CheckpointError(f"{path} is not usable: other leaves, such as {different[0]}")
+    for key, leaf in wanted.items():
+        found, want = _shape_and_dtype(leaves[key]), _shape_and_dtype(leaf)
+        if found != want:
+            raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
+    tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
+    return Checkpoint(index, tree, metadata)
+
+
+def _indices(directory: Path) -> list[int]:
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
+
+
+# --- Trees and their leaves ---------------------------------------------------------------------
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    if len(leaves) != len(paths):
+        raise TypeError("two leaves of the tree have the same path")
+    return leaves
+
+
+def _is_key(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _shape_and_dtype(leaf: Any) -> str:
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    return f"{dtype}{list(np.shape(leaf))}"
+
+
+def _encode(key: str, leaf: Any) -> tuple[np.ndarray, dict[str, str]]:
+    """The leaf as an array that a .npy file can hold, and how to get the leaf back."""
+    if _is_key(leaf):
+        return np.asarray(jax.random.key_data(leaf)), {"key": str(jax.random.key_impl(leaf))}
+    array = np.asarray(leaf)
+    if not (array.dtype == bool or jnp.issubdtype(array.dtype, np.number)):
+        raise TypeError(f"{key or 'the tree'} is no array of numbers but {type(leaf).__name__}")
+    note = {"dtype": str(array.dtype)}
+    # NumPy would write bfloat16 and its like as nameless bytes: write them as integers.
+    custom = array.dtype.isbuiltin == 2
+    return array.view(f"u{array.dtype.itemsize}") if custom else array, note
+
+
+def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
+    if "key" in note:
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=note["key"])
+    dtype = jnp.dtype(note["dtype"])
+    return array.view(dtype) if dtype.isbuiltin == 2 else array
+
+
+def _structure(tree: Any, path: tuple[Any, ...]) -> Any:
+    """The tree as JSON, with the path of each leaf in its place."""
+    if type(tree) is dict:
+        if not all(isinstance(key, str) for key in tree):
+            raise TypeError(f"the keys of a saved tree must be text: {list(tree)}")
+        entry = jax.tree_util.DictKey
+        return {"dict": {key: _structure(tree[key], (*path, entry(key))) for key in tree}}
+    if type(tree) in (list, tuple):
+        items = enumerate(tree)
+        nodes = [_structure(each, (*path, jax.tree_util.SequenceKey(i))) for i, each in items]
+        return {type(tree).__name__: nodes}
+    if tree is None or not jax.tree_util.all_leaves([tree]):
+        raise TypeError(f"a saved tree cannot hold {type(tree).__name__}")
+    return jax.tree_util.keystr(path)
+
+
+def _rebuild(node: Any, leaves: dict[str, Any]) -> Any:
+    if isinstance(node, str):
+        return leaves[node]
+    ((kind, content),) = node.items()
+    if kind == "dict":
+        return {key: _rebuild(each, leaves) for key, each in content.items()}
+    return {"list": list, "tuple": tuple}[kind](_rebuild(each, leaves) for each in content)
+
+
+# --- Files --------------------------------------------------------------------------------------
+
+
+def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
+    encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
+    buffer = io.BytesIO()
+    # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
+    members: dict[str, Any] = {f"leaf:{key}": array for key, (array, _) in encoded.items()}
+    np.savez(buffer, **members)
+    state = buffer.getvalue()
+    notes = {
+        key: {**note, "shape": list(array.shape), "stored": str(array.dtype)}
+        for key, (array, note) in encoded.items()
+    }
+    content = {**content, "leaves": notes, "sha256": hashlib.sha256(state).hexdigest()}
+    content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
+    content["sha256_of_metadata"] = _digest(content)
+    for leftover in path.parent.glob(f"{_TEMPORARY}*"):  # of saves that were killed
+        shutil.rmtree(leftover)
+    temporary = path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().hex}")
+    temporary.mkdir()
+    try:
+        _write_file(temporary / "state.npz", state)
+        _write_file(temporary / "metadata.json", json.dumps(content, indent=1).encode())
+        _sync_directory(temporary)
+        if path.exists():  # a directory cannot be renamed onto a full one
+            aside = path.with_name(f"{temporary.name}-old")
+            path.rename(aside)
+            temporary.rename(path)
+            shutil.rmtree(aside)
+        else:
+            temporary.rename(path)
+        _sync_directory(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The leaves and the content of metadata.json, both as they were written."""
+    try:
+        content = json.loads((path / "metadata.json").read_bytes())
+        digest = content.pop("sha256_of_metadata")
+        if digest != _digest(content):
+            raise ValueError("metadata.json does not have its digest")
+        state = (path / "state.npz").read_bytes()
+        if content["sha256"] != hashlib.sha256(state).hexdigest():
+            raise ValueError("state.npz does not have its digest")
+        with np.load(io.BytesIO(state), allow_pickle=False) as file:
+            arrays = {name.removeprefix("leaf:"): file[name] for name in file.files}
+        notes = content["leaves"]
+        if notes.keys() != arrays.keys():
+            raise ValueError("state.npz has other leaves than metadata.json")
+        for key, array in arrays.items():
+            if [list(array.shape), str(array.dtype)] != [notes[key]["shape"], notes[key]["stored"]]:
+                raise ValueError(f"{key} has another shape or dtype than metadata.json says")
+        return {key: _decode(array, notes[key]) for key, array in arrays.items()}, content
+    except Exception as error:  # a file that someone made up can raise anything in these readers
+        reason = getattr(error, "strerror", None) or str(error) or repr(error)
+        raise CheckpointError(f"{path} is not usable: {reason}") from None
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,214 @@
+"""Tuned contenders on held-out seeds: who wins, by how much, and how sure is that.
+
+comparison = Comparison(...)
+result = comparison.run(...)      # the content of evaluation.json, and the curves for figures
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from metaevo import statistics
+from metaevo.evaluation import (
+    LEARNED,
+    Contender,
+    EvaluationConfig,
+    Progress,
+    Scores,
+    tune,
+    tuning_seeds,
+)
+from metaevo.problems.train_learner import Normalisation
+from metaevo.run_directory import write_json_atomic
+from metaevo.seeding import Purpose, keys_for
+from purerl import losses
+
+
+class Variant(NamedTuple):
+    """One row of the comparison."""
+
+    name: str
+    function: str
+    """LEARNED, or the name of a hand-written function"""
+    settings: dict[str, float]
+    """hyperparams that differ from the experiment's"""
+    tuning_frames: int
+
+
+def hand_written(slot: str) -> tuple[list[str], Callable[..., jax.Array]]:
+    """Return the names of a slot's hand-written functions, and all of them as one slot function.
+
+    Its `meta_params` is the index of the name, so that one compiled program serves all baselines.
+    """
+    functions = losses.HAND_WRITTEN[slot]
+
+    def chosen(index, hyperparams, *arguments):
+        values = [function(None, hyperparams, *arguments) for function in functions.values()]
+        return jax.lax.select_n(index, *values)
+
+    return list(functions), chosen
+
+
+class Comparison:
+    """The held-out protocol for one discovered component."""
+
+    def __init__(
+        self,
+        learned: Contender,
+        baselines: Contender,
+        baseline_names: list[str],
+        meta_params: Any,
+        config: EvaluationConfig,
+        *,
+        seed: int,
+        evolution_frames: int,
+        normalisation: Normalisation | None,
+    ):
+        """Bind the parts.
+
+        Args:
+            learned: the discovered component in the slot.
+            baselines: `hand_written(slot)` in the slot.
+            baseline_names: of which the first is the reference.
+            meta_params: what was discovered.
+            config: how much to tune and to test.
+            seed: of the experiment.
+            evolution_frames: what evolution used, for `tuning_seeds: null`.
+            normalisation: of several environments; scores are then normalised.
+        """
+        self.learned, self.baselines, self.names = learned, baselines, baseline_names
+        self.meta_params, self.config, self.seed = meta_params, config, seed
+        self.normalisation = normalisation
+        self.tuning_seeds = tuning_seeds(config, learned.frames_per_seed, evolution_frames)
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
+        contenders, tuned = 1 + len(self.names), bool(self.config.grid)
+        tuning = contenders * self.config.combinations * self.tuning_seeds if tuned else 0
+        variants = contenders + 2 if tuned else contenders
+        return (tuning + variants * self.config.seeds) * self.learned.frames_per_seed
+
+    def run(
+        self, cache: Path, progress: Progress | None = None
+    ) -> tuple[dict[str, Any], dict[str, Scores]]:
+        """Tune every contender, then train every variant on the held-out seeds.
+
+        Args:
+            cache: a JSON file that keeps the tuning of each contender, so that an interrupted
+                comparison goes on.
+            progress: called with the number of frames just done.
+
+        Returns:
+            the content of evaluation.json and the scores of every variant by its name.
+        """
+        variants = self._variants(cache, progress)
+        keys = keys_for(self.seed, Purpose.HELD_OUT, self.config.seeds)
+        scores = self.train(variants, keys, progress)
+        return self._summary(variants, scores), scores
+
+    def train(
+        self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
+    ) -> dict[str, Scores]:
+        """Train variants on keys [seeds], all of a contender in one go; scores by their names."""
+        scores: dict[str, Scores] = {}
+        for contender, is_learned in ((self.learned, True), (self.baselines, False)):
+            own = [each for each in variants if (each.function == LEARNED) == is_learned]
+            if own:
+                settings = [each.settings for each in own]
+                meta_params = [self._meta_params(each.function) for each in own]
+                results = contender.run(keys, settings, meta_params, progress)
+                scores |= {each.name: result for each, result in zip(own, results, strict=True)}
+        return {each.name: scores[each.name] for each in variants}
+
+    def _meta_params(self, function: str) -> Any:
+        return self.meta_params if function == LEARNED else np.int32(self.names.index(function))
+
+    def _variants(self, cache: Path, progress: Progress | None) -> list[Variant]:
+        same = "same hyperparameters"
+        variants = [Variant(f"{LEARNED} ({same})", LEARNED, {}, 0)]
+        if not self.config.grid:
+            return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
+        reference = self.names[0]
+        variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
+        key = {
+            "seeds": self.tuning_seeds,
+            "grid": {k: list(v) for k, v in self.config.grid.items()},
+        }
+        known = _read_cache(cache, key)
+        for name in (LEARNED, *self.names):
+            if name not in known:
+                contender = self.learned if name == LEARNED else self.baselines
+                known[name] = tune(
+                    contender,
+                    self._meta_params(name),
+                    self.config.grid,
+                    seeds=self.tuning_seeds,
+                    seed=self.seed,
+                    progress=progress,
+                )
+                write_json_atomic(cache, {"key": key, "tuned": known})
+            elif progress is not None:
+                progress(known[name]["frames"])
+            tuned = known[name]
+            variants.append(Variant(f"{name} (tuned)", name, tuned["best"], tuned["frames"]))
+        return variants
+
+    def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
+        values = {name: self._comparable(result.fitness) for name, result in scores.items()}
+        tuned = [each for each in variants if each.tuning_frames] or variants
+        learned = next(each.name for each in tuned if each.function == LEARNED)
+        hand_written_names = [each.name for each in tuned if each.function != LEARNED]
+        # The strongest baseline on the held-out seeds themselves: the hardest one to beat.
+        best = max(hand_written_names, key=lambda name: statistics.iqm(values[name]))
+        pairs = []
+        for name in values:
+            if name != learned:
+                compared = statistics.compare(values[learned], values[name])
+                pairs.append({"learned": learned, "other": name, **compared._asdict()})
+        rows = []
+        for variant in variants:
+            summary = statistics.summarise(values[variant.name])
+            rows.append(
+                {
+                    "name": variant.name,
+                    "function": variant.function,
+                    "settings": variant.settings,
+                    "tuning_frames": variant.tuning_frames,
+                    "seeds": summary.seeds,
+                    "scores": values[variant.name].tolist(),
+                    "iqm": summary.iqm,
+                    "interval": list(summary.interval),
+                    "mean": summary.mean,
+                    "diverged": scores[variant.name].diverged,
+                }
+            )
+        verdict = next(pair for pair in pairs if pair["other"] == best)
+        return {
+            "variants": rows,
+            "pairs": pairs,
+            "learned": learned,
+            "best_hand_written": best,
+            "conclusion": verdict["conclusion"],
+            "tuning_settings": self.config.combinations if self.config.grid else 0,
+            "tuning_seeds": self.tuning_seeds if self.config.grid else 0,
+        }
+
+    def _comparable(self, fitness: np.ndarray) -> np.ndarray:
+        """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
+        if self.normalisation is None:
+            return fitness[:, 0]
+        low, high = (np.asarray(bounds) for bounds in self.normalisation)
+        return np.asarray((fitness - low) / (high - low))
+
+
+def _read_cache(path: Path, key: dict[str, Any]) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return dict(content["tuned"]) if content["key"] == key else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # absent or damaged: tune again

@@ -1,0 +1,179 @@
+"""A learned value loss: a small network of the prediction error.
+
+    loss = network(inputs(prediction, target, old_prediction))
+
+After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023), whose network is
+64-64 tanh on prediction - target; that is `Config(hidden_sizes=(64, 64))`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+from annotated_types import Gt
+
+from metaevo.components.component import Component
+
+SLOT = "value_loss"
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": jax.nn.relu,
+    "elu": jax.nn.elu,
+    "softplus": jax.nn.softplus,
+}
+CONVEX_ACTIVATIONS = ("relu", "elu", "softplus")
+CONVEX_INPUTS = ("error", "target", "old_prediction")
+DISTILLATION_STEPS = 3000
+
+Input = Literal["error", "signed_log_error", "target", "old_prediction", "old_error"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """The network's shape, what it sees, and what holds for it by construction.
+
+    Raises:
+        ValueError: for options that exclude each other.
+    """
+
+    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (16, 16)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "softplus"] = "tanh"
+    """of the hidden layers"""
+    inputs: tuple[Input, ...] = ("error",)
+    """of: error (prediction - target), signed_log_error, target, old_prediction, old_error"""
+    error_scale: Annotated[float, Gt(0)] = 1.0
+    """all inputs are divided by this, the size of a usual error"""
+    form: Literal["network", "multiplicative"] = "network"
+    """the network itself, or squared error times exp(network)"""
+    start: Literal["random", "squared"] = "random"
+    """random weights, or those that give squared error (distilled; exact if multiplicative)"""
+    zero_at_zero: bool = False
+    """subtract the value at zero error"""
+    even: bool = False
+    """average over both signs of the error"""
+    convex: bool = False
+    """non-negative weights behind the first layer: convex in the prediction (Amos et al. 2017)"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        if not self.inputs or len(set(self.inputs)) != len(self.inputs):
+            raise ValueError("inputs must name at least one input, each once")
+        if not set(self.inputs) & {"error", "signed_log_error"}:
+            raise ValueError("inputs must contain error or signed_log_error")
+        if self.convex:
+            if self.activation not in CONVEX_ACTIVATIONS:
+                raise ValueError(f"convex needs an activation of {CONVEX_ACTIVATIONS}")
+            if self.form != "network" or not set(self.inputs) <= set(CONVEX_INPUTS):
+                raise ValueError(f"convex needs form: network and inputs among {CONVEX_INPUTS}")
+
+
+def make(config: Config) -> Component:
+    """Return the component: `init(key)` and the slot function of `purerl.types.ValueLoss`."""
+
+    def of_error(meta_params, error, target, old_prediction):
+        """The loss as a function of the error, with the other inputs as context."""
+        inputs = _inputs(config, error, target, old_prediction)
+        output = _network(config, meta_params, inputs)
+        if config.form == "multiplicative":
+            return 0.5 * jnp.square(error) * jnp.exp(jnp.clip(output, -10.0, 10.0))
+        return output
+
+    def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
+        del hyperparams
+
+        def loss(error):
+            if not config.even:
+                return of_error(meta_params, error, target, old_prediction)
+            both = (of_error(meta_params, sign * error, target, old_prediction) for sign in (1, -1))
+            return 0.5 * sum(both)
+
+        value = loss(prediction - target)
+        if config.zero_at_zero and config.form == "network":
+            value -= loss(jnp.zeros_like(target))
+        return value
+
+    def init(key):
+        meta_params = _init_network(config, key)
+        if config.start == "random":
+            return meta_params
+        if config.form == "multiplicative":
+            last = meta_params[-1]
+            return [*meta_params[:-1], {name: jnp.zeros_like(last[name]) for name in last}]
+        return _distill(config, value_loss, key, meta_params)
+
+    return Component(init, value_loss)
+
+
+def _inputs(
+    config: Config, error: jax.Array, target: jax.Array, old_prediction: jax.Array
+) -> jax.Array:
+    """The network's input vector [len(config.inputs)]."""
+    scaled = error / config.error_scale
+    values = {
+        "error": scaled,
+        "signed_log_error": jnp.sign(scaled) * jnp.log1p(jnp.abs(scaled)),
+        "target": target / config.error_scale,
+        "old_prediction": old_prediction / config.error_scale,
+        "old_error": (old_prediction - target) / config.error_scale,
+    }
+    return jnp.stack([values[name] for name in config.inputs])
+
+
+def _init_network(config: Config, key: jax.Array) -> list[dict[str, jax.Array]]:
+    sizes = (len(config.inputs), *config.hidden_sizes, 1)
+    init_kernel = jax.nn.initializers.lecun_normal()
+    layers = []
+    for layer_key, inputs, outputs in zip(
+        jax.random.split(key, len(sizes) - 1), sizes[:-1], sizes[1:], strict=True
+    ):
+        kernel = init_kernel(layer_key, (inputs, outputs))
+        layers.append({"kernel": kernel, "bias": jnp.zeros(outputs)})
+    return layers
+
+
+def _network(config: Config, layers: list[dict[str, jax.Array]], x: jax.Array) -> jax.Array:
+    """Map the input vector to a scalar."""
+    for index, layer in enumerate(layers):
+        kernel = layer["kernel"]
+        if config.convex and index > 0:
+            kernel = jax.nn.softplus(kernel - 1.0)
+        x = x @ kernel + layer["bias"]
+        if index < len(layers) - 1:
+            x = ACTIVATIONS[config.activation](x)
+    return x[0]
+
+
+def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: Any) -> Any:
+    """Fit the network's derivative, and its value at zero, to those of squared error.
+
+    Errors are drawn from a wide distribution: most within a few `error_scale`, some far out.
+    """
+    scale = config.error_scale
+    slope = jax.grad(value_loss, argnums=2)
+
+    def distance(meta_params, key):
+        size_key, error_key, target_key = jax.random.split(key, 3)
+        size = jnp.exp(jax.random.uniform(size_key, (256,), minval=-3.0, maxval=1.0))
+        error = scale * size * jax.random.normal(error_key, (256,))
+        target = scale * jax.random.normal(target_key, (256,))
+        arguments = (meta_params, None, target + error, target, target)
+        slopes = jax.vmap(slope, in_axes=(None, None, 0, 0, 0))(*arguments)
+        at_zero = value_loss(meta_params, None, *jnp.zeros((3,)))
+        relative = (slopes - error) / (scale * size)
+        return jnp.mean(jnp.square(relative)) + jnp.square(at_zero / scale**2)
+
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, DISTILLATION_STEPS))
+
+    def step(carry, key):
+        meta_params, opt_state = carry
+        updates, opt_state = optimizer.update(jax.grad(distance)(meta_params, key), opt_state)
+        return (optax.apply_updates(meta_params, updates), opt_state), None
+
+    keys = jax.random.split(key, DISTILLATION_STEPS)
+    (meta_params, _), _ = jax.lax.scan(step, (meta_params, optimizer.init(meta_params)), keys)
+    return meta_params

@@ -1,0 +1,357 @@
+"""Configs: plain data from YAML in, validated frozen dataclasses out, and back.
+
+A config is a nested dataclass that knows nothing of this module. Its annotations say what is
+allowed (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`)
+and its `__post_init__` checks what concerns several fields. Whatever a user gets wrong ends as a
+`ConfigError`: one line that names key, value and what is allowed.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import operator
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import annotated_types
+import yaml
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """Something that the user gave cannot be used; the message is a single line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+@contextlib.contextmanager
+def exit_on_config_error() -> Iterator[None]:
+    """Print a ConfigError as `error: <message>` and exit with code 2; works as a decorator too."""
+    try:
+        yield
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+# --- YAML ---------------------------------------------------------------------------------------
+
+# The plain scalars of YAML 1.2 and their first characters. PyYAML speaks 1.1, in which 1e-3 is
+# text, `off` is false and 1:30 is ninety.
+_SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    "null": (r"~|null|Null|NULL|", "~nN\0"),
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2 scalars; no duplicate keys, no tags, no aliases (they expand without bound)."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()
+        for name in ("anchor", "tag"):
+            if (value := getattr(event, name, None)) is not None:
+                problem = f"anchors, aliases and tags are not supported: {value!r}"
+                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            text = isinstance(key, str)
+            if not text or key in seen:
+                problem = f"duplicate key {key!r}" if text else f"key {key!r} must be text"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        text = self.construct_scalar(node)
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes whatever YAML 1.1 or 1.2 would not read as text, so that every reader agrees."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Loader.yaml_implicit_resolvers = {}  # those of YAML 1.1
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+for _name, (_pattern, _first) in _SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}",
+            re.compile(f"^(?:{_pattern})$"),
+            ["" if character == "\0" else character for character in _first],
+        )
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """The plain data of a YAML text. Raises ConfigError, naming the source and the line."""
+    try:
+        return _Loader(text).get_single_data()  # the loader is a safe one
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+        raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all bounds
+        raise ConfigError(f"{source}: not valid YAML: {error}") from None
+
+
+def load_yaml(path: str | Path) -> dict[str, Any]:
+    """Read a YAML file whose root is a mapping (an empty file is an empty one).
+
+    Raises ConfigError, naming the file, if it cannot be read, is no UTF-8 text or no YAML, or has a
+    key twice.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    data = parse_yaml(text, str(path))
+    if data is not None and not isinstance(data, dict):
+        raise ConfigError(f"{path}: must be a mapping of keys to values, not {show(data)}")
+    return data or {}
+
+
+def dump_yaml(data: Any, flow: bool = False) -> str:
+    """The YAML text of plain data, which load_yaml reads back unchanged; `flow` is for one line."""
+    width = 2**30 if flow else 100
+    return yaml.dump(
+        data,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=width,
+        default_flow_style=flow,
+    )
+
+
+# --- Dataclasses --------------------------------------------------------------------------------
+
+
+def from_dict(cls: type[T], data: Any) -> T:
+    """The dataclass described by nested plain data; keys that are left out keep their defaults.
+
+    Numbers may be written in any way ("5e5" is an int), but nothing is guessed: no bool for a
+    number, no number for text, no fraction for an int, no NaN. Raises ConfigError with the first
+    problem.
+    """
+    try:
+        return _convert(cls, data, "", dataclasses.MISSING)
+    except _ProblemsError as problems:
+        first, *others = problems.args
+        raise ConfigError(first + (f" (and {len(others)} more)" if others else "")) from None
+
+
+def to_dict(config: Any) -> Any:
+    """The plain data of a config, ready for YAML; `from_dict(type(config), ...)` is its inverse."""
+    if dataclasses.is_dataclass(config):
+        fields = dataclasses.fields(config)
+        return {field.name: to_dict(getattr(config, field.name)) for field in fields if field.init}
+    if isinstance(config, dict):
+        return {key: to_dict(value) for key, value in config.items()}
+    if isinstance(config, list | tuple):
+        return [to_dict(value) for value in config]
+    return config
+
+
+def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    """A new dict with the keys of both; where both have one, dicts merge, else override wins."""
+    merged = dict(base)
+    for key, new in override.items():
+        old = merged.get(key)
+        merged[key] = merge(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
+    return merged
+
+
+def changed_keys(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The dotted keys whose values differ, with both values; a missing key counts as None."""
+    before, after = flatten(old), flatten(new)
+    pairs = {key: (before.get(key), after.get(key)) for key in before | after}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one with dotted keys; an empty dict stays a value."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        path = f"{prefix}{key}"
+        flat |= flatten(value, path + ".") if isinstance(value, dict) and value else {path: value}
+    return flat
+
+
+class _ProblemsError(Exception):
+    """Everything that is wrong with a value, a line each."""
+
+
+def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
+    """The value as the annotation `kind` wants it; keys that it lacks come from `default`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        return _convert_dataclass(kind, value, path, default)
+    if origin is Annotated:
+        result = _convert(arguments[0], value, path, default)
+        for holds, limit in _limits(arguments[1:]):
+            if result is not None and not holds(result):
+                raise _ProblemsError(f"{path} = {show(value)}: must be {limit}")
+        return result
+    if origin in (Union, types.UnionType):
+        for option in arguments:
+            with contextlib.suppress(_ProblemsError):
+                return _convert(option, value, path, default)
+        options = [option for option in arguments if option is not type(None)]
+        if len(options) == 1:  # its own complaint says more, down to a key inside it
+            return _convert(options[0], value, path, default)
+    elif origin in (tuple, list) and isinstance(value, list | tuple):
+        kinds = arguments
+        if origin is list or arguments[-1:] == (...,):
+            kinds = arguments[:1] * len(value)
+        if len(kinds) == len(value):
+            pairs = enumerate(zip(kinds, value, strict=True))
+            return origin(_convert(k, v, f"{path}[{i}]", default) for i, (k, v) in pairs)
+    elif (kind is dict or origin is dict) and isinstance(value, dict):
+        content = arguments[1] if arguments else Any
+        return {k: _convert(content, v, f"{path}.{k}", default) for k, v in value.items()}
+    elif origin is Literal:
+        for choice in arguments:
+            if type(choice) is type(value) and choice == value:
+                return choice
+    elif kind in (int, float):
+        with contextlib.suppress(ValueError, OverflowError):
+            return _number(kind, value)
+    elif kind is Any or type(value) is kind:
+        return value
+    shown = f"{path} = {show(value)}" if path else "the config"
+    raise _ProblemsError(f"{shown}: must be {describe(kind)}")
+
+
+def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any) -> Any:
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    prefix = f"{path}." if path else ""
+    problems = []
+    for key in value:
+        if key not in fields:
+            close = difflib.get_close_matches(str(key), fields, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            allowed = ", ".join(sorted(fields)) or "none"
+            problems.append(f"unknown key {show(f'{prefix}{key}')}{hint}; allowed: {allowed}")
+    arguments = {}
+    for name, field in fields.items():
+        known = getattr(default, name) if isinstance(default, cls) else default_of(field)
+        if name not in value:
+            arguments[name] = known
+            if known is dataclasses.MISSING:
+                problems.append(f"missing key '{prefix}{name}': {describe(hints[name])}")
+            continue
+        try:
+            arguments[name] = _convert(hints[name], value[name], prefix + name, known)
+        except _ProblemsError as found:
+            problems.extend(found.args)
+    if not problems:
+        try:
+            return cls(**arguments)
+        except ValueError as error:
+            problems.append(f"{path}: {error}" if path else str(error))
+    raise _ProblemsError(*problems)
+
+
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    """The default of a dataclass field, or dataclasses.MISSING."""
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _number(kind: type, value: Any) -> int | float:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = int(value)  # before float, which would round large ones
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise ValueError("not a number")
+    if kind is int and value != int(value):
+        raise ValueError("not an integer")
+    return kind(value)
+
+
+_LIMITS: dict[type, tuple[str, Callable[[Any, Any], bool], str]] = {
+    annotated_types.Gt: ("gt", operator.gt, "greater than"),
+    annotated_types.Ge: ("ge", operator.ge, "at least"),
+    annotated_types.Lt: ("lt", operator.lt, "less than"),
+    annotated_types.Le: ("le", operator.le, "at most"),
+    annotated_types.MultipleOf: ("multiple_of", lambda x, y: x % y == 0, "a multiple of"),
+    annotated_types.MinLen: ("min_length", lambda x, y: len(x) >= y, "of length at least"),
+    annotated_types.MaxLen: ("max_length", lambda x, y: len(x) <= y, "of length at most"),
+}
+
+
+def _limits(metadata: Iterable[Any]) -> Iterator[tuple[Callable[[Any], bool], str]]:
+    for each in metadata:
+        if isinstance(each, annotated_types.GroupedMetadata):
+            yield from _limits(each)
+        elif type(each) in _LIMITS:
+            name, compare, words = _LIMITS[type(each)]
+            bound = getattr(each, name)
+            yield functools.partial(_compare, compare, bound), f"{words} {bound}"
+
+
+def _compare(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
+    return compare(value, bound)
+
+
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", list: "a list"}
+
+
+def describe(kind: Any) -> str:
+    """What a value of this annotation looks like, in words."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        limits = " and ".join(limit for _, limit in _limits(arguments[1:]))
+        return f"{describe(arguments[0])} {limits}".strip()
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(describe, arguments))
+    if origin is Literal:
+        return "one of " + ", ".join(str(each) for each in arguments)
+    if origin in (tuple, list):
+        items = ["..." if each is ... else describe(each) for each in arguments]
+        return f"a list [{', '.join(items + ['...'] * (origin is list))}]"
+    if kind is type(None):
+        return "null"
+    return _WORDS.get(kind, "a mapping of keys to values")
+
+
+def show(value: Any) -> str:
+    """A value as messages show it: its repr, shortened."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"

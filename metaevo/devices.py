@@ -1,0 +1,217 @@
+"""Everything that knows about devices: set-up, replication, and a population split over them.
+
+On a CPU every core becomes an XLA device of its own, single-threaded: for the small matrices of
+this field that is faster than one device with many threads, and the path for several devices is
+then the one that always runs. On GPUs and TPUs JAX's own devices are used.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+AXIS = "devices"
+"""The name of the mapped axis inside `spread`."""
+
+CACHE_BYTES = 2 * 2**20
+"""Second-level cache of a current CPU core: what a chunk of agents should fit into."""
+
+
+def setup(num_devices: int | None = None) -> None:
+    """Make one single-threaded CPU device per core. Call it before anything starts JAX's backend.
+
+    A user's own `XLA_FLAGS` are respected: what they set is not set again. Without effect where
+    JAX finds an accelerator.
+
+    Args:
+        num_devices: CPU devices; by default the number of cores that this process may use.
+
+    Raises:
+        RuntimeError: if JAX has started already (importing gymnax is enough to start it).
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "--xla_force_host_platform_device_count" not in flags:
+        count = (
+            num_devices or len(os.sched_getaffinity(0))
+            if sys.platform == "linux"
+            else (num_devices or os.cpu_count() or 1)
+        )
+        try:
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError as error:
+            raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
+    if "--xla_cpu_multi_thread_eigen" not in flags:
+        flags = f"{flags} --xla_cpu_multi_thread_eigen=false"
+    os.environ["XLA_FLAGS"] = flags.strip()
+
+
+def describe() -> list[str]:
+    """Return the devices' kinds and numbers, for the record of a run."""
+    return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]
+
+
+def replicate(tree: Any, num_devices: int | None = None) -> Any:
+    """Give every leaf a leading axis with one copy per device, each on its device.
+
+    State that goes in and comes out of a `spread` function keeps this axis, so that its placement
+    never changes and nothing recompiles.
+    """
+    devices = jax.devices()[:num_devices]
+    mesh = jax.sharding.Mesh(np.array(devices), (AXIS,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
+
+    def copy(leaf):
+        leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
+        return jax.device_put(jnp.broadcast_to(leaf, (len(devices), *leaf.shape)), sharding)
+
+    return jax.tree.map(copy, tree)
+
+
+def first(tree: Any) -> Any:
+    """Return the copy of a replicated tree that lies on the first device."""
+    return jax.tree.map(lambda leaf: leaf[0], tree)
+
+
+def spread(
+    f: Callable, *, in_axes: Any = 0, num_devices: int | None = None, donate: tuple[int, ...] = ()
+) -> Any:
+    """`jax.pmap` over the first `num_devices` devices (all by default), with the axis named."""
+    return jax.pmap(
+        f,
+        axis_name=AXIS,
+        in_axes=in_axes,
+        devices=jax.devices()[:num_devices],
+        donate_argnums=donate,
+    )
+
+
+def map_rows(
+    f: Callable[[jax.Array], Any],
+    *,
+    capacity: int,
+    num_rows: jax.Array | int,
+    chunk_size: int,
+    num_devices: int,
+) -> Any:
+    """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
+
+    Rows are dealt to the devices in chunks; a chunk is vmapped and chunks follow one another. A
+    result depends on its row only, neither on the number of devices nor on the chunk size.
+
+    Args:
+        f: from a row's index (int32 scalar) to a pytree of arrays.
+        capacity: the number of rows that the result has room for (static).
+        num_rows: how many to evaluate (may be traced); the rest is left zero.
+        chunk_size: rows that are vmapped on a device.
+        num_devices: devices of the `spread`.
+
+    Returns:
+        the pytree with a leading axis [capacity].
+    """
+    stride = chunk_size * num_devices
+    chunks = -(-capacity // stride)
+    offset = jax.lax.axis_index(AXIS) * chunk_size
+
+    def evaluate_chunk(index, results):
+        rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
+        values = jax.vmap(f)(jnp.minimum(rows, capacity - 1))
+        return jax.tree.map(lambda buffer, value: buffer.at[index].set(value), results, values)
+
+    shapes = jax.eval_shape(jax.vmap(f), jnp.arange(chunk_size, dtype=jnp.int32))
+    results = jax.tree.map(lambda leaf: jnp.zeros((chunks, *leaf.shape), leaf.dtype), shapes)
+    # A rounded-up trip count would be traced through a float: integers only.
+    trips = (jnp.asarray(num_rows, jnp.int32) + stride - 1) // stride
+    results = jax.lax.fori_loop(0, trips, evaluate_chunk, results)
+
+    def in_row_order(leaf):  # [devices, chunks, chunk_size, ...] -> [capacity, ...]
+        leaf = jnp.swapaxes(leaf, 0, 1)
+        return leaf.reshape(-1, *leaf.shape[3:])[:capacity]
+
+    return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
+
+
+class RowMap:
+    """A function of one row, compiled once and applied to any number of rows from the host.
+
+    Example:
+        >>> squares = RowMap(lambda x: x * x, chunk_size=2)
+        >>> squares(jnp.arange(5))
+        array([ 0,  1,  4,  9, 16])
+    """
+
+    def __init__(self, f: Callable[[Any], Any], *, chunk_size: int, num_devices: int | None = None):
+        """Bind the function; nothing is compiled before the first call."""
+        self.num_devices = len(jax.devices()[:num_devices])
+        self.chunk_size = chunk_size
+        self._apply = spread(jax.vmap(f), num_devices=num_devices)
+
+    def chunks(self, rows: Any) -> Iterator[tuple[int, Any]]:
+        """Yield `(number of rows, results)` chunk by chunk, for a progress bar.
+
+        Args:
+            rows: a pytree of arrays with a leading axis [rows].
+        """
+        total = jax.tree.leaves(rows)[0].shape[0]
+        # Few rows are spread over all devices in smaller chunks: one more compilation at most.
+        chunk_size = min(self.chunk_size, -(-total // self.num_devices))
+        stride = chunk_size * self.num_devices
+        for start in range(0, total, stride):
+            index = jnp.minimum(jnp.arange(start, start + stride), total - 1)
+            shape = (self.num_devices, chunk_size)
+            chunk = jax.tree.map(
+                lambda leaf: leaf[index].reshape(*shape, *leaf.shape[1:]),  # noqa: B023
+                rows,
+            )
+            count = min(stride, total - start)
+            results = jax.device_get(self._apply(chunk))
+            flat = partial(_flatten_rows, count=count)
+            yield count, jax.tree.map(flat, results)
+
+    def __call__(self, rows: Any, progress: Callable[[int], Any] | None = None) -> Any:
+        """Return the results of all rows as NumPy arrays [rows, ...].
+
+        Args:
+            rows: a pytree of arrays with a leading axis [rows].
+            progress: called with the number of rows just finished.
+        """
+        parts = []
+        for count, part in self.chunks(rows):
+            parts.append(part)
+            if progress is not None:
+                progress(count)
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _flatten_rows(leaf: np.ndarray, *, count: int) -> np.ndarray:
+    return leaf.reshape(-1, *leaf.shape[2:])[:count]
+
+
+def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = None) -> int:
+    """Choose how many rows (agents) a device evaluates at once.
+
+    On a CPU the parameters, optimizer state and batch of a chunk should stay in a core's cache,
+    because every gradient step walks over all of them: larger chunks run from memory, smaller ones
+    pay more overhead per operation. So as many agents as fit into 2 MiB, a power of two from 1 to
+    32. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
+
+    Args:
+        rows: all rows of one evaluation.
+        bytes_per_row: working set of one row.
+        num_devices: all by default.
+
+    Returns:
+        the chunk size, at most the rows of one device.
+    """
+    devices = jax.devices()[:num_devices]
+    per_device = -(-rows // len(devices))
+    if devices[0].platform == "cpu":
+        fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 32)
+        return min(per_device, 1 << max(fitting.bit_length() - 1, 0))
+    statistics = devices[0].memory_stats() or {}
+    limit = statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0)
+    return int(min(per_device, max(limit // 2 // max(bytes_per_row, 1), 1)))

@@ -1,0 +1,162 @@
+"""An experiment: its settings, and the parts that they describe, built before anything compiles."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+from annotated_types import Ge, Gt, Le
+
+from metaevo.components import COMPONENTS, Component
+from metaevo.config import ConfigError
+from metaevo.evaluation import EvaluationConfig
+from metaevo.evolution import EvolutionConfig
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.problems.train_learner import Task
+from metaevo.strategy import StrategyConfig
+from purerl import envs
+from purerl.learners import LEARNERS, LearnerEntry
+from purerl.types import Learner
+
+MAX_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What agents are trained on."""
+
+    env: str | tuple[str, ...] = "CartPole-v1"
+    """an environment's name, or several: then fitness is normalised and averaged"""
+    env_params: dict[str, Any] = field(default_factory=dict)
+    """overrides of the environment's parameters; with several environments, by their names"""
+
+    def items(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return every environment's name and overrides."""
+        if isinstance(self.env, str):
+            return [(self.env, self.env_params)]
+        return [(name, self.env_params.get(name, {})) for name in self.env]
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Randomness, checkpoints and tracking."""
+
+    seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
+    """all randomness of the run comes from it"""
+    checkpoint_every: Annotated[int, Gt(0)] = 5
+    """generations (or updates) between two checkpoints"""
+    keep_checkpoints: Annotated[int, Gt(0)] = 3
+    """how many of the last ones are kept"""
+    wandb: Literal["disabled", "offline", "online"] = "disabled"
+    """mirror metrics and figures to Weights & Biases"""
+    wandb_project: str = "metaevo"
+    """the project there"""
+
+
+def experiment_class(raw: dict[str, Any], component: str) -> type:
+    """Return the dataclass of an experiment's settings; some sections depend on the learner.
+
+    Args:
+        raw: the unvalidated settings, of which `learner` is read.
+        component: the name of what is evolved, a key of `COMPONENTS`.
+
+    Raises:
+        ConfigError: for an unknown learner, or one without the component's slot.
+    """
+    name = raw.get("learner", "ppo")
+    learner = learner_entry(name)
+    slot = COMPONENTS[component].SLOT
+    if slot not in learner.slots:
+        raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has {learner.slots}")
+    sections = {
+        "task": TaskConfig,
+        "train": learner.module.Config,
+        "hyperparams": learner.module.Hyperparams,
+        "component": COMPONENTS[component].Config,
+        "fitness": FitnessConfig,
+        "strategy": StrategyConfig,
+        "evolution": EvolutionConfig,
+        "evaluation": EvaluationConfig,
+        "run": RunConfig,
+    }
+    return settings_class(name, sections)
+
+
+def settings_class(learner: str, sections: dict[str, type]) -> type:
+    """Return a frozen dataclass with the learner's name and one field per section."""
+    fields: list[tuple[str, Any, Any]] = [("learner", str, field(default=learner))]
+    fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
+    return dataclasses.make_dataclass("Settings", fields, frozen=True)
+
+
+def learner_entry(name: Any) -> LearnerEntry:
+    """Return a learner by its name.
+
+    Raises:
+        ConfigError: for an unknown one.
+    """
+    if name not in LEARNERS:
+        raise ConfigError(f"learner = {name!r} is not known; allowed: {', '.join(LEARNERS)}")
+    return LEARNERS[name]
+
+
+def make_learner(settings: Any, env: Any, env_params: Any, **slots: Any) -> Learner:
+    """Bind the learner of the settings to an environment.
+
+    Raises:
+        ConfigError: if the learner cannot act in the environment.
+    """
+    learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
+    try:  # traces the networks, which compiles nothing
+        jax.eval_shape(
+            lambda key: learner.init(key, settings.hyperparams, None, env_params), jax.random.key(0)
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"task.env: learner {settings.learner!r} cannot act in {env.name}: {error}"
+        ) from error
+    return learner
+
+
+def make_environments(task: TaskConfig) -> list[tuple[str, Any, Any]]:
+    """Build the environments of a task: name, environment, parameters.
+
+    Raises:
+        ConfigError: for an unknown environment or parameter.
+    """
+    if not task.items():
+        raise ConfigError("task.env must name at least one environment")
+    if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
+        raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
+    built = []
+    for name, overrides in task.items():
+        try:
+            built.append((name, *envs.make(name, **overrides)))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"task.env: {error}") from error
+    return built
+
+
+class Parts(NamedTuple):
+    """What an experiment is made of."""
+
+    component: Component
+    slot: str
+    environments: list[tuple[str, Any, Any]]
+
+    def tasks(self, settings: Any, slot_function: Any) -> list[Task]:
+        """Bind the learner to every environment, with a function in the component's slot."""
+        return [
+            Task(name, make_learner(settings, env, params, **{self.slot: slot_function}), params)
+            for name, env, params in self.environments
+        ]
+
+
+def make_parts(settings: Any, component: str) -> Parts:
+    """Build the parts of an experiment.
+
+    Raises:
+        ConfigError: if one of them cannot be built.
+    """
+    module = COMPONENTS[component]
+    return Parts(module.make(settings.component), module.SLOT, make_environments(settings.task))

@@ -1,0 +1,48 @@
+"""The one interface between what is evolved and how: a `MetaProblem`.
+
+Whatever can be written as one gets populations, devices, checkpoints, resume, tracking and plots.
+
+Example: find the minimum of a quadratic.
+
+    class Quadratic:
+        def init(self, key):
+            return jnp.zeros(3)
+
+        def evaluate(self, key, meta_params):
+            return Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+MetaParams = Any
+
+
+class Evaluation(NamedTuple):
+    """What one candidate achieved on one key."""
+
+    fitness: jax.Array
+    """[] float32, higher is better; not finite where the candidate failed."""
+    metrics: dict[str, jax.Array]
+    """each [] float32; logged as means over the candidates of a generation."""
+
+
+class MetaProblem(Protocol):
+    """What is evolved."""
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return one point of the search space; also where a strategy with a mean starts."""
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Evaluate ONE candidate on ONE key. Pure."""
+
+
+def frames_per_evaluation(problem: MetaProblem) -> int:
+    """Return the environment steps of one evaluation: its `frames` if it has them, else 0."""
+    return int(getattr(problem, "frames", 0))
+
+
+def bytes_per_evaluation(problem: MetaProblem) -> int:
+    """Return the working set of one evaluation: its `working_set_bytes`, else 128 KiB."""
+    return int(getattr(problem, "working_set_bytes", 128 * 2**10))

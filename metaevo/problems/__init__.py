@@ -1,0 +1,1 @@
+"""Meta-problems: what a candidate is worth."""

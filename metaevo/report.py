@@ -1,0 +1,267 @@
+"""Reports that are one file: HTML with its figures inside, and the same tables in the terminal.
+
+A report needs no network, no JavaScript and no other file, so it can be mailed or opened years
+later. All text is escaped: names come from configs and command lines.
+"""
+
+import base64
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+PathLike = str | os.PathLike[str]
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_NUMBER = re.compile(r"[\[(]?\s*[+\-\N{MINUS SIGN}]?\.?\d|[+-]?(nan|inf)\b", re.IGNORECASE)
+_MISSING = "-"
+
+_CSS = """
+:root { color-scheme: light dark; --ink: #1c1e21; --soft: #5f6670; --line: #e2e5e9;
+  --page: #ffffff; --panel: #f6f7f9; --mark: #fdeee4; --accent: #b84f00; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #a0a7b1; --line: #353a41;
+  --page: #16181b; --panel: #1f2226; --mark: #3a2a1e; --accent: #ff9d5c; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 60rem; padding: 2.5rem 1.25rem 4rem; background: var(--page);
+  color: var(--ink); font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+header { border-bottom: 3px solid var(--accent); margin-bottom: 2rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
+header p { color: var(--soft); margin: 0 0 1rem; }
+h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.5rem 0 .7rem; overflow-wrap: anywhere; }
+p { margin: 0 0 .8rem; max-width: 46rem; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .93rem; min-width: 60%; }
+th, td { padding: .4rem .9rem; text-align: left; border-bottom: 1px solid var(--line);
+  vertical-align: top; }
+thead th { border-bottom: 2px solid var(--soft); color: var(--soft); font-weight: 600;
+  white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tr.highlight td { background: var(--mark); font-weight: 600; }
+.note, figcaption { color: var(--soft); font-size: .9rem; margin: .6rem 0 0; }
+figure { margin: 0; }
+img { display: block; width: 100%; max-width: 900px; height: auto; background: #fff;
+  border-radius: 8px; border: 1px solid var(--line); }
+details { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
+  padding: .7rem 1rem; margin-top: 2rem; }
+summary { cursor: pointer; font-weight: 600; }
+details table { margin-top: .7rem; min-width: 0; }
+details th { font-weight: 400; color: var(--soft); }
+details td { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+@media (max-width: 36rem) { body { padding-top: 1.25rem; } h1 { font-size: 1.5rem; }
+  th, td { padding: .35rem .5rem; } }
+@media print { body { max-width: none; } details, figure, tr { break-inside: avoid; } }
+"""
+
+
+def cell(value: object) -> str:
+    """A value as a table shows it: about 4 digits, intervals in brackets, "-" for None."""
+    if value is None:
+        return _MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if isinstance(value, Real):  # NumPy's scalars too
+        return _real(float(value))
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(cell(part) for part in value)}]"
+    return str(value)
+
+
+def _real(value: float) -> str:
+    """Fixed decimals in the usual range, so that a column of scores lines up."""
+    size = abs(value)
+    if 0.1 <= size < 1:
+        return f"{value:.3f}"
+    if 1 <= size < 1e4:
+        return f"{value:#.4g}".rstrip(".")
+    return f"{value:,.0f}" if 1e4 <= size < 1e15 else f"{value:.4g}"
+
+
+def _numeric(texts: Iterable[str]) -> bool:
+    """Whether a column reads as numbers, and so is aligned to the right."""
+    known = [text for text in texts if text not in ("", _MISSING)]
+    return bool(known) and all(_NUMBER.match(text) for text in known)
+
+
+def _highlighted(highlight: int | Collection[int] | None) -> Collection[int]:
+    if highlight is None:
+        return ()
+    return (highlight,) if isinstance(highlight, int) else highlight
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list[str]]:
+    """The rows as text; ValueError if one does not have a cell for each column."""
+    for number, row in enumerate(rows):
+        if len(row) != len(columns):
+            raise ValueError(f"row {number} has {len(row)} cells for {len(columns)} columns")
+    return [[cell(value) for value in row] for row in rows]
+
+
+def terminal_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    highlight: int | Collection[int] | None = None,
+) -> str:
+    """The table as aligned plain text; highlighted rows are marked with ">".
+
+    Characters that are not printable are replaced: a name cannot move the cursor.
+
+    Raises:
+        ValueError: a row that does not have one cell a column.
+    """
+    table = [list(columns), *_grid(columns, rows)]
+    table = [["".join(c if c.isprintable() else "?" for c in text) for text in r] for r in table]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    right = [_numeric(column[1:]) for column in zip(*table, strict=True)]
+
+    def line(mark: str, texts: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if to_right else text.ljust(width)
+            for text, width, to_right in zip(texts, widths, right, strict=True)
+        )
+        return f"{mark} {'  '.join(padded)}".rstrip()
+
+    marked = _highlighted(highlight)
+    lines = [line(" ", table[0]), line(" ", ["─" * width for width in widths])]
+    lines += [line(">" if i in marked else " ", row) for i, row in enumerate(table[1:])]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Paragraphs of plain text under a heading."""
+
+    heading: str
+    paragraphs: str | Sequence[str]
+
+    def html(self) -> str:
+        """The paragraphs, escaped."""
+        paragraphs = [self.paragraphs] if isinstance(self.paragraphs, str) else self.paragraphs
+        return _heading(self.heading) + "".join(f"<p>{escape(p)}</p>\n" for p in paragraphs)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; columns of numbers are aligned to the right (see cell for how values are shown)."""
+
+    heading: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    note: str = ""
+    highlight: int | Collection[int] | None = None  # index of the row or rows that stand out
+
+    def text(self) -> str:
+        """The same table for the terminal, with heading and note."""
+        table = terminal_table(self.columns, self.rows, self.highlight)
+        return "\n".join(part for part in (self.heading, table, self.note) if part)
+
+    def html(self) -> str:
+        """The table in a box that scrolls sideways on a phone; ValueError as terminal_table."""
+        grid, marked = _grid(self.columns, self.rows), _highlighted(self.highlight)
+        right = [_numeric(row[i] for row in grid) for i in range(len(self.columns))]
+        classes = [' class="number"' if number else "" for number in right]
+
+        def row(tag: str, texts: Sequence[str], mark: str = "") -> str:
+            cells = (
+                f"<{tag}{kind}>{escape(text)}</{tag}>"
+                for text, kind in zip(texts, classes, strict=True)
+            )
+            return f"<tr{mark}>{''.join(cells)}</tr>"
+
+        body = "\n".join(
+            row("td", texts, ' class="highlight"' if i in marked else "")
+            for i, texts in enumerate(grid)
+        )
+        note = f'<p class="note">{escape(self.note)}</p>\n' if self.note else ""
+        return (
+            f'{_heading(self.heading)}<div class="wide"><table>\n'
+            f"<thead>{row('th', self.columns)}</thead>\n"
+            f"<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
+        )
+
+
+@dataclass(frozen=True)
+class Image:
+    """A PNG file, read when the report is written and embedded in it."""
+
+    heading: str
+    png_path: PathLike
+    caption: str = ""
+
+    def html(self) -> str:
+        """The figure as a data URI; ValueError if the file is not a PNG, OSError if unreadable."""
+        data = Path(self.png_path).read_bytes()
+        if not data.startswith(_PNG):
+            raise ValueError(f"{self.png_path} is not a PNG file")
+        source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        alt = escape(self.caption or self.heading)
+        return (
+            f'{_heading(self.heading)}<figure><img src="{source}" alt="{alt}">{caption}</figure>\n'
+        )
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """A mapping such as a config, folded away; nested mappings get dotted keys."""
+
+    heading: str
+    mapping: Mapping[str, Any]
+
+    def html(self) -> str:
+        """The mapping as a table inside <details>."""
+        rows = "".join(
+            f'<tr><th scope="row">{escape(key)}</th><td>{escape(str(value))}</td></tr>\n'
+            for key, value in _flat(self.mapping)
+        )
+        return (
+            f"<details><summary>{escape(self.heading)}</summary>\n"
+            f'<div class="wide"><table><tbody>\n{rows}</tbody></table></div></details>\n'
+        )
+
+
+Section = Text | Table | Image | KeyValues
+
+
+def _heading(text: str) -> str:
+    return f"<h2>{escape(text)}</h2>\n" if text else ""
+
+
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def write_report(path: PathLike, title: str, subtitle: str, sections: Iterable[Section]) -> Path:
+    """Write the sections as one HTML file, atomically; returns ``path``.
+
+    Raises:
+        ValueError: an image is not a PNG file, or a table's row does not fit its columns.
+        OSError: an image cannot be read or the report cannot be written.
+    """
+    path = Path(path)
+    body = "".join(f"<section>\n{section.html()}</section>\n" for section in sections)
+    page = (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
+        f"<header><h1>{escape(title)}</h1>\n<p>{escape(subtitle)}</p></header>\n"
+        f"<main>\n{body}</main>\n</body>\n</html>\n"
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        # File names may hold bytes that are no UTF-8; they are shown escaped rather than refused.
+        unfinished.write_bytes(page.encode("utf-8", "backslashreplace"))
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,266 @@
+"""The directory of a run: everything that a run leaves, and all that is needed to go on with it.
+
+`config.yaml` says what was run and with what, `metrics.jsonl` what happened: one JSON object a
+line, each with a `kind` (`generation`, `update`, ...) and its index under that name.
+"""
+
+import fcntl
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from metaevo.config import ConfigError, dump_yaml, load_yaml
+
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
+
+
+class RunDirectory:
+    """The files of one run; made by `create` for a new one and by `open` for an existing one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.yaml"
+        self.metrics_path = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.meta_params = path / "meta_params"
+        self.figures = path / "figures"
+        self.evaluation_path = path / "evaluation.json"
+        self.report_path = path / "report.html"
+        self._lock: int | None = None
+
+    @classmethod
+    def create(
+        cls, path: Path | None, experiment: str, root: Path = Path("runs")
+    ) -> "RunDirectory":
+        """A new directory: `path`, or one named after the time under `root/experiment`.
+
+        Raises ConfigError if `path` already holds a run or cannot be written to.
+        """
+        try:
+            if path is None:
+                path = _make_unique(root / experiment)
+            else:
+                path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except (OSError, ValueError) as error:
+            where = path or root / experiment
+            raise ConfigError(
+                f"run directory {where} cannot be written: {_reason(error)}"
+            ) from None
+        run = cls(path)
+        if run.config_path.exists():
+            raise ConfigError(
+                f"run directory {path} already holds a run: "
+                "continue it with --resume or name another with --run-dir"
+            )
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """The directory of an existing run. Raises ConfigError if there is none."""
+        run = cls(path)
+        if not run.config_path.is_file():
+            raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
+        return run
+
+    def lock(self) -> None:
+        """Keep others from writing here until `unlock` or the end of this process.
+
+        Raises ConfigError, naming the process that holds the lock, if there is one.
+        """
+        if self._lock is not None:
+            return
+        path = self.path / ".lock"
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {_reason(error)}") from None
+        try:
+            # The kernel drops the lock with the process, however that ends: no stale lock is left.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.read(descriptor, 20).decode() or "unknown"
+            os.close(descriptor)
+            if not isinstance(error, BlockingIOError):
+                raise ConfigError(f"{path} cannot be locked: {_reason(error)}") from None
+            message = f"run directory {self.path} is in use by another run (process {holder})"
+            raise ConfigError(message) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        """Let others write here."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def write_config(
+        self, config: dict[str, Any], resolved: dict[str, Any], devices: Sequence[str] = ()
+    ) -> None:
+        """Write config.yaml: the config, what was resolved from it, and where it runs."""
+        environment = {
+            "started": datetime.now().astimezone().isoformat(timespec="seconds"),
+            "command_line": shlex.join(sys.orig_argv),
+            "git": _git_commit(),
+            "devices": list(devices),
+            "python": platform.python_version(),
+            **{name: _version(name) for name in _PACKAGES},
+        }
+        content = {"config": config, "resolved": _plain(resolved), "environment": environment}
+        write_text_atomic(self.config_path, dump_yaml(content))
+
+    def read_config(self) -> dict[str, Any]:
+        """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
+        content = load_yaml(self.config_path)
+        for key in ("config", "resolved", "environment"):
+            if not isinstance(content.get(key), dict):
+                raise ConfigError(f"{self.config_path}: is no config of a run: it has no {key!r}")
+        return content
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        """Add a line to metrics.jsonl and flush it; what is not finite becomes null.
+
+        Raises ValueError if the record lacks its `kind` or the index under that name.
+        """
+        record = _plain(record)
+        if not isinstance(record.get(record.get("kind", "")), int):
+            raise ValueError(f"a record needs a kind and its index under that name: {record}")
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        with self.metrics_path.open("a+b") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
+                file.seek(0)  # a killed process left half a line, which must not swallow this one
+                file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(line)
+
+    def sync(self) -> None:
+        """Make sure that metrics.jsonl would survive a power failure."""
+        if self.metrics_path.exists():
+            with self.metrics_path.open("ab") as file:
+                os.fsync(file.fileno())
+
+    def read_metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """The records of metrics.jsonl (of one kind), without a last line that was cut short.
+
+        Raises ConfigError if any other line is damaged.
+        """
+        records = (record for _, record in self._lines())
+        return [record for record in records if kind is None or record.get("kind") == kind]
+
+    def truncate_metrics(self, kind: str, last_index: int) -> None:
+        """Drop the records of `kind` after `last_index`, and a last line that was cut short.
+
+        What follows the checkpoint that a run continues from is computed, and logged, again.
+        Raises ConfigError as read_metrics does.
+        """
+        if not self.metrics_path.exists():
+            return
+        lines = [
+            line
+            for line, record in self._lines()
+            if record.get("kind") != kind or record.get(kind, 0) <= last_index
+        ]
+        _write_atomic(self.metrics_path, b"".join(line + b"\n" for line in lines))
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        if not self.metrics_path.exists():
+            return
+        # What follows the last newline is nothing, or a line that a killed process had begun.
+        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
+                raise ConfigError(f"{self.metrics_path}, line {number}: not a JSON object")
+            yield line, record
+
+
+def write_json_atomic(path: Path, obj: Any) -> None:
+    """Write an indented JSON file so that a reader sees the old or the new one, never half of it.
+
+    NumPy and JAX values become plain ones, what is not finite becomes null.
+    """
+    write_text_atomic(path, json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write a UTF-8 file so that a reader sees the old or the new one, never half of it."""
+    _write_atomic(path, text.encode())
+
+
+def _write_atomic(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if hasattr(value, "tolist"):  # a NumPy or JAX scalar or array
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _make_unique(parent: Path) -> Path:
+    name = datetime.now().strftime("%Y%m%d-%H%M%S")
+    parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return path
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git_commit() -> dict[str, Any] | None:
+    """The commit of the checkout that this file belongs to; None for an installed copy."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # not just inside some repository
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -1,0 +1,316 @@
+"""One run of evolution from its settings to its report: start, resume, stop, and what is written.
+
+The host only starts blocks of generations; between two blocks it logs, saves and reacts to signals.
+"""
+
+import sys
+import time
+import uuid
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from metaevo import checkpoint, devices, discovery, tracking
+from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.evolution import BLOCK_CAPACITY, Evolution, State
+from metaevo.experiment import Parts, make_parts
+from metaevo.finish import finish
+from metaevo.problems.train_learner import (
+    Normalisation,
+    Task,
+    TrainLearner,
+    measure_normalisation,
+)
+from metaevo.run_directory import RunDirectory
+from metaevo.signals import StopOnSignal
+from metaevo.strategy import Strategy, generations_limit
+
+HARMLESS = ("evolution.generations", "evolution.block_seconds", "evaluation.", "run.")
+"""Settings that a resumed run may change (all but the seed among `run.`)."""
+
+
+class StopRequestedError(Exception):
+    """A signal asked the run to stop; everything finished so far is saved."""
+
+
+@dataclass
+class EvolutionRun:
+    """The parts of one run, built from its settings."""
+
+    settings: Any
+    component: str
+    run: RunDirectory
+    parts: Parts
+    tasks: list[Task]
+    normalisation: Normalisation | None
+    evolution: Evolution
+    run_id: str
+    tracker: tracking.Tracker
+    stop: StopOnSignal
+
+
+def run_evolution(
+    settings: Any, component: str, *, run_dir: Path | None, resume: bool, experiment: str
+) -> int:
+    """Run an experiment to its end, or until a signal.
+
+    Args:
+        settings: an instance of `experiment_class(...)`.
+        component: what is evolved, a key of `COMPONENTS`.
+        run_dir: where to write; by default `runs/<experiment>/<timestamp>`.
+        resume: continue the run in `run_dir` from its last checkpoint.
+        experiment: the name of the experiment.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+    """
+    parts = make_parts(settings, component)
+    _check(settings, parts)
+    run = _open(run_dir, experiment, resume)
+    run.lock()
+    saved = run.read_config() if resume else None
+    if saved is not None:
+        check_same(saved["config"], to_dict(settings))
+        if _is_finished(run, settings):
+            print(f"{run.path} is finished ({settings.evolution.generations} generations)")
+            return 0
+    with StopOnSignal() as stop:
+        this = _build(settings, component, run, parts, saved, stop)
+        try:
+            _evolve(this, resume)
+            finish(this, lambda: _raise_if_requested(stop))
+        except StopRequestedError:
+            print(f"stopped; continue with: --resume --run-dir {run.path}", file=sys.stderr)
+        finally:
+            this.tracker.finish()
+        return stop.exit_code
+
+
+def check_same(saved: dict[str, Any], current: dict[str, Any]) -> None:
+    """Refuse to resume under settings that would have given another run.
+
+    Raises:
+        ConfigError: naming every key that differs and matters.
+    """
+    harmful = {
+        key: values
+        for key, values in changed_keys(saved, current).items()
+        if key == "run.seed" or not key.startswith(HARMLESS)
+    }
+    if harmful:
+        changes = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in harmful.items())
+        raise ConfigError(f"cannot resume with other settings ({changes}); start a new run")
+
+
+def _check(settings: Any, parts: Parts) -> None:
+    """Find out before anything compiles whether strategy, learner and environments fit."""
+    parts.tasks(settings, parts.component.apply)
+    shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
+    solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    Strategy(settings.strategy, solution)
+    limit = generations_limit(settings.strategy)
+    if settings.evolution.generations > limit:
+        raise ConfigError(
+            f"evolution.generations = {settings.evolution.generations}: "
+            f"{settings.strategy.algorithm} runs for {limit:.0f}; set "
+            "strategy.settings.num_generations"
+        )
+    available = len(jax.devices())
+    wanted = settings.evolution.num_devices
+    if wanted is not None and wanted > available:
+        raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")
+    unknown = set(settings.evaluation.grid) - set(to_dict(settings.hyperparams))
+    if unknown:
+        allowed = ", ".join(to_dict(settings.hyperparams))
+        raise ConfigError(
+            f"evaluation.grid: {sorted(unknown)} are no hyperparams; allowed: {allowed}"
+        )
+
+
+def _open(run_dir: Path | None, experiment: str, resume: bool) -> RunDirectory:
+    if not resume:
+        return RunDirectory.create(run_dir, experiment)
+    if run_dir is None:
+        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
+    return RunDirectory.open(run_dir)
+
+
+def _is_finished(run: RunDirectory, settings: Any) -> bool:
+    if not run.report_path.exists():
+        return False
+    generations = run.read_metrics("generation")
+    done = generations[-1]["generation"] + 1 if generations else 0
+    return bool(done >= settings.evolution.generations)
+
+
+def _build(
+    settings: Any,
+    component: str,
+    run: RunDirectory,
+    parts: Parts,
+    saved: dict[str, Any] | None,
+    stop: StopOnSignal,
+) -> EvolutionRun:
+    resolved = dict(saved["resolved"]) if saved is not None else {}
+    tasks = parts.tasks(settings, parts.component.apply)
+    normalisation = None
+    if len(tasks) > 1:
+        normalisation = _normalisation(settings, parts, resolved)
+        resolved["normalisation"] = normalisation._asdict()
+    problem = TrainLearner(
+        tasks, settings.hyperparams, parts.component, settings.fitness, normalisation
+    )
+    config = settings.evolution
+    if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
+        config = replace(config, chunk_size=int(resolved["chunk_size"]))
+    evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
+    before = resolved.get("num_devices", evolution.num_devices)
+    if before != evolution.num_devices:
+        warnings.warn(
+            f"the run began on {before} devices and goes on with {evolution.num_devices}: results "
+            "agree up to rounding, not bit for bit",
+            stacklevel=2,
+        )
+    resolved |= {
+        "run_id": resolved.get("run_id", uuid.uuid4().hex),
+        "component": component,
+        "chunk_size": evolution.chunk_size,
+        "num_devices": before,
+    }
+    run.write_config(to_dict(settings), resolved, devices.describe())
+    tracker = tracking.start_wandb(
+        settings.run.wandb,
+        project=settings.run.wandb_project,
+        run_directory=run.path,
+        name=run.path.name,
+        group=run.path.name,
+        job_type=f"evolve_{component}",
+        config=to_dict(settings),
+    )
+    return EvolutionRun(
+        settings, component, run, parts, tasks, normalisation, evolution,
+        resolved["run_id"], tracker, stop,
+    )  # fmt: skip
+
+
+def _normalisation(settings: Any, parts: Parts, resolved: dict[str, Any]) -> Normalisation:
+    if "normalisation" in resolved:
+        bounds = resolved["normalisation"]
+        return Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
+    from metaevo.comparison import hand_written
+
+    _, function = hand_written(parts.slot)
+    tasks = parts.tasks(settings, function)
+    try:
+        return measure_normalisation(
+            tasks, settings.hyperparams, np.int32(0), settings.fitness, seed=settings.run.seed
+        )
+    except ValueError as error:
+        raise ConfigError(f"task.env: {error}") from error
+
+
+def _evolve(this: EvolutionRun, resume: bool) -> None:
+    """Run the generations that are missing."""
+    evolution, run, total = this.evolution, this.run, this.settings.evolution.generations
+    state, seconds = evolution.init(), 0.0
+    if resume:
+        state, seconds = _restore(this, state)
+    done = int(devices.first(state.generation))
+    started = time.monotonic() - seconds
+    print(
+        f"{run.path}: {evolution.population_size} candidates x "
+        f"{this.settings.evolution.seeds_per_candidate} seeds on {evolution.num_devices} devices, "
+        f"{evolution.chunk_size} agents at once on each",
+        file=sys.stderr,
+    )
+    with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
+        length = 1
+        while done < total:
+            until_checkpoint = (
+                this.settings.run.checkpoint_every - done % this.settings.run.checkpoint_every
+            )
+            length = max(1, min(length, total - done, until_checkpoint, BLOCK_CAPACITY))
+            before = time.monotonic()
+            state, metrics = evolution.run_block(state, length)
+            elapsed = time.monotonic() - before
+            _log(this, metrics, done, elapsed, before - started)
+            done += length
+            _show(bar, this, metrics, length, elapsed)
+            if done % this.settings.run.checkpoint_every == 0 or done == total:
+                _save(this, state, time.monotonic() - started)
+            if this.stop.requested:
+                _save(this, state, time.monotonic() - started)
+                raise StopRequestedError
+            length = int(this.settings.evolution.block_seconds / (elapsed / length))
+    discovery.save(run, this.component, this.settings.component, evolution.result(state), done)
+
+
+def _log(
+    this: EvolutionRun, metrics: dict[str, np.ndarray], done: int, elapsed: float, since: float
+) -> None:
+    count = len(metrics["fitness_mean"])
+    for index in range(count):
+        record = {
+            "kind": "generation",
+            "generation": done + index,
+            "frames": this.evolution.frames(done + index + 1),
+            "seconds": round(since + elapsed * (index + 1) / count, 3),
+            **{key: values[index] for key, values in metrics.items()},
+        }
+        this.run.append_metrics(record)
+        this.tracker.log(record)
+
+
+def _show(
+    bar: Any, this: EvolutionRun, metrics: dict[str, np.ndarray], length: int, elapsed: float
+) -> None:
+    bar.update(length)
+    bar.set_description("evolving", refresh=False)
+    of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
+    if len(of_mean):
+        bar.of_mean = f"{of_mean[-1]:.4g}"
+    frames = this.evolution.frames(length)
+    bar.set_postfix_str(
+        f"mean {metrics['fitness_mean'][-1]:.4g}, best {metrics['fitness_best'][-1]:.4g}, "
+        f"of mean {getattr(bar, 'of_mean', '-')}, {frames / elapsed:,.0f} frames/s"
+    )
+    failed = int(metrics["diverged"][-1])
+    if failed == this.evolution.population_size:
+        tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)
+
+
+def _save(this: EvolutionRun, state: State, seconds: float) -> None:
+    state = jax.device_get(devices.first(state))
+    this.run.sync()
+    checkpoint.save(
+        this.run.checkpoints,
+        int(state.generation),
+        state,
+        metadata={"run_id": this.run_id, "seconds": seconds},
+        keep=this.settings.run.keep_checkpoints,
+    )
+
+
+def _restore(this: EvolutionRun, template: State) -> tuple[State, float]:
+    """Return the last checkpoint's state and forget what was logged after it."""
+    if not this.run.checkpoints.is_dir() and not this.run.read_metrics("generation"):
+        return template, 0.0  # killed before the first checkpoint: begin again
+    restored = checkpoint.restore(
+        this.run.checkpoints, devices.first(template), expected={"run_id": this.run_id}
+    )
+    this.run.truncate_metrics("generation", restored.index - 1)
+    state = devices.replicate(restored.tree, this.evolution.num_devices)
+    return state, float(restored.metadata["seconds"])
+
+
+def _raise_if_requested(stop: StopOnSignal) -> None:
+    if stop.requested:
+        raise StopRequestedError

@@ -1,0 +1,68 @@
+"""Stopping a run from outside: at the next good moment after one signal, at once after a second."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any, Self
+
+# One signal can arrive twice: `timeout` sends it to its child and to the child's process group, and
+# wrappers pass on the Ctrl-C that the terminal has already sent to everyone.
+_SAME_SIGNAL_SECONDS = 0.5
+
+
+class StopOnSignal:
+    """While active, the first SIGINT or SIGTERM only sets `requested`; a second ends the process.
+
+    Python runs signal handlers between bytecodes of the main thread, which may be deep inside a
+    compiled call for seconds. So a thread reads the signals from a pipe and answers right away.
+    Works in the main thread only (elsewhere Python raises ValueError).
+    """
+
+    def __init__(self) -> None:
+        self.requested: int | None = None
+        self._time = 0.0
+        self._old_handlers: dict[int, Any] = {}
+
+    @property
+    def exit_code(self) -> int:
+        """130 after SIGINT, 143 after SIGTERM, 0 if there was no signal."""
+        return 0 if self.requested is None else 128 + self.requested
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._old_handlers[number] = signal.signal(number, self._handle)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._old_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._watch, name="signals", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        signal.set_wakeup_fd(self._old_fd)
+        for number, handler in self._old_handlers.items():
+            signal.signal(number, handler)
+        os.close(self._writer)  # ends the thread
+        self._thread.join()
+        os.close(self._reader)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.requested = self.requested or number
+
+    def _watch(self) -> None:
+        while received := os.read(self._reader, 64):
+            for number in received:
+                if number in self._old_handlers:
+                    self._answer(number)
+
+    def _answer(self, number: int) -> None:
+        now = time.monotonic()
+        if not self._time:
+            self.requested, self._time = number, now
+            message = "stopping after this block; press Ctrl-C again to leave at once"
+            print(f"\n{message}", file=sys.stderr, flush=True)
+        elif now - self._time > _SAME_SIGNAL_SECONDS:
+            os._exit(128 + number)

@@ -1,0 +1,87 @@
+"""`make`: from an environment's name and overrides to `(env, env_params)`."""
+
+import dataclasses
+import difflib
+import inspect
+from functools import cache
+from typing import Any, Literal
+
+import gymnax
+from gymnax import registration
+
+from purerl.envs.features import Features
+
+Observations = Literal["auto", "flat", "raw"]
+
+
+def names() -> list[str]:
+    """Return the names that `make` knows."""
+    return list(gymnax.registered_envs)
+
+
+def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
+    """Build an environment and its (traced) parameters.
+
+    Observations come out as float32 arrays: with `auto` images [height, width, channels] keep
+    their shape and everything else becomes a vector (a discrete observation one-hot), with `flat`
+    images are flattened as well. With `raw` they are what the environment gives.
+
+    Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
+    of its constructor (`size=10` for DeepSea-bsuite). Calls with equal arguments return the same
+    environment object, so that compiled functions are shared.
+
+    Raises:
+        ValueError: for an unknown name (close names are listed), an unknown override (those that
+            exist are listed) or one of the wrong type.
+    """
+    if name not in names():
+        close = difflib.get_close_matches(name, names(), n=4, cutoff=0.4)
+        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names())}"
+        raise ValueError(f"unknown environment {name!r}; {hint}")
+
+    constructor = (
+        {key for key in inspect.signature(registration._builtins[name]).parameters if key != "self"}
+        if name in registration._builtins
+        else set(overrides)
+    )
+    constructor_overrides = {key: overrides[key] for key in overrides if key in constructor}
+    try:
+        env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
+    except (TypeError, OSError) as error:
+        raise ValueError(f"cannot build environment {name!r}: {error}") from error
+
+    fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    replacements = {}
+    for key, value in overrides.items():
+        if key in constructor_overrides:
+            continue
+        if key not in fields:
+            raise ValueError(
+                f"{name} has no parameter {key!r}; it has: {', '.join([*fields, *constructor])}"
+            )
+        replacements[key] = _checked(name, key, value, default=fields[key])
+    return env, params.replace(**replacements)
+
+
+@cache
+def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, Any]:
+    env, params = gymnax.make(name, **dict(kwargs))
+    return (env if observations == "raw" else Features(env, flat=observations == "flat")), params
+
+
+def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
+    """Return the value in the type of the default, so that an override never changes a dtype."""
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+    elif isinstance(default, int | float):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if isinstance(default, float):
+                return float(value)
+            if value == int(value):
+                return int(value)
+    else:
+        return value
+    raise ValueError(
+        f"{name}: parameter {key} = {value!r} must be of type {type(default).__name__}"
+    )

@@ -1,0 +1,102 @@
+"""How well a trained policy does: here in JAX, or in Gymnasium's own environments as a check."""
+
+import importlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.types import Learner
+
+
+def mean_return(episodes: Any) -> jax.Array:
+    """Return the mean return of the finished episodes in `EpisodeSums`; NaN where none finished.
+
+    Fields of shape [...] are added up over all axes.
+    """
+    count = jnp.sum(episodes.episodes)
+    return jnp.where(count > 0, jnp.sum(episodes.returns) / jnp.maximum(count, 1.0), jnp.nan)
+
+
+def evaluate(
+    learner: Learner,
+    policy: Any,
+    key: jax.Array,
+    env_params: Any,
+    *,
+    num_episodes: int = 32,
+    greedy: bool = True,
+) -> jax.Array:
+    """Play episodes in parallel, each from its own reset to its first end.
+
+    Returns:
+        their undiscounted returns [num_episodes].
+    """
+    env = learner.env
+    reset_key, key = jax.random.split(key)
+    reset_keys = jax.random.split(reset_key, num_episodes)
+    obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
+
+    def unfinished(carry):
+        return jnp.any(carry[3])
+
+    def step(carry):
+        key, obs, env_state, running, returns = carry
+        key, act_key, env_key = jax.random.split(key, 3)
+        act_keys = jax.random.split(act_key, num_episodes)
+        env_keys = jax.random.split(env_key, num_episodes)
+        action = jax.vmap(lambda k, o: learner.act(policy, k, o, greedy=greedy))(act_keys, obs)
+        obs, env_state, reward, terminated, truncated, _ = jax.vmap(
+            env.step, in_axes=(0, 0, 0, None)
+        )(env_keys, env_state, action, env_params)
+        returns += jnp.where(running, reward.astype(jnp.float32), 0.0)
+        running = running & ~(terminated | truncated)
+        return key, obs, env_state, running, returns
+
+    start = key, obs, env_state, jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
+    return jax.lax.while_loop(unfinished, step, start)[4]
+
+
+def evaluate_in_gymnasium(
+    learner: Learner,
+    policy: Any,
+    name: str,
+    *,
+    num_episodes: int = 20,
+    seed: int = 0,
+    greedy: bool = True,
+) -> np.ndarray:
+    """Play episodes in the Gymnasium environment of this name: NumPy, one process.
+
+    An independent check: nothing of the environment that the agent was trained in takes part.
+
+    Returns:
+        undiscounted returns [num_episodes].
+
+    Raises:
+        ValueError: if Gymnasium has no environment of this name.
+    """
+    gymnasium = importlib.import_module("gymnasium")
+    try:
+        env = gymnasium.make(name)
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
+    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
+    obs_shape = learner.env.observation_space(learner.env.default_params).shape
+    key = jax.random.key(seed)
+    returns = np.zeros(num_episodes)
+    for episode in range(num_episodes):
+        obs, _ = env.reset(seed=seed + episode)
+        done = False
+        while not done:
+            key, act_key = jax.random.split(key)
+            obs = np.asarray(obs, np.float32).reshape(obs_shape)
+            action = np.asarray(act(act_key, obs))
+            obs, reward, terminated, truncated, _ = env.step(
+                int(action) if action.ndim == 0 else action
+            )
+            returns[episode] += reward
+            done = terminated or truncated
+    env.close()
+    return returns

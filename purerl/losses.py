@@ -1,0 +1,104 @@
+"""Hand-written parts for the slots of a learner: value losses, policy losses, optimizers.
+
+They have the signatures of `purerl.types`, so that a baseline runs through the same code as a
+learned part. Losses are elementwise: scalars in, a scalar out; the learner batches them.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl.types import Hyperparams, MetaParams
+
+
+def squared(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    prediction: jax.Array,
+    target: jax.Array,
+    old_prediction: jax.Array,
+) -> jax.Array:
+    """Half the squared error, (prediction - target)^2 / 2."""
+    del meta_params, hyperparams, old_prediction
+    return 0.5 * jnp.square(prediction - target)
+
+
+def clipped_squared(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    prediction: jax.Array,
+    target: jax.Array,
+    old_prediction: jax.Array,
+) -> jax.Array:
+    """Squared error with the move of the prediction clipped, as in OpenAI Baselines' PPO.
+
+    The larger of the losses of `prediction` and of `old_prediction` moved by at most
+    `hyperparams.value_clip_epsilon` (Engstrom et al. 2020, section 3, item 1).
+    """
+    clip = hyperparams.value_clip_epsilon
+    clipped = old_prediction + jnp.clip(prediction - old_prediction, -clip, clip)
+    losses = jnp.square(prediction - target), jnp.square(clipped - target)
+    return 0.5 * jnp.maximum(*losses)
+
+
+def huber(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    prediction: jax.Array,
+    target: jax.Array,
+    old_prediction: jax.Array,
+) -> jax.Array:
+    """Huber loss (Huber 1964): squared up to `hyperparams.huber_delta`, linear beyond."""
+    del meta_params, old_prediction
+    return optax.losses.huber_loss(prediction, target, delta=hyperparams.huber_delta)
+
+
+def clipped_surrogate(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """PPO's clipped surrogate objective, negated (Schulman et al. 2017, equation 7)."""
+    del meta_params
+    ratio = jnp.exp(log_ratio)
+    clip = hyperparams.clip_epsilon
+    return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
+    "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
+    "policy_loss": {"clipped_surrogate": clipped_surrogate},
+}
+"""The hand-written functions of every slot, by the names that configs use; first the reference."""
+
+
+def clipped_adam(
+    meta_params: MetaParams, hyperparams: Hyperparams
+) -> optax.GradientTransformationExtraArgs:
+    """Adam after clipping the global norm of the gradient, with a linearly annealed step size.
+
+    The learning rate falls from `hyperparams.learning_rate` at progress 0 to
+    `hyperparams.final_learning_rate` times that at progress 1.
+    """
+    del meta_params
+    return optax.chain(
+        optax.clip_by_global_norm(hyperparams.max_grad_norm),
+        optax.scale_by_adam(eps=hyperparams.adam_epsilon),
+        scale_by_progress(hyperparams.learning_rate, hyperparams.final_learning_rate),
+    )
+
+
+def scale_by_progress(
+    learning_rate: jax.Array | float, final_fraction: jax.Array | float
+) -> optax.GradientTransformationExtraArgs:
+    """Multiply updates by minus a learning rate that is linear in the extra argument `progress`."""
+
+    def update(updates, state, params=None, *, progress, **extra_args):
+        del params, extra_args
+        step_size = learning_rate * (1.0 + (final_fraction - 1.0) * progress)
+        return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)

@@ -1,0 +1,176 @@
+"""The few networks that learners share, and the policies that sit on top of them.
+
+A network is called as `(params, carry, obs, reset) -> (carry, outputs)`. These are feed-forward:
+their carry is the empty tuple and `reset` changes nothing; a recurrent one would clear its carry
+where `reset` is true.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl.initializers import orthogonal
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "tanh": jnp.tanh,
+    "relu": nn.relu,
+    "elu": nn.elu,
+    "gelu": nn.gelu,
+    "silu": nn.silu,
+}
+"""Activation functions by the names that configs use."""
+
+Carry = tuple[()]
+
+
+class Torso(nn.Module):
+    """Features of an observation: a multilayer perceptron, behind a convolution for images.
+
+    Images are recognised by their shape [height, width, channels] and pass through 16 filters of
+    3 x 3, the network of MinAtar (Young & Tian 2019, section 4).
+    """
+
+    obs_ndim: int
+    hidden_sizes: Sequence[int]
+    activation: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Map [..., *obs_shape] to [..., hidden_sizes[-1]]."""
+        activation = ACTIVATIONS[self.activation]
+        batch_shape = x.shape[: x.ndim - self.obs_ndim]
+        if self.obs_ndim == 3:
+            kernel_init = orthogonal(2.0**0.5)
+            x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=kernel_init)(x))
+        x = x.reshape(*batch_shape, -1)
+        for size in self.hidden_sizes:
+            x = activation(nn.Dense(size, kernel_init=orthogonal(2.0**0.5))(x))
+        return x
+
+
+class ActorCritic(nn.Module):
+    """A policy head and a value head, on one shared torso or on a torso each.
+
+    The output layers start small (policy) and at unit scale (value), as in PPO's usual
+    implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
+    """
+
+    obs_ndim: int
+    policy_size: int
+    """Logits of a discrete policy, or means of a continuous one."""
+    continuous: bool
+    hidden_sizes: Sequence[int]
+    activation: str
+    shared: bool
+
+    def setup(self) -> None:
+        """Create the layers."""
+        torso = (self.obs_ndim, self.hidden_sizes, self.activation)
+        self.actor_torso = Torso(*torso)
+        self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
+        self.policy_head = nn.Dense(self.policy_size, kernel_init=orthogonal(0.01))
+        self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0))
+        if self.continuous:
+            self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
+
+    def __call__(
+        self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None
+    ) -> tuple[Carry, "tuple[Policy, jax.Array]"]:
+        """Return the policy and the value [...] at observations [..., *obs_shape]."""
+        del reset
+        head = self.policy_head(self.actor_torso(obs))
+        value = self.value_head(self.critic_torso(obs)).squeeze(-1)
+        policy = Gaussian(head, self.log_std) if self.continuous else Categorical(head)
+        return carry, (policy, value)
+
+
+class Categorical(NamedTuple):
+    """A distribution over a finite set of actions."""
+
+    logits: jax.Array
+    """[..., num_actions], unnormalised."""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [...] int32."""
+        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+
+    def mode(self) -> jax.Array:
+        """Return the likeliest actions [...] int32."""
+        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return log-probabilities [...] of actions [...]."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        one_hot = jax.nn.one_hot(action, log_probs.shape[-1], dtype=log_probs.dtype)
+        return jnp.sum(one_hot * log_probs, axis=-1)  # a product: cheaper than a gather, backwards
+
+    def entropy(self) -> jax.Array:
+        """Return entropies [...] in nats."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+
+class Gaussian(NamedTuple):
+    """A normal distribution with independent components and a standard deviation free of state."""
+
+    mean: jax.Array
+    """[..., action_dim]."""
+    log_std: jax.Array
+    """[action_dim]."""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [..., action_dim]."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self._log_std()) * noise
+
+    def mode(self) -> jax.Array:
+        """Return the mean [..., action_dim]."""
+        return self.mean
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return log-densities [...] of actions [..., action_dim]."""
+        normalised = (action - self.mean) * jnp.exp(-self._log_std())
+        log_density = -0.5 * (jnp.square(normalised) + jnp.log(2 * jnp.pi)) - self._log_std()
+        return jnp.sum(log_density, axis=-1)
+
+    def entropy(self) -> jax.Array:
+        """Return differential entropies [...] in nats."""
+        entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e))
+        return jnp.broadcast_to(entropy, self.mean.shape[:-1])
+
+    def _log_std(self) -> jax.Array:
+        # spelt out, so that tests can forbid implicit rank promotion
+        return jnp.broadcast_to(self.log_std, self.mean.shape)
+
+
+Policy = Categorical | Gaussian
+
+
+def actor_critic(
+    env: Any,
+    env_params: Any,
+    *,
+    hidden_sizes: Sequence[int],
+    activation: str,
+    shared: bool,
+) -> ActorCritic:
+    """Build the actor-critic that fits an environment's spaces.
+
+    Raises:
+        ValueError: if the action space is neither discrete nor a bounded or unbounded vector.
+    """
+    action_space = env.action_space(env_params)
+    discrete = hasattr(action_space, "n")
+    if not discrete and len(getattr(action_space, "shape", ())) != 1:
+        raise ValueError(f"{env.name}: PPO needs a discrete or a vector action space")
+    return ActorCritic(
+        obs_ndim=len(env.observation_space(env_params).shape),
+        policy_size=int(action_space.n) if discrete else int(action_space.shape[0]),
+        continuous=not discrete,
+        hidden_sizes=tuple(hidden_sizes),
+        activation=activation,
+        shared=shared,
+    )

@@ -1,0 +1,491 @@
+"""Proximal policy optimisation (Schulman et al. 2017), one pure function from key to trained agent.
+
+    train = make_train(config, env, value_loss=losses.squared)
+    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
+
+Top to bottom: settings, what is carried from update to update, then the algorithm in the order in
+which data flows: `init`, `collect`, `learn`, `update`, `train`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, Gt, Interval
+from flax import struct
+
+from purerl import losses, networks
+from purerl.normalization import RunningStatistics
+from purerl.returns import discounted_running_returns, generalized_advantages
+from purerl.types import (
+    EnvParams,
+    EpisodeSums,
+    MakeOptimizer,
+    MetaParams,
+    PolicyLoss,
+    Train,
+    TrainResult,
+    Transition,
+    ValueLoss,
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What fixes shapes and counts. Static: a change recompiles.
+
+    The defaults are CleanRL's for classic control.
+
+    Raises:
+        ValueError: if a batch cannot be divided into minibatches or no update fits.
+    """
+
+    total_timesteps: Annotated[int, Gt(0)] = 500_000
+    """environment steps of one agent, rounded down to whole updates"""
+    num_envs: Annotated[int, Gt(0)] = 4
+    """parallel environments of one agent"""
+    num_steps: Annotated[int, Gt(0)] = 128
+    """steps in every environment between two updates"""
+    update_epochs: Annotated[int, Gt(0)] = 4
+    """passes over each batch"""
+    num_minibatches: Annotated[int, Gt(0)] = 4
+    """minibatches, and gradient steps, a pass"""
+    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (64, 64)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """of the hidden layers"""
+    shared_network: bool = False
+    """one torso for policy and value, instead of one each"""
+    normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
+    """over which set advantages get mean 0 and standard deviation 1"""
+    normalize_observations: bool = False
+    """by a running mean and variance"""
+    normalize_rewards: bool = False
+    """by the running standard deviation of discounted returns"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        if self.num_minibatches > 0 and self.batch_size % self.num_minibatches:
+            raise ValueError(
+                f"num_envs x num_steps = {self.batch_size} must be divisible by "
+                f"num_minibatches = {self.num_minibatches}"
+            )
+        if self.batch_size > 0 and self.num_updates < 1:
+            raise ValueError(
+                f"total_timesteps = {self.total_timesteps} must be at least one batch, "
+                f"num_envs x num_steps = {self.batch_size}"
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Environment steps of one update."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+        return self.total_timesteps // self.batch_size
+
+
+class Hyperparams(struct.PyTreeNode):
+    """Scalars that training reads. Traced: a change never recompiles, and each can be vmapped."""
+
+    learning_rate: Annotated[float, Ge(0)] = 2.5e-4
+    """Adam's step size at the start"""
+    final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """the step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
+    annealing_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until final_learning_rate is reached; by default total_timesteps"""
+    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.99
+    """discount factor"""
+    gae_lambda: Annotated[float, Interval(ge=0, le=1)] = 0.95
+    """trace decay of the advantages"""
+    clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """how far the probability ratio may move from 1"""
+    entropy_coef: Annotated[float, Ge(0)] = 0.01
+    """weight of the entropy bonus"""
+    vf_coef: Annotated[float, Ge(0)] = 0.5
+    """weight of the value loss"""
+    max_grad_norm: Annotated[float, Gt(0)] = 0.5
+    """limit of the gradient's global norm; .inf for none"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """how far clipped_squared lets a prediction move"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    adam_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """added to the root of Adam's second moment"""
+
+
+class State(struct.PyTreeNode):
+    """All that one agent carries from one update to the next."""
+
+    params: Any
+    """the network's parameters"""
+    opt_state: Any
+    update: jax.Array
+    """[] int32, updates done"""
+    key: jax.Array
+    env_state: Any
+    """[N, ...]"""
+    obs: jax.Array
+    """[N, *obs_shape] raw observations to act on next"""
+    episode_return: jax.Array
+    """[N] of the unfinished episodes"""
+    episode_length: jax.Array
+    """[N] float32"""
+    observation_statistics: RunningStatistics | None
+    return_statistics: RunningStatistics | None
+    running_return: jax.Array
+    """[N] discounted return so far, by whose spread rewards are normalised"""
+
+
+class Policy(NamedTuple):
+    """What acting needs, and what is saved of an agent."""
+
+    params: Any
+    observation_statistics: RunningStatistics | None
+
+
+class Batch(NamedTuple):
+    """What `learn` uses, flattened over time and environments: [B, ...]."""
+
+    obs: jax.Array
+    action: jax.Array
+    log_prob: jax.Array
+    value: jax.Array
+    """the prediction of the network that collected the data"""
+    advantage: jax.Array
+    target: jax.Array
+
+
+@dataclass(frozen=True)
+class PPO:
+    """The algorithm with its static parts bound; all methods are pure and for one agent."""
+
+    config: Config
+    env: Any
+    value_loss: ValueLoss = losses.squared
+    policy_loss: PolicyLoss = losses.clipped_surrogate
+    make_optimizer: MakeOptimizer = losses.clipped_adam
+
+    def init(
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> State:
+        """Return a new agent in newly reset environments."""
+        config = self.config
+        network_key, reset_key, key = jax.random.split(key, 3)
+        reset_keys = jax.random.split(reset_key, config.num_envs)
+        obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
+        params = self._network(env_params).init(network_key, (), obs)
+        zeros = jnp.zeros(config.num_envs)
+        return State(
+            params=params,
+            opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
+            update=jnp.int32(0),
+            key=key,
+            env_state=env_state,
+            obs=obs,
+            episode_return=zeros,
+            episode_length=zeros,
+            observation_statistics=(
+                RunningStatistics.create(obs.shape[1:]) if config.normalize_observations else None
+            ),
+            return_statistics=RunningStatistics.create(()) if config.normalize_rewards else None,
+            running_return=zeros,
+        )
+
+    def collect(
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+    ) -> tuple[State, Transition, EpisodeSums]:
+        """Act for `num_steps` steps.
+
+        Returns:
+            the state after the rollout, transitions [T, N, ...], and the sums over episodes.
+        """
+        config = self.config
+        action_space = self.env.action_space(env_params)
+        rollout_key, key = jax.random.split(state.key)
+
+        def step(carry, step_key):
+            env_state, obs, episode_return, episode_length, sums = carry
+            action_key, env_key = jax.random.split(step_key)
+
+            inputs = _normalize(state.observation_statistics, obs)
+            policy, _ = self._forward(state.params, inputs, env_params)
+            action = policy.sample(action_key)
+            log_prob = policy.log_prob(action)
+
+            env_keys = jax.random.split(env_key, config.num_envs)
+            next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
+                self.env.step, in_axes=(0, 0, 0, None)
+            )(env_keys, env_state, _clip(action, action_space), env_params)
+            reward = reward.astype(jnp.float32)
+            final_obs = info["final_observation"]
+            transition = Transition(obs, action, log_prob, reward, terminated, truncated, final_obs)
+
+            done = jnp.logical_or(terminated, truncated)
+            episode_return += reward
+            episode_length += 1.0
+            sums = EpisodeSums(
+                episodes=sums.episodes + done,
+                returns=sums.returns + done * episode_return,
+                lengths=sums.lengths + done * episode_length,
+                rewards=sums.rewards + reward,
+                steps=sums.steps + 1.0,
+            )
+            episode_return = jnp.where(done, 0.0, episode_return)
+            episode_length = jnp.where(done, 0.0, episode_length)
+            return (env_state, next_obs, episode_return, episode_length, sums), transition
+
+        zero_sums = EpisodeSums(*(jnp.zeros(config.num_envs) for _ in EpisodeSums._fields))
+        carry = state.env_state, state.obs, state.episode_return, state.episode_length, zero_sums
+        step_keys = jax.random.split(rollout_key, config.num_steps)
+        carry, transitions = jax.lax.scan(step, carry, step_keys)
+        env_state, obs, episode_return, episode_length, sums = carry
+        state = state.replace(
+            key=key,
+            env_state=env_state,
+            obs=obs,
+            episode_return=episode_return,
+            episode_length=episode_length,
+        )
+        return state, transitions, jax.tree.map(jnp.sum, sums)
+
+    def make_batch(
+        self,
+        state: State,
+        transitions: Transition,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+    ) -> tuple[State, Batch]:
+        """Turn a rollout into a batch with advantages and value targets.
+
+        `state` must hold the network that collected the rollout; it returns with its running
+        statistics brought up to date.
+        """
+        config = self.config
+        obs = _normalize(state.observation_statistics, transitions.obs)
+        final_obs = _normalize(state.observation_statistics, transitions.final_obs)
+        # The critic runs here, once over the whole rollout, instead of at every step: the values
+        # are the same and the matrix products large.
+        _, value = self._forward(state.params, obs, env_params)
+        _, final_value = self._forward(state.params, final_obs, env_params)
+
+        reward = transitions.reward
+        if state.return_statistics is not None:
+            done = jnp.logical_or(transitions.terminated, transitions.truncated)
+            returns, running_return = discounted_running_returns(
+                reward, done, state.running_return, gamma=hyperparams.gamma
+            )
+            statistics = state.return_statistics.merge(returns)
+            reward = jnp.clip(reward * jax.lax.rsqrt(statistics.variance + 1e-8), -10.0, 10.0)
+            state = state.replace(return_statistics=statistics, running_return=running_return)
+        if state.observation_statistics is not None:
+            statistics = state.observation_statistics.merge(transitions.obs)
+            state = state.replace(observation_statistics=statistics)
+
+        advantage, target = generalized_advantages(
+            reward,
+            value,
+            final_value,
+            transitions.terminated,
+            transitions.truncated,
+            gamma=hyperparams.gamma,
+            gae_lambda=hyperparams.gae_lambda,
+        )
+        if config.normalize_advantages == "batch":
+            advantage = _standardize(advantage)
+        batch = Batch(obs, transitions.action, transitions.log_prob, value, advantage, target)
+        return state, jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
+
+    def loss(
+        self,
+        params: Any,
+        batch: Batch,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """The scalar that is descended on a (mini)batch [B, ...], and diagnostics.
+
+        policy loss + vf_coef * value loss - entropy_coef * entropy (Schulman et al. 2017, eq. 9).
+        """
+        policy, value = self._forward(params, batch.obs, env_params)
+        advantage = batch.advantage
+        if self.config.normalize_advantages == "minibatch":
+            advantage = _standardize(advantage)
+        log_ratio = policy.log_prob(batch.action) - batch.log_prob
+        entropy = jnp.mean(policy.entropy())
+
+        policy_loss = jax.vmap(self.policy_loss, in_axes=(None, None, 0, 0))(
+            meta_params, hyperparams, log_ratio, advantage
+        ).mean()
+        value_loss = jax.vmap(self.value_loss, in_axes=(None, None, 0, 0, 0))(
+            meta_params, hyperparams, value, batch.target, batch.value
+        ).mean()
+        total = policy_loss + hyperparams.vf_coef * value_loss - hyperparams.entropy_coef * entropy
+        ratio = jnp.exp(log_ratio)
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "value_error": jnp.sqrt(jnp.mean(jnp.square(value - batch.target))),
+            "entropy": entropy,
+            "approximate_kl": jnp.mean(ratio - 1.0 - log_ratio),
+            "clip_fraction": jnp.mean(jnp.abs(ratio - 1.0) > hyperparams.clip_epsilon),
+        }
+        return total, metrics
+
+    def learn(
+        self,
+        state: State,
+        batch: Batch,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Take `update_epochs x num_minibatches` gradient steps on a batch [B, ...].
+
+        Returns:
+            the new state, and each metric of `loss` averaged over the steps.
+        """
+        config = self.config
+        optimizer = self.make_optimizer(meta_params, hyperparams)
+        gradient = jax.grad(self.loss, has_aux=True)
+        annealing_steps = hyperparams.annealing_steps
+        if annealing_steps is None:
+            annealing_steps = config.num_updates * config.batch_size
+        progress = jnp.minimum(state.update * config.batch_size / annealing_steps, 1.0)
+
+        def gradient_step(carry, indices):
+            params, opt_state = carry
+            minibatch = jax.tree.map(lambda x: x[indices], batch)
+            grads, metrics = gradient(params, minibatch, hyperparams, meta_params, env_params)
+            updates, opt_state = optimizer.update(grads, opt_state, params, progress=progress)
+            params = jax.tree.map(jnp.add, params, updates)
+            return (params, opt_state), metrics
+
+        shuffle_key, key = jax.random.split(state.key)
+        epoch_keys = jax.random.split(shuffle_key, config.update_epochs)
+        order = jax.vmap(lambda k: jax.random.permutation(k, config.batch_size))(epoch_keys)
+        order = order.reshape(config.update_epochs * config.num_minibatches, -1)
+        (params, opt_state), metrics = jax.lax.scan(
+            gradient_step, (state.params, state.opt_state), order
+        )
+        state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
+        return state, jax.tree.map(jnp.mean, metrics)
+
+    def update(
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
+        """Collect one batch of experience and learn from it."""
+        state, transitions, sums = self.collect(state, hyperparams, env_params)
+        state, batch = self.make_batch(state, transitions, hyperparams, env_params)
+        state, metrics = self.learn(state, batch, hyperparams, meta_params, env_params)
+        return state, sums, metrics
+
+    def train(
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> TrainResult:
+        """Train one agent from scratch; metrics are reduced inside the scan, to one per update."""
+
+        def scan_update(state, _):
+            state, sums, metrics = self.update(state, hyperparams, meta_params, env_params)
+            return state, (sums, metrics)
+
+        state = self.init(key, hyperparams, meta_params, env_params)
+        state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
+        return TrainResult(state, sums, metrics)
+
+    def value_targets(
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return predictions [B] and targets [B] of a fresh rollout: what the value loss sees."""
+        state, transitions, _ = self.collect(state, hyperparams, env_params)
+        _, batch = self.make_batch(state, transitions, hyperparams, env_params)
+        return batch.value, batch.target
+
+    def policy(self, state: State) -> Policy:
+        """Return the part of the state that acting needs."""
+        return Policy(state.params, state.observation_statistics)
+
+    def act(self, policy: Policy, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest."""
+        env_params = self.env.default_params
+        inputs = _normalize(policy.observation_statistics, obs)
+        distribution, _ = self._forward(policy.params, inputs, env_params)
+        action = distribution.mode() if greedy else distribution.sample(key)
+        return _clip(action, self.env.action_space(env_params))
+
+    def _forward(
+        self, params: Any, obs: jax.Array, env_params: EnvParams
+    ) -> tuple[networks.Policy, jax.Array]:
+        """Return the policy and the values [...] at (normalised) observations [..., *obs_shape]."""
+        outputs: Any = self._network(env_params).apply(params, (), obs)
+        _, (policy, value) = outputs
+        return policy, value
+
+    def _network(self, env_params: EnvParams) -> networks.ActorCritic:
+        return networks.actor_critic(
+            self.env,
+            env_params,
+            hidden_sizes=self.config.hidden_sizes,
+            activation=self.config.activation,
+            shared=self.config.shared_network,
+        )
+
+
+def make_train(
+    config: Config,
+    env: Any,
+    *,
+    value_loss: ValueLoss = losses.squared,
+    policy_loss: PolicyLoss = losses.clipped_surrogate,
+    make_optimizer: MakeOptimizer = losses.clipped_adam,
+) -> Train:
+    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
+
+    Example:
+        >>> env, env_params = purerl.envs.make("CartPole-v1")
+        >>> train = jax.jit(make_train(Config(total_timesteps=8192), env))
+        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
+
+    Raises:
+        ValueError: if the environment's actions are neither discrete nor a vector.
+    """
+    return PPO(config, env, value_loss, policy_loss, make_optimizer).train
+
+
+def _standardize(x: jax.Array) -> jax.Array:
+    return (x - x.mean()) / (x.std() + 1e-8)
+
+
+def _normalize(statistics: RunningStatistics | None, obs: jax.Array) -> jax.Array:
+    if statistics is None:
+        return obs
+    mean, variance = (
+        jnp.broadcast_to(leaf, obs.shape) for leaf in (statistics.mean, statistics.variance)
+    )
+    return statistics.replace(mean=mean, variance=variance).normalize(obs)
+
+
+def _clip(action: jax.Array, action_space: Any) -> jax.Array:
+    if hasattr(action_space, "n"):
+        return action
+    low, high = (
+        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
+        for bound in (action_space.low, action_space.high)
+    )
+    return jnp.clip(action, low, high)

@@ -1,0 +1,72 @@
+"""Advantages and value targets, correct at termination and at truncation."""
+
+import jax
+import jax.numpy as jnp
+
+
+def generalized_advantages(
+    reward: jax.Array,
+    value: jax.Array,
+    final_value: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+    *,
+    gamma: jax.Array | float,
+    gae_lambda: jax.Array | float,
+) -> tuple[jax.Array, jax.Array]:
+    """Generalised advantage estimation (Schulman et al. 2016, equation 16).
+
+        delta_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t)
+        A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
+
+    `s'_t` is the state that the action led to, before any reset: after a truncation the return is
+    bootstrapped from it, and only a terminal state is worth zero. The trace is cut at either.
+
+    Args:
+        reward: [T, ...] rewards.
+        value: [T, ...] V(s_t).
+        final_value: [T, ...] V(s'_t), evaluated on the observation before a reset.
+        terminated: [T, ...] bool.
+        truncated: [T, ...] bool; where both flags are true, termination counts.
+        gamma: discount factor in [0, 1].
+        gae_lambda: trace decay in [0, 1].
+
+    Returns:
+        advantages [T, ...] and value targets [T, ...] (advantage + value).
+    """
+    delta = reward + gamma * jnp.where(terminated, 0.0, final_value) - value
+    decay = gamma * gae_lambda * (1.0 - jnp.logical_or(terminated, truncated))
+
+    def backward(advantage, inputs):
+        delta_t, decay_t = inputs
+        advantage = delta_t + decay_t * advantage
+        return advantage, advantage
+
+    _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
+    return advantages, advantages + value
+
+
+def discounted_running_returns(
+    reward: jax.Array, done: jax.Array, initial: jax.Array, *, gamma: jax.Array | float
+) -> tuple[jax.Array, jax.Array]:
+    """Forward discounted sums R_t = r_t + gamma * R_{t-1}, restarted after an episode's end.
+
+    Their variance is the scale by which rewards are normalised (Engstrom et al. 2020, section 3).
+
+    Args:
+        reward: [T, ...].
+        done: [T, ...] bool, the episode ended with this step.
+        initial: [...] the running sum before the first step.
+        gamma: discount factor in [0, 1].
+
+    Returns:
+        the sums [T, ...], and the running sum [...] to begin the next rollout with.
+    """
+
+    def forward(running, inputs):
+        reward_t, done_t = inputs
+        running = reward_t + gamma * running
+        return jnp.where(done_t, 0.0, running), running
+
+    last, returns = jax.lax.scan(forward, initial, (reward, done))
+    return returns, last

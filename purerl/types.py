@@ -1,0 +1,122 @@
+"""The glossary: the data that learners pass around and the signatures of their replaceable parts.
+
+Axes are named once here and used in every docstring:
+`T` steps of a rollout, `N` parallel environments of one agent, `B = T * N`, `U` updates of a run.
+No function in `purerl` has an axis for agents: a population is made by `jax.vmap` at the call.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import optax
+from flax import struct
+
+MetaParams = Any
+"""Parameters of the learned parts: any pytree; hand-written parts ignore it."""
+Hyperparams = Any
+"""The `Hyperparams` struct of a learner: scalars, all traced."""
+EnvParams = Any
+"""The parameters of an environment: a struct of scalars, all traced."""
+
+ValueLoss = Callable[[MetaParams, Hyperparams, jax.Array, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, hyperparams, prediction, target, old_prediction) -> loss`, all four scalars.
+
+`old_prediction` is what the network predicted when the data were collected."""
+PolicyLoss = Callable[[MetaParams, Hyperparams, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, hyperparams, log_ratio, advantage) -> loss`, all three scalars."""
+MakeOptimizer = Callable[[MetaParams, Hyperparams], optax.GradientTransformationExtraArgs]
+"""`(meta_params, hyperparams) -> optimizer`; its update is passed `progress` in [0, 1]."""
+
+
+class Transition(NamedTuple):
+    """What happened in one step of every environment; a rollout stacks them to [T, N, ...]."""
+
+    obs: jax.Array
+    """[N, *obs_shape] float32, what the agent saw (raw, before any normalisation)."""
+    action: jax.Array
+    """[N] int32, or [N, action_dim] float32 before clipping to the action space."""
+    log_prob: jax.Array
+    """[N] log-probability (density) of `action` under the policy that chose it."""
+    reward: jax.Array
+    """[N] float32."""
+    terminated: jax.Array
+    """[N] bool: the episode ended in a terminal state, whose value is zero."""
+    truncated: jax.Array
+    """[N] bool: the episode was cut by a time limit; both flags can be true."""
+    final_obs: jax.Array
+    """[N, *obs_shape] the observation after the action and before any reset."""
+
+
+class EpisodeSums(NamedTuple):
+    """Sums over the episodes that finished (and the steps that were taken) in a stretch of time.
+
+    Sums, not means, so that stretches can be added; see `mean_return`.
+    """
+
+    episodes: jax.Array
+    """number of finished episodes, float32."""
+    returns: jax.Array
+    """sum of their undiscounted returns."""
+    lengths: jax.Array
+    """sum of their lengths in steps."""
+    rewards: jax.Array
+    """sum of the rewards of all steps, of finished and unfinished episodes."""
+    steps: jax.Array
+    """number of environment steps, float32."""
+
+
+class TrainResult(struct.PyTreeNode):
+    """What `train` returns."""
+
+    state: Any
+    """The learner's final state; `update` continues from it."""
+    episodes: EpisodeSums
+    """Each field [U]: one sum per update."""
+    metrics: dict[str, jax.Array]
+    """Each [U]: losses and diagnostics, means over the minibatches of an update."""
+
+
+Train = Callable[[jax.Array, Hyperparams, MetaParams, EnvParams], TrainResult]
+"""`(key, hyperparams, meta_params, env_params) -> result`: one agent, trained from scratch."""
+
+
+class Learner(Protocol):
+    """A learner with its static parts bound: what the outer loops need to know of PPO, DQN, ...
+
+    `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`.
+    """
+
+    @property
+    def config(self) -> Any:
+        """What is static: at least `num_updates` and `batch_size` (frames of an update)."""
+
+    @property
+    def env(self) -> Any:
+        """The environment."""
+
+    def init(
+        self, key: jax.Array, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
+    ) -> Any:
+        """Return the state before the first update."""
+
+    def update(
+        self, state: Any, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
+    ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
+        """Collect one batch of experience and learn from it."""
+
+    def train(
+        self, key: jax.Array, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
+    ) -> TrainResult:
+        """Train one agent from scratch."""
+
+    def value_targets(
+        self, state: Any, hyperparams: Any, env_params: EnvParams
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return predictions [B] and targets [B] as the value loss sees them in this state."""
+
+    def policy(self, state: Any) -> Any:
+        """Return the part of the state that acting needs (a pytree that can be saved)."""
+
+    def act(self, policy: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+        """Return the action for one observation."""

@@ -1,0 +1,20 @@
+"""What all tests share: the devices that JAX sees, and no contact with a screen or a server."""
+
+import os
+
+# Read by JAX when it starts, so set before anything imports it. Four host devices show a
+# dependence on the number of devices; one thread each keeps them out of each other's way.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false"
+)
+os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ.setdefault("WANDB_MODE", "disabled")
+os.environ.setdefault("WANDB_SILENT", "true")
+
+from hypothesis import settings
+
+# The first example of a jitted function pays for its compilation: no deadline. The examples are
+# the same in every run, so that a failure is one of the change under test.
+settings.register_profile("metaevo", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("metaevo")

@@ -1,0 +1,414 @@
+"""Configs and command lines: what is read, what is refused, and in which words."""
+
+import argparse
+import contextlib
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import annotated_types
+import flax
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaevo.command_line import parse_command_line
+from metaevo.config import (
+    ConfigError,
+    changed_keys,
+    dump_yaml,
+    exit_on_config_error,
+    from_dict,
+    load_yaml,
+    merge,
+    to_dict,
+)
+
+
+@flax.struct.dataclass
+class Hyperparams:
+    learning_rate: Annotated[float, annotated_types.Gt(0)] = 3e-4
+    """Step size of the optimizer,
+    before any schedule."""
+
+    gamma: Annotated[float, annotated_types.Interval(ge=0, le=1)] = 0.99
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    every: int = 10
+    """Updates between two points; 100% documented."""
+
+
+@dataclass(frozen=True)
+class Train(Schedule):
+    num_envs: Annotated[int, annotated_types.Ge(1)] = 4
+    num_minibatches: int = 2
+    hidden_sizes: tuple[Annotated[int, annotated_types.Ge(1)], ...] = (64, 64)
+    """Width of every hidden layer."""
+    activation: Literal["tanh", "relu"] = "tanh"
+    anneal: bool = False
+    limit: Annotated[float, annotated_types.Gt(0)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_envs % self.num_minibatches:
+            raise ValueError("num_envs must be divisible by num_minibatches")
+
+
+@dataclass(frozen=True)
+class Config:
+    learner: str = "ppo"
+    hyperparams: Hyperparams = field(default_factory=Hyperparams)
+    train: Train = Train(num_envs=8, hidden_sizes=(32,))
+    env: dict[str, Any] = field(default_factory=dict)
+    pair: tuple[int, str] = (1, "a")
+
+
+@dataclass(frozen=True)
+class Needy:
+    count: int
+
+
+def refused(data: Any, cls: type = Config) -> str:
+    with pytest.raises(ConfigError) as caught:
+        from_dict(cls, data)
+    assert len(str(caught.value).splitlines()) == 1
+    return str(caught.value)
+
+
+def test_left_out_keys_keep_the_defaults_even_those_of_a_section_given_in_part() -> None:
+    assert from_dict(Config, {}) == Config()
+    config = from_dict(Config, {"train": {"anneal": True}})
+    assert config.train == Train(num_envs=8, hidden_sizes=(32,), anneal=True)
+    assert type(config.hyperparams) is Hyperparams
+    assert config.hyperparams.replace(gamma=0.5).gamma == 0.5
+
+
+@pytest.mark.parametrize("text", ["500000", "5e5", "'5e5'", "500_000", "500000.0", "5.0e+5"])
+def test_an_int_may_be_written_in_any_way(text: str) -> None:
+    every = from_dict(Config, {"train": {"every": yaml.safe_load(text)}}).train.every
+    assert (every, type(every)) == (500_000, int)
+
+
+def test_a_float_field_always_holds_a_float() -> None:
+    config = from_dict(Config, {"hyperparams": {"learning_rate": 1, "offset": "1e-3"}})
+    assert type(config.hyperparams.learning_rate) is float
+    assert config.hyperparams.offset == 0.001
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"hyperparams": {"learning_rate": -1}},
+            "hyperparams.learning_rate = -1: must be greater than 0",
+        ),
+        ({"hyperparams": {"gamma": 1.5}}, "hyperparams.gamma = 1.5: must be at most 1"),
+        (
+            {"hyperparams": {"learning_rte": 1}},
+            "unknown key 'hyperparams.learning_rte' (did you mean 'learning_rate'?); "
+            "allowed: gamma, learning_rate, offset",
+        ),
+        (
+            {"trian": {}},
+            "unknown key 'trian' (did you mean 'train'?); "
+            "allowed: env, hyperparams, learner, pair, train",
+        ),
+        (
+            {"train": {"num_envs": 3}},
+            "train: num_envs must be divisible by num_minibatches",
+        ),
+        ({"train": {"every": 2.5}}, "train.every = 2.5: must be an integer"),
+        ({"train": {"every": True}}, "train.every = True: must be an integer"),
+        ({"train": {"every": math.inf}}, "train.every = inf: must be an integer"),
+        ({"train": {"every": "many"}}, "train.every = 'many': must be an integer"),
+        ({"train": {"every": None}}, "train.every = None: must be an integer"),
+        ({"train": {"anneal": 1}}, "train.anneal = 1: must be true or false"),
+        ({"train": {"anneal": "false"}}, "train.anneal = 'false': must be true or false"),
+        ({"train": {"limit": 0}}, "train.limit = 0: must be greater than 0"),
+        (
+            {"train": {"activation": "selu"}},
+            "train.activation = 'selu': must be one of tanh, relu",
+        ),
+        (
+            {"train": {"hidden_sizes": 64}},
+            "train.hidden_sizes = 64: must be a list [an integer at least 1, ...]",
+        ),
+        ({"train": {"hidden_sizes": [64, 0]}}, "train.hidden_sizes[1] = 0: must be at least 1"),
+        ({"train": 3}, "train = 3: must be a mapping of keys to values"),
+        ({"learner": 3}, "learner = 3: must be text"),
+        ({"env": [1]}, "env = [1]: must be a mapping of keys to values"),
+        ({"pair": [1, "a", 2]}, "pair = [1, 'a', 2]: must be a list [an integer, text]"),
+        ([], "the config: must be a mapping of keys to values"),
+        (
+            {"train": {"every": "x", "anneal": 0}, "learner": 0},
+            "learner = 0: must be text (and 2 more)",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(data: Any, message: str) -> None:
+    assert refused(data) == message
+
+
+@pytest.mark.parametrize("value", [math.nan, "nan", True, 10**400, [1.0]])
+@pytest.mark.parametrize("key", ["learning_rate", "gamma", "offset"])
+def test_a_float_field_takes_only_numbers(key: str, value: Any) -> None:
+    assert refused({"hyperparams": {key: value}}).startswith(f"hyperparams.{key} = ")
+
+
+def test_a_missing_key_is_named() -> None:
+    assert refused({}, Needy) == "missing key 'count': an integer"
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["train", "hyperparams", "gamma", "num_envs", "hidden_sizes", "env"])
+            | st.text(),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(plain)
+def test_arbitrary_data_is_a_config_or_one_line(data: Any) -> None:
+    message = "one line"
+    try:
+        assert isinstance(from_dict(Config, data), Config)
+    except ConfigError as error:
+        message = str(error)
+    assert len(message.splitlines()) == 1
+
+
+configs = st.builds(
+    Config,
+    learner=st.text(),
+    hyperparams=st.builds(
+        Hyperparams,
+        learning_rate=st.floats(min_value=0, exclude_min=True),
+        gamma=st.floats(0, 1),
+        offset=st.floats(allow_nan=False),
+    ),
+    train=st.builds(
+        Train,
+        every=st.integers(),
+        num_envs=st.integers(1, 99).map(lambda half: 2 * half),
+        hidden_sizes=st.lists(st.integers(1, 999)).map(tuple),
+        activation=st.sampled_from(["tanh", "relu"]),
+        anneal=st.booleans(),
+        limit=st.none() | st.floats(min_value=0, exclude_min=True),
+    ),
+    env=st.dictionaries(st.text(), plain.filter(lambda value: value == value), max_size=3),
+)
+
+
+@given(config=configs)
+def test_a_config_survives_yaml(tmp_path_factory: pytest.TempPathFactory, config: Config) -> None:
+    path = tmp_path_factory.getbasetemp() / "config.yaml"
+    path.write_text(dump_yaml(to_dict(config)), encoding="utf-8")
+    # As text, because a NaN inside the free-form dict differs from itself.
+    assert repr(from_dict(Config, load_yaml(path))) == repr(config)
+
+
+def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "a: 1e-3\nb: [-1.5E+2, .5, 1., -.inf]\nc: off\nd: 1:30\ne: 010\nf: 2026-11-20\ng: 0x1F\n"
+        "h:\ni: ~\nj: 'true'\nk: True\nl: 1_000\nm: -3\nn: <<\n"
+    )
+    assert load_yaml(path) == {
+        "a": 0.001, "b": [-150.0, 0.5, 1.0, -math.inf], "c": "off", "d": "1:30", "e": 10,
+        "f": "2026-11-20", "g": 31, "h": None, "i": None, "j": "true", "k": True, "l": "1_000",
+        "m": -3, "n": "<<",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null"])
+def test_written_text_is_text_to_any_yaml_reader(word: str) -> None:
+    assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
+
+
+def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("# nothing\n")
+    assert load_yaml(tmp_path / "a.yaml") == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: 1\nb:\n  c: 1\n  c: 2\n", "line 4: not valid YAML: duplicate key 'c'"),
+        (b"a: &x [1]\nb: *x\n", "line 1: not valid YAML: anchors, aliases and tags are not"),
+        (b"a: *x\n", "line 1: not valid YAML: anchors, aliases and tags are not"),
+        (b"a: 1\nb: !!python/name:os.system\n", "line 2: not valid YAML: anchors, aliases and tag"),
+        (b"a: !!timestamp x\n", "line 1: not valid YAML"),
+        (b"a: [1\nb: 2\n", "line 2: not valid YAML"),
+        (b"a: 1\n1: 2\n", "line 2: not valid YAML: key 1 must be text"),
+        (b"[a]: 2\n", "line 1: not valid YAML: key ['a'] must be text"),
+        (b"- 1\n", "must be a mapping of keys to values, not [1]"),
+        (b"0\n", "must be a mapping of keys to values, not 0"),
+        (b"a: 1\n---\nb: 2\n", "line 2: not valid YAML"),
+        (b"a: " + b"9" * 5000, "not valid YAML"),
+        (b"a: " + b"[" * 5000, "not valid YAML"),
+        (b"a: \x00", "not valid YAML: special characters are not allowed"),
+        (b"a: \xff", "not UTF-8 text"),
+    ],
+)
+def test_a_bad_file_is_named_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load_yaml(path)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@given(
+    st.binary(max_size=60)
+    | st.text("{}[]:,&*!|>'\"%@`#-?<~01ae.\n \t", max_size=60).map(str.encode)
+)
+def test_any_file_is_a_mapping_or_a_config_error(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content)
+    with contextlib.suppress(ConfigError):
+        assert isinstance(load_yaml(path), dict)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
+        load_yaml(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_yaml(tmp_path)
+
+
+def test_merge_is_deep_and_leaves_its_arguments_alone() -> None:
+    base, override = (
+        {"a": {"b": 1, "c": 2}, "d": 3, "e": {}},
+        {"a": {"c": 4}, "d": {"f": 5}, "e": 6},
+    )
+    assert merge(base, override) == {"a": {"b": 1, "c": 4}, "d": {"f": 5}, "e": 6}
+    assert base == {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
+
+
+def test_changed_keys_are_dotted_and_hold_both_values() -> None:
+    old = {"a": {"b": 1, "c": 2}, "d": [1], "e": {}}
+    new = {"a": {"b": 1, "c": 3}, "d": [1], "e": {"f": 0}}
+    assert changed_keys(old, new) == {"a.c": (2, 3), "e": ({}, None), "e.f": (None, 0)}
+    assert changed_keys(old, old) == {}
+
+
+# --- Command line -------------------------------------------------------------------------------
+
+
+def command_line(
+    *argv: str, default: Path | None = None
+) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
+    parser = argparse.ArgumentParser(prog="train.py", allow_abbrev=False)
+    parser.add_argument("--run-dir", type=Path, help="where the run goes")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--generations", type=int)
+    seen: dict[str, Any] = {}
+
+    def make_class(raw: dict[str, Any]) -> type[Config]:
+        seen.update(raw)
+        return Config
+
+    config, args = parse_command_line(parser, argv, make_class, default)
+    return config, args, seen
+
+
+def test_own_flags_and_settings_mix() -> None:
+    config, args, raw = command_line(
+        "--learner=dqn", "--train.hidden_sizes", "16", "8", "--run-dir", "x", "--resume",
+        "--hyperparams.offset", "-1e-3", "--hyperparams.gamma", "0.5", "--env.size", "null",
+        "--train.anneal", "true", "--env.nested.deep", "a=b", "--train.every", "-1",
+    )  # fmt: skip
+    assert (args.run_dir, args.resume) == (Path("x"), True)
+    assert (config.learner, config.train.hidden_sizes) == ("dqn", (16, 8))
+    assert (config.train.anneal, config.train.every) == (True, -1)
+    assert (config.hyperparams.offset, config.hyperparams.gamma) == (-0.001, 0.5)
+    assert config.env == {"size": None, "nested": {"deep": "a=b"}}
+    assert raw["learner"] == "dqn"
+
+
+def test_a_bracketed_list_is_one_and_the_last_of_two_values_wins() -> None:
+    argv = ["--train.hidden_sizes=[4, 5]", "--train.every", "1", "--train.every", "5e3"]
+    train = command_line(*argv)[0].train
+    assert (train.hidden_sizes, train.every) == ((4, 5), 5000)
+
+
+def test_settings_override_the_file_and_a_named_file_replaces_the_default(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("learner: a\ntrain: {every: 1, num_envs: 16}\n")
+    (tmp_path / "b.yaml").write_text("learner: b\n")
+    config = command_line("--train.every", "2", default=tmp_path / "a.yaml")[0]
+    assert (config.learner, config.train.every, config.train.num_envs) == ("a", 2, 16)
+    config = command_line("--config", str(tmp_path / "b.yaml"), default=tmp_path / "a.yaml")[0]
+    assert (config.learner, config.train.num_envs) == ("b", 8)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--train.every"], "--train.every needs a value"),
+        (["stray"], "unexpected argument 'stray'"),
+        (["--resum"], "--resum needs a value"),
+        (["--resum", "1"], "unknown option --resum (did you mean --resume?)"),
+        (["--generation=1"], "unknown option --generation (did you mean --generations?)"),
+        (["--generations", "many"], "argument --generations: invalid int value: 'many'"),
+        (["--train.hidden_sizes", "[4"], "--train.hidden_sizes, line 1: not valid YAML"),
+        (["--train", "3"], "train = 3: must be a mapping"),
+        (["--train.evry", "3"], "unknown key 'train.evry' (did you mean 'every'?)"),
+        (["--config", "none.yaml"], "none.yaml: cannot be read"),
+        (["--learner", "3"], "learner = 3: must be text"),
+    ],
+)
+def test_a_bad_command_line_is_refused_in_one_line(argv: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        command_line(*argv)
+    assert message in str(caught.value)
+
+
+def test_a_config_error_ends_the_program_with_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @exit_on_config_error()
+    def main() -> None:
+        command_line("--generations", "many")
+
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == ("error: argument --generations: invalid int value: 'many'\n")
+
+
+def test_help_lists_every_setting_with_its_values_and_documentation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as caught:
+        command_line("--help", "--train.anneal", "true")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    words = " ".join(text.split())
+    assert "--run-dir RUN_DIR where the run goes" in words
+    assert (
+        "--hyperparams.learning_rate number greater than 0 "
+        "Step size of the optimizer, before any schedule. (default: 0.0003)" in words
+    )
+    assert "--train.hidden_sizes list [integer at least 1, ...] Width of every hidden" in words
+    assert "Width of every hidden layer. (default: [32])" in words
+    assert "--train.activation one of tanh, relu (default: tanh)" in words
+    assert "--train.every integer Updates between two points; 100% documented." in words
+    assert "--train.anneal true or false (default: true)" in words
+    assert "--env {...} (default: {})" in words
+    assert max(map(len, text.splitlines())) <= 100

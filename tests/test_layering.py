@@ -1,0 +1,165 @@
+"""The rules that hold for the repository as a whole, checked on its source text."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_FILE = 420
+LONGEST_LEARNER = 520  # a learner is one file that reads as one
+LEARNERS = {"purerl/ppo.py", "purerl/dqn.py", "purerl/q_learning.py"}
+
+# What each layer must not import: the ones above it and, for the learners, the tools of evolution.
+FORBIDDEN_IMPORTS = {
+    "purerl": {"metaevo", "experiments", "tests", "evosax", "wandb", "mlflow"},
+    "metaevo": {"experiments", "tests"},
+    "experiments": {"tests"},
+}
+# Reading these formats runs code from the file. Checkpoints and policies are data.
+UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+UNSAFE_YAML = {"load", "load_all", "unsafe_load", "unsafe_load_all", "full_load", "full_load_all"}
+# Written in pieces, because this file is searched too.
+MACHINE_TEXTS = tuple("".join(pieces) for pieces in [("/wo", "rk/"), ("/ro", "ot/")])
+PRIVATE_FILES = tuple("".join(pieces) for pieces in [("DESIGN", ".md"), ("FACTS", ".md")])
+
+PYTHON_FILES = sorted(
+    path
+    for folder in ("purerl", "metaevo", "experiments", "tests")
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of all imported modules, also of those imported by a literal name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+        elif isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else None
+            name = node.func.id if isinstance(node.func, ast.Name) else name
+            argument = node.args[0]
+            if name in {"import_module", "__import__"} and isinstance(argument, ast.Constant):
+                yield str(argument.value)
+
+
+def unsafe_reading(tree: ast.AST) -> Iterator[str]:
+    """Whatever in a module would run code found in the data that it reads."""
+    for module in imported_modules(tree):
+        if module.split(".")[0] in UNSAFE_MODULES:
+            yield f"imports {module}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "yaml":
+            for alias in node.names:
+                if alias.name in UNSAFE_YAML:
+                    yield f"line {node.lineno}: yaml.{alias.name}"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "yaml" and node.attr in UNSAFE_YAML:
+                yield f"line {node.lineno}: yaml.{node.attr}"
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            is_refused = isinstance(node.value, ast.Constant) and node.value.value is False
+            if not is_refused:
+                yield f"line {node.value.lineno}: allow_pickle"
+
+
+def tracked_files() -> list[Path]:
+    """All files that are, or are about to be, under version control."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [path for name in listing.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("layer", FORBIDDEN_IMPORTS)
+def test_imports_go_down_only(layer: str):
+    files = [path for path in PYTHON_FILES if path.is_relative_to(ROOT / layer)]
+    assert files
+    wrong = [
+        f"{name_of(path)} imports {module}"
+        for path in files
+        for module in imported_modules(ast.parse(path.read_text(encoding="utf-8")))
+        if module.split(".")[0] in FORBIDDEN_IMPORTS[layer]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("import metaevo.devices as d", {"metaevo.devices"}),
+        ("def f():\n    from metaevo import devices", {"metaevo"}),
+        ("from . import losses", set()),
+        ("importlib.import_module('metaevo')", {"metaevo"}),
+    ],
+)
+def test_every_way_to_import_is_seen(source: str, modules: set[str]):
+    assert set(imported_modules(ast.parse(source))) == modules
+
+
+def test_nothing_runs_code_from_data():
+    wrong = [
+        f"{name_of(path)}: {what}"
+        for path in PYTHON_FILES
+        for what in unsafe_reading(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_unsafe"),
+    [
+        ("import pickle", True),
+        ("from cloudpickle import loads", True),
+        ("yaml.load(text, Loader=yaml.Loader)", True),
+        ("from yaml import unsafe_load", True),
+        ("np.load(path, allow_pickle=True)", True),
+        ("np.load(path, allow_pickle=flag)", True),
+        ("np.load(path, allow_pickle=False)", False),
+        ("yaml.safe_load(text)", False),
+    ],
+)
+def test_unsafe_reading_is_recognised(source: str, is_unsafe: bool):
+    assert bool(list(unsafe_reading(ast.parse(source)))) == is_unsafe
+
+
+def test_no_file_is_too_long():
+    too_long = {}
+    for path in PYTHON_FILES:
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > (LONGEST_LEARNER if name_of(path) in LEARNERS else LONGEST_FILE):
+            too_long[name_of(path)] = lines
+    assert too_long == {}
+
+
+def test_no_text_names_a_machine_or_a_private_file():
+    wrong = []
+    for path in tracked_files():
+        content = path.read_bytes()
+        if b"\0" in content:  # a picture, not a text
+            continue
+        text = content.decode("utf-8", errors="replace")
+        wrong += [
+            f"{name_of(path)}: {word}" for word in MACHINE_TEXTS + PRIVATE_FILES if word in text
+        ]
+    assert wrong == []
+
+
+def test_set_up_names_no_package_host():
+    """Whoever installs decides where packages come from."""
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert "://" not in pins
+    for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert not re.search(r"--(extra-)?index-url|--find-links|--trusted-host|tool\.uv", text)

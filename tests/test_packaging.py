@@ -1,0 +1,149 @@
+"""What is declared, pinned and shipped fits what the code imports."""
+
+import ast
+import importlib
+import importlib.metadata
+import os
+import pkgutil
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("purerl", "metaevo")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PYTHONS = ("3.11", "3.12", "3.13")
+
+
+def requirements(lines: Iterable[str]) -> dict[str, Requirement]:
+    """The requirements by name as the package index spells it."""
+    return {canonicalize_name((one := Requirement(line)).name): one for line in lines}
+
+
+def pins(environment: dict[str, str]) -> dict[str, Requirement]:
+    """The lines of constraints.txt that hold in an environment."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    active: dict[str, Requirement] = {}
+    for pin in (Requirement(line) for line in lines if line and not line.startswith("#")):
+        if pin.marker is None or pin.marker.evaluate(environment):
+            assert canonicalize_name(pin.name) not in active, f"{pin.name} is pinned twice"
+            active[canonicalize_name(pin.name)] = pin
+    return active
+
+
+def environment_of(python: str) -> dict[str, str]:
+    return {
+        **default_environment(),
+        "python_version": python,
+        "python_full_version": f"{python}.1",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+    }
+
+
+def third_party_imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """The top-level modules that a file imports, and whether it does so at its top."""
+    ours = {*PACKAGES, "experiments", *(script.stem for script in path.parent.glob("*.py"))}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    at_top = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        modules: list[str] = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            modules = [node.module]
+        for module in {name.split(".")[0] for name in modules} - ours:
+            if module not in sys.stdlib_module_names:
+                yield module, id(node) in at_top
+
+
+def test_every_third_party_import_is_declared():
+    """Imports at the top of a module need a core dependency, later ones at least an extra."""
+    core = set(requirements(PROJECT["dependencies"]))
+    optional = [line for name, lines in EXTRAS.items() if name != "dev" for line in lines]
+    providers = importlib.metadata.packages_distributions()
+    wrong = []
+    for path in (p for folder in (*PACKAGES, "experiments") for p in (ROOT / folder).rglob("*.py")):
+        for module, is_at_top in third_party_imports(path):
+            names = {canonicalize_name(name) for name in providers.get(module, [module])}
+            if not names & (core if is_at_top else core | set(requirements(optional))):
+                wrong.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_what_is_declared_is_pinned_within_its_bounds(python: str):
+    declared = requirements(PROJECT["dependencies"] + EXTRAS["dev"])
+    active = pins(environment_of(python))
+    assert set(declared) - set(active) == set()
+    for name, requirement in declared.items():
+        (version,) = active[name].specifier
+        assert version.operator == "=="
+        assert requirement.specifier.contains(version.version), f"{requirement} but {version}"
+
+
+def test_pins_reach_everything_that_gets_installed():
+    """A pin for each package that is needed here, however indirectly."""
+    active = pins(dict(default_environment()))
+    for name in requirements(PROJECT["dependencies"]):
+        if not active[name].specifier.contains(importlib.metadata.version(name)):
+            pytest.skip(f"this environment has another {name} than constraints.txt")
+    pending = [Requirement(line) for line in PROJECT["dependencies"] + EXTRAS["dev"]]
+    seen: set[tuple[str, str]] = set()
+    missing = set()
+    while pending:
+        requirement = pending.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in active:
+            missing.add(name)
+        for extra in {"", *requirement.extras}:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            for line in importlib.metadata.requires(name) or []:
+                needed = Requirement(line)
+                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                    pending.append(needed)
+    assert missing == set()
+
+
+def test_dependencies_have_both_bounds():
+    for requirement in requirements(PROJECT["dependencies"]).values():
+        assert {one.operator for one in requirement.specifier} == {">=", "<"}, str(requirement)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_imports(package: str):
+    root = importlib.import_module(package)
+    for module in pkgutil.walk_packages(root.__path__, prefix=f"{package}."):
+        importlib.import_module(module.name)
+
+
+@pytest.mark.smoke
+def test_installed_distribution_is_this_one():
+    """Fails if the installation is older than pyproject.toml."""
+    assert importlib.metadata.version("metaevo") == PROJECT["version"]
+    installed = requirements(importlib.metadata.requires("metaevo") or [])
+    for name, requirement in requirements(PROJECT["dependencies"]).items():
+        assert name in installed
+        assert installed[name].specifier == requirement.specifier
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_folder_with_modules_is_a_package(package: str):
+    folders = {path.parent for path in (ROOT / package).rglob("*.py")}
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_ci_runs_the_documented_test_command():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text(encoding="utf-8").rstrip().endswith("\nmake test")
