@@ -4,6 +4,7 @@ comparison = Comparison(...)
 result = comparison.run(...)      # the content of evaluation.json, and the curves for figures
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +20,10 @@ from metaevo.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
+    grid_settings,
     tune,
     tuning_seeds,
+    without_diverged,
 )
 from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
@@ -135,31 +138,33 @@ class Comparison:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        key = {
-            "seeds": self.tuning_seeds,
-            "grid": {k: list(v) for k, v in self.config.grid.items()},
-        }
+        settings = grid_settings(self.config.grid)
+        key = {"seeds": self.tuning_seeds, "settings": str(settings)}
         known = _read_cache(cache, key)
         for name in (LEARNED, *self.names):
-            if name not in known:
+            # A run that was continued has found something else since.
+            entry = f"{name} {_digest(self.meta_params)}" if name == LEARNED else name
+            if entry not in known:
                 contender = self.learned if name == LEARNED else self.baselines
-                known[name] = tune(
+                known[entry] = tune(
                     contender,
                     self._meta_params(name),
                     self.config.grid,
                     seeds=self.tuning_seeds,
                     seed=self.seed,
+                    comparable=self._comparable,
                     progress=progress,
                 )
                 write_json_atomic(cache, {"key": key, "tuned": known})
             elif progress is not None:
-                progress(known[name]["frames"])
-            tuned = known[name]
-            variants.append(Variant(f"{name} (tuned)", name, tuned["best"], tuned["frames"]))
+                progress(known[entry]["frames"])
+            best = settings[known[entry]["index"]]
+            variants.append(Variant(f"{name} (tuned)", name, best, known[entry]["frames"]))
         return variants
 
     def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
-        values = {name: self._comparable(result.fitness) for name, result in scores.items()}
+        fitness = without_diverged(scores)
+        values = {name: self._comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
         learned = next(each.name for each in tuned if each.function == LEARNED)
         hand_written_names = [each.name for each in tuned if each.function != LEARNED]
@@ -206,9 +211,19 @@ class Comparison:
         return np.asarray((fitness - low) / (high - low))
 
 
+def _digest(tree: Any) -> str:
+    leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(tree))
+    return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]
+
+
 def _read_cache(path: Path, key: dict[str, Any]) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return dict(content["tuned"]) if content["key"] == key else {}
-    except (OSError, ValueError, KeyError, TypeError):
+        if content["key"] != key:
+            return {}
+        return {
+            name: {**entry, "index": int(entry["index"]), "frames": int(entry["frames"])}
+            for name, entry in content["tuned"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # absent or damaged: tune again

@@ -61,15 +61,20 @@ def replicate(tree: Any, num_devices: int | None = None) -> Any:
     State that goes in and comes out of a `spread` function keeps this axis, so that its placement
     never changes and nothing recompiles.
     """
-    devices = jax.devices()[:num_devices]
-    mesh = jax.sharding.Mesh(np.array(devices), (AXIS,))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
+    count = len(jax.devices()[:num_devices])
 
     def copy(leaf):
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
-        return jax.device_put(jnp.broadcast_to(leaf, (len(devices), *leaf.shape)), sharding)
+        return jnp.broadcast_to(leaf, (count, *leaf.shape))
 
-    return jax.tree.map(copy, tree)
+    return place(jax.tree.map(copy, tree), count)
+
+
+def place(tree: Any, num_devices: int | None = None) -> Any:
+    """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:num_devices]), (AXIS,))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
+    return jax.device_put(tree, sharding)
 
 
 def first(tree: Any) -> Any:
@@ -198,6 +203,7 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     because every gradient step walks over all of them: larger chunks run from memory, smaller ones
     pay more overhead per operation. So as many agents as fit into 2 MiB, a power of two from 1 to
     32. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
+    Where a device has more rows than that, they are dealt into chunks of about the same size.
 
     Args:
         rows: all rows of one evaluation.
@@ -211,7 +217,9 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     per_device = -(-rows // len(devices))
     if devices[0].platform == "cpu":
         fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 32)
-        return min(per_device, 1 << max(fitting.bit_length() - 1, 0))
-    statistics = devices[0].memory_stats() or {}
-    limit = statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0)
-    return int(min(per_device, max(limit // 2 // max(bytes_per_row, 1), 1)))
+        limit = 1 << max(fitting.bit_length() - 1, 0)
+    else:
+        statistics = devices[0].memory_stats() or {}
+        free = statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0)
+        limit = max(int(free) // 2 // max(bytes_per_row, 1), 1)
+    return -(-per_device // -(-per_device // limit))

@@ -19,7 +19,7 @@ def save(run: RunDirectory, component: str, config: Any, meta_params: Any, gener
     save_tree(run.meta_params, jax.device_get(meta_params), metadata)
 
 
-def load(run_dir: str | Path) -> tuple[Callable[..., jax.Array], Any]:
+def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[..., jax.Array], Any]:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
 
     Example:
@@ -28,16 +28,21 @@ def load(run_dir: str | Path) -> tuple[Callable[..., jax.Array], Any]:
         >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)
 
     Raises:
-        ConfigError: if the directory holds no discovered component, or a damaged one.
+        ConfigError: if the directory holds no discovered component, or a damaged one, or one for
+            another slot than `slot`.
     """
     path = RunDirectory(Path(run_dir)).meta_params
     if not path.is_dir():
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
+    if not isinstance(metadata, dict):
+        raise CheckpointError(f"{path}: says nothing of its component")
     name = metadata.get("component")
-    if name not in COMPONENTS:
+    if not isinstance(name, str) or name not in COMPONENTS:
         raise CheckpointError(f"{path}: unknown component {name!r}; known: {list(COMPONENTS)}")
     module = COMPONENTS[name]
+    if slot not in (None, module.SLOT):
+        raise ConfigError(f"{run_dir} holds a component for the slot {module.SLOT}, not {slot}")
     component = module.make(from_dict(module.Config, metadata.get("config", {})))
     meta_params = jax.tree.map(jnp.asarray, meta_params)
     expected = jax.eval_shape(component.init, jax.random.key(0))

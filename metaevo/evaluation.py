@@ -55,11 +55,14 @@ class Scores(NamedTuple):
     """What agents of one variant achieved."""
 
     fitness: np.ndarray
-    """[rows, tasks]; diverged ones hold the worst score of this batch"""
-    diverged: int
-    """how many of them were not finite"""
+    """[rows, tasks]; not finite where training diverged"""
     curves: np.ndarray
     """[rows, tasks, points] mean return of the episodes that finished in each stretch, or NaN"""
+
+    @property
+    def diverged(self) -> int:
+        """How many are not finite."""
+        return int(np.sum(~np.isfinite(self.fitness)))
 
 
 class Contender:
@@ -141,12 +144,13 @@ class Contender:
             episodes = np.maximum(sums.episodes, 1)
             curve = np.where(sums.episodes > 0, sums.returns / episodes, np.nan)
             curves.append(curve.reshape(len(settings), count, -1))
-        scores = []
-        for index in range(len(settings)):
-            raw = np.stack([values[index] for values in fitness], axis=-1)
-            curve = np.stack([values[index] for values in curves], axis=1)
-            scores.append(_without_diverged(raw, curve))
-        return scores
+        return [
+            Scores(
+                np.stack([values[index] for values in fitness], axis=-1),
+                np.stack([values[index] for values in curves], axis=1),
+            )
+            for index in range(len(settings))
+        ]
 
 
 def grid_settings(grid: dict[str, tuple[float, ...]]) -> list[dict[str, float]]:
@@ -169,22 +173,36 @@ def tune(
     *,
     seeds: int,
     seed: int,
+    comparable: Callable[[np.ndarray], np.ndarray],
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Try every setting of the grid on the tuning seeds (the same for all contenders).
 
+    Args:
+        contender: what to tune.
+        meta_params: of its function.
+        grid: values of each hyperparam.
+        seeds: of every setting.
+        seed: of the experiment.
+        comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
+        progress: called with the number of frames just done.
+
     Returns:
-        `best` (the setting with the highest mean score), `scores` (that mean for every setting, in
-        the order of `grid_settings`) and `frames`.
+        `best` (the setting with the highest mean score), `index` (its place in `grid_settings`),
+        `scores` (that mean for every setting) and `frames`.
     """
     settings = grid_settings(grid)
     keys = keys_for(seed, Purpose.TUNING, seeds)
     results = contender.run(keys, settings, [meta_params] * len(settings), progress)
     # A setting under which any agent diverged is not one to recommend.
-    means = [-np.inf if result.diverged else float(result.fitness.mean()) for result in results]
+    means = [
+        -np.inf if result.diverged else float(comparable(result.fitness).mean())
+        for result in results
+    ]
     best = int(np.argmax(means))
     return {
         "best": settings[best],
+        "index": best,
         "scores": [mean if np.isfinite(mean) else None for mean in means],
         "frames": len(settings) * seeds * contender.frames_per_seed,
     }
@@ -208,11 +226,13 @@ def _repeat(leaf: Any, count: int) -> jax.Array:
     return jnp.repeat(jnp.asarray(leaf), count, axis=0)
 
 
-def _without_diverged(raw: np.ndarray, curves: np.ndarray) -> Scores:
-    finite = np.isfinite(raw)
-    if not finite.any():
-        return Scores(np.zeros_like(raw), raw.size, curves)
-    worst = np.min(np.where(finite, raw, np.inf), axis=0)
-    worst = np.where(np.isfinite(worst), worst, raw[finite].min())
-    fitness, diverged = replace_diverged(raw, worst)
-    return Scores(np.asarray(fitness), diverged, curves)
+def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:
+    """Return the fitness [rows, tasks] of every variant; diverged agents get a task's worst score.
+
+    The worst of all variants: its own would flatter a variant of which few agents survive.
+    """
+    everything = np.concatenate([each.fitness for each in scores.values()])
+    finite = np.isfinite(everything)
+    worst = np.min(np.where(finite, everything, np.inf), axis=0)
+    worst = np.where(np.isfinite(worst), worst, 0.0)  # of a task in which nothing survived
+    return {name: replace_diverged(each.fitness, worst)[0] for name, each in scores.items()}

@@ -85,18 +85,22 @@ class Evolution:
 
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
-
-        def init(key):
-            elite_key, strategy_key = jax.random.split(key)
-            return State(
-                strategy=self.strategy.init(strategy_key, self.problem.init),
-                generation=jnp.int32(0),
-                elite=self.problem.init(elite_key),
-                elite_fitness=jnp.float32(-jnp.inf),
-            )
-
         key = key_for(self.seed, Purpose.INITIALISATION)
-        return devices.replicate(jax.jit(init)(key), self.num_devices)
+        return devices.replicate(jax.jit(self._init)(key), self.num_devices)
+
+    @property
+    def template(self) -> State:
+        """The shapes of one copy of the state."""
+        return jax.eval_shape(self._init, jax.random.key(0))
+
+    def _init(self, key: jax.Array) -> State:
+        elite_key, strategy_key = jax.random.split(key)
+        return State(
+            strategy=self.strategy.init(strategy_key, self.problem.init),
+            generation=jnp.int32(0),
+            elite=self.problem.init(elite_key),
+            elite_fitness=jnp.float32(-jnp.inf),
+        )
 
     def run_block(self, state: State, generations: int) -> tuple[State, dict[str, np.ndarray]]:
         """Run some generations in one compiled call; another number of them does not recompile.
@@ -129,6 +133,7 @@ class Evolution:
         evaluations = generations * self.evaluations
         if self.config.validation_seeds:
             validations = -(-generations // self.config.validation_every)
+            validations -= bool(validations and not self.strategy.has_mean)  # not of the first
             evaluations += validations * self.config.validation_seeds
         return evaluations * frames_per_evaluation(self.problem)
 

@@ -38,13 +38,11 @@ class TaskConfig:
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Randomness, checkpoints and tracking."""
+class RecordConfig:
+    """Randomness, checkpoints and tracking: what every run has."""
 
     seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
     """all randomness of the run comes from it"""
-    checkpoint_every: Annotated[int, Gt(0)] = 5
-    """generations (or updates) between two checkpoints"""
     keep_checkpoints: Annotated[int, Gt(0)] = 3
     """how many of the last ones are kept"""
     wandb: Literal["disabled", "offline", "online"] = "disabled"
@@ -53,18 +51,32 @@ class RunConfig:
     """the project there"""
 
 
-def experiment_class(raw: dict[str, Any], component: str) -> type:
-    """Return the dataclass of an experiment's settings; some sections depend on the learner.
+@dataclass(frozen=True)
+class RunConfig(RecordConfig):
+    """The same, and when an evolution is saved."""
+
+    checkpoint_every: Annotated[int, Gt(0)] = 5
+    """generations between two checkpoints"""
+
+
+def experiment_class(raw: dict[str, Any], component: str | None) -> type:
+    """Return the dataclass of an experiment's settings; some sections depend on others' names.
 
     Args:
-        raw: the unvalidated settings, of which `learner` is read.
-        component: the name of what is evolved, a key of `COMPONENTS`.
+        raw: the unvalidated settings, of which `evolve` and `learner` are read.
+        component: what is evolved if `evolve` does not say, a key of `COMPONENTS`.
 
     Raises:
-        ConfigError: for an unknown learner, or one without the component's slot.
+        ConfigError: for an unknown component or learner, or a learner without the component's slot.
     """
     name = raw.get("learner", "ppo")
     learner = learner_entry(name)
+    component = raw.get("evolve", component)
+    if component not in COMPONENTS:
+        allowed = ", ".join(COMPONENTS)
+        if component is None:
+            raise ConfigError(f"missing key 'evolve': what to evolve, one of: {allowed}")
+        raise ConfigError(f"evolve = {component!r} is not known; allowed: {allowed}")
     slot = COMPONENTS[component].SLOT
     if slot not in learner.slots:
         raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has {learner.slots}")
@@ -79,12 +91,24 @@ def experiment_class(raw: dict[str, Any], component: str) -> type:
         "evaluation": EvaluationConfig,
         "run": RunConfig,
     }
-    return settings_class(name, sections)
+    return settings_class(name, sections, {"evolve": (str, component, "the component to evolve")})
 
 
-def settings_class(learner: str, sections: dict[str, type]) -> type:
-    """Return a frozen dataclass with the learner's name and one field per section."""
+def settings_class(
+    learner: str,
+    sections: dict[str, type],
+    scalars: dict[str, tuple[Any, Any, str]] | None = None,
+) -> type:
+    """Return a frozen dataclass with the learner's name and one field per section.
+
+    Args:
+        learner: its name.
+        sections: their classes.
+        scalars: type, default and documentation of settings that stand beside the sections.
+    """
     fields: list[tuple[str, Any, Any]] = [("learner", str, field(default=learner))]
+    for key, (kind, default, text) in (scalars or {}).items():
+        fields.append((key, kind, field(default=default, metadata={"doc": text})))
     fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
     return dataclasses.make_dataclass("Settings", fields, frozen=True)
 
@@ -106,8 +130,8 @@ def make_learner(settings: Any, env: Any, env_params: Any, **slots: Any) -> Lear
     Raises:
         ConfigError: if the learner cannot act in the environment.
     """
-    learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
     try:  # traces the networks, which compiles nothing
+        learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
         jax.eval_shape(
             lambda key: learner.init(key, settings.hyperparams, None, env_params), jax.random.key(0)
         )
@@ -152,11 +176,11 @@ class Parts(NamedTuple):
         ]
 
 
-def make_parts(settings: Any, component: str) -> Parts:
+def make_parts(settings: Any) -> Parts:
     """Build the parts of an experiment.
 
     Raises:
         ConfigError: if one of them cannot be built.
     """
-    module = COMPONENTS[component]
+    module = COMPONENTS[settings.evolve]
     return Parts(module.make(settings.component), module.SLOT, make_environments(settings.task))

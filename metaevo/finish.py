@@ -172,9 +172,8 @@ def write_run_report(run: RunDirectory) -> None:
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     config = saved["config"]
     env = config["task"]["env"]
-    title = (
-        f"Evolving the {saved['resolved']['component'].replace('_', ' ')} of {config['learner']}"
-    )
+    component = config["evolve"].replace("_", " ")
+    title = f"Evolving the {component} of {config['learner']}"
     subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} generations"
     report.write_report(run.report_path, title, subtitle, sections)
 
@@ -210,7 +209,10 @@ def _table(result: dict[str, Any]) -> report.Table:
     rows = []
     for row in result["variants"]:
         pair = pairs.get(row["name"])
-        settings = ", ".join(f"{key} {value:g}" for key, value in row["settings"].items())
+        settings = ", ".join(
+            f"{key} {float('inf') if value is None else value:g}"  # JSON holds no infinity
+            for key, value in row["settings"].items()
+        )
         improvement = ""
         if pair is not None:
             low, high = pair["probability_interval"]

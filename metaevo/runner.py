@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo import checkpoint, devices, discovery, tracking
-from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.evolution import BLOCK_CAPACITY, Evolution, State
 from metaevo.experiment import Parts, make_parts
 from metaevo.finish import finish
@@ -27,15 +27,21 @@ from metaevo.problems.train_learner import (
     measure_normalisation,
 )
 from metaevo.run_directory import RunDirectory
+from metaevo.script import (
+    StopRequestedError,
+    check_same,
+    open_run,
+    raise_if_requested,
+    start_tracker,
+)
 from metaevo.signals import StopOnSignal
 from metaevo.strategy import Strategy, generations_limit
 
-HARMLESS = ("evolution.generations", "evolution.block_seconds", "evaluation.", "run.")
-"""Settings that a resumed run may change (all but the seed among `run.`)."""
-
-
-class StopRequestedError(Exception):
-    """A signal asked the run to stop; everything finished so far is saved."""
+HARMLESS = (
+    "evolution.generations", "evolution.block_seconds", "evaluation.", "run.checkpoint_every",
+    "run.keep_checkpoints", "run.wandb",
+)  # fmt: skip
+"""Settings that a resumed run may change."""
 
 
 @dataclass
@@ -43,7 +49,6 @@ class EvolutionRun:
     """The parts of one run, built from its settings."""
 
     settings: Any
-    component: str
     run: RunDirectory
     parts: Parts
     tasks: list[Task]
@@ -54,14 +59,11 @@ class EvolutionRun:
     stop: StopOnSignal
 
 
-def run_evolution(
-    settings: Any, component: str, *, run_dir: Path | None, resume: bool, experiment: str
-) -> int:
+def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experiment: str) -> int:
     """Run an experiment to its end, or until a signal.
 
     Args:
         settings: an instance of `experiment_class(...)`.
-        component: what is evolved, a key of `COMPONENTS`.
         run_dir: where to write; by default `runs/<experiment>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
         experiment: the name of the experiment.
@@ -72,21 +74,31 @@ def run_evolution(
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
     """
-    parts = make_parts(settings, component)
-    _check(settings, parts)
-    run = _open(run_dir, experiment, resume)
+    parts = make_parts(settings)
+    check_settings(settings, parts)
+    run = open_run(run_dir, experiment, resume=resume)
     run.lock()
+    try:
+        return _run_locked(settings, run, parts, resume)
+    finally:
+        run.unlock()
+
+
+def _run_locked(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
     saved = run.read_config() if resume else None
     if saved is not None:
-        check_same(saved["config"], to_dict(settings))
-        if _is_finished(run, settings):
+        check_same(saved["config"], to_dict(settings), HARMLESS)
+        if _is_finished(run, settings, saved):
             print(f"{run.path} is finished ({settings.evolution.generations} generations)")
             return 0
+        # What an earlier end of this run has left no longer says how it ends.
+        run.report_path.unlink(missing_ok=True)
+        run.evaluation_path.unlink(missing_ok=True)
     with StopOnSignal() as stop:
-        this = _build(settings, component, run, parts, saved, stop)
+        this = _build(settings, run, parts, saved, stop)
         try:
             _evolve(this, resume)
-            finish(this, lambda: _raise_if_requested(stop))
+            finish(this, lambda: raise_if_requested(stop))
         except StopRequestedError:
             print(f"stopped; continue with: --resume --run-dir {run.path}", file=sys.stderr)
         finally:
@@ -94,23 +106,7 @@ def run_evolution(
         return stop.exit_code
 
 
-def check_same(saved: dict[str, Any], current: dict[str, Any]) -> None:
-    """Refuse to resume under settings that would have given another run.
-
-    Raises:
-        ConfigError: naming every key that differs and matters.
-    """
-    harmful = {
-        key: values
-        for key, values in changed_keys(saved, current).items()
-        if key == "run.seed" or not key.startswith(HARMLESS)
-    }
-    if harmful:
-        changes = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in harmful.items())
-        raise ConfigError(f"cannot resume with other settings ({changes}); start a new run")
-
-
-def _check(settings: Any, parts: Parts) -> None:
+def check_settings(settings: Any, parts: Parts) -> None:
     """Find out before anything compiles whether strategy, learner and environments fit."""
     parts.tasks(settings, parts.component.apply)
     shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
@@ -127,24 +123,29 @@ def _check(settings: Any, parts: Parts) -> None:
     wanted = settings.evolution.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")
-    unknown = set(settings.evaluation.grid) - set(to_dict(settings.hyperparams))
-    if unknown:
-        allowed = ", ".join(to_dict(settings.hyperparams))
+    _check_grid(settings.evaluation.grid, settings.hyperparams)
+
+
+def _check_grid(grid: dict[str, tuple[float, ...]], hyperparams: Any) -> None:
+    known = to_dict(hyperparams)
+    if unknown := set(grid) - set(known):
         raise ConfigError(
-            f"evaluation.grid: {sorted(unknown)} are no hyperparams; allowed: {allowed}"
+            f"evaluation.grid: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
         )
+    for name, values in grid.items():
+        if known[name] is None:  # the variants that keep it would differ in structure
+            raise ConfigError(f"evaluation.grid.{name}: needs a value for hyperparams.{name} too")
+        for value in values:
+            try:
+                from_dict(type(hyperparams), {**known, name: value})
+            except ConfigError as error:
+                raise ConfigError(f"evaluation.grid.{error}") from None
 
 
-def _open(run_dir: Path | None, experiment: str, resume: bool) -> RunDirectory:
-    if not resume:
-        return RunDirectory.create(run_dir, experiment)
-    if run_dir is None:
-        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
-    return RunDirectory.open(run_dir)
-
-
-def _is_finished(run: RunDirectory, settings: Any) -> bool:
+def _is_finished(run: RunDirectory, settings: Any, saved: dict[str, Any]) -> bool:
     if not run.report_path.exists():
+        return False
+    if saved["config"].get("evaluation") != to_dict(settings)["evaluation"]:
         return False
     generations = run.read_metrics("generation")
     done = generations[-1]["generation"] + 1 if generations else 0
@@ -153,7 +154,6 @@ def _is_finished(run: RunDirectory, settings: Any) -> bool:
 
 def _build(
     settings: Any,
-    component: str,
     run: RunDirectory,
     parts: Parts,
     saved: dict[str, Any] | None,
@@ -181,22 +181,13 @@ def _build(
         )
     resolved |= {
         "run_id": resolved.get("run_id", uuid.uuid4().hex),
-        "component": component,
         "chunk_size": evolution.chunk_size,
         "num_devices": before,
     }
     run.write_config(to_dict(settings), resolved, devices.describe())
-    tracker = tracking.start_wandb(
-        settings.run.wandb,
-        project=settings.run.wandb_project,
-        run_directory=run.path,
-        name=run.path.name,
-        group=run.path.name,
-        job_type=f"evolve_{component}",
-        config=to_dict(settings),
-    )
+    tracker = start_tracker(settings, run, f"evolve_{settings.evolve}")
     return EvolutionRun(
-        settings, component, run, parts, tasks, normalisation, evolution,
+        settings, run, parts, tasks, normalisation, evolution,
         resolved["run_id"], tracker, stop,
     )  # fmt: skip
 
@@ -220,9 +211,8 @@ def _normalisation(settings: Any, parts: Parts, resolved: dict[str, Any]) -> Nor
 def _evolve(this: EvolutionRun, resume: bool) -> None:
     """Run the generations that are missing."""
     evolution, run, total = this.evolution, this.run, this.settings.evolution.generations
-    state, seconds = evolution.init(), 0.0
-    if resume:
-        state, seconds = _restore(this, state)
+    restored = _restore(this) if resume else None
+    state, seconds = restored or (evolution.init(), 0.0)
     done = int(devices.first(state.generation))
     started = time.monotonic() - seconds
     print(
@@ -243,14 +233,16 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
             elapsed = time.monotonic() - before
             _log(this, metrics, done, elapsed, before - started)
             done += length
-            _show(bar, this, metrics, length, elapsed)
+            _show(bar, this, metrics, done, elapsed)
             if done % this.settings.run.checkpoint_every == 0 or done == total:
                 _save(this, state, time.monotonic() - started)
             if this.stop.requested:
                 _save(this, state, time.monotonic() - started)
                 raise StopRequestedError
             length = int(this.settings.evolution.block_seconds / (elapsed / length))
-    discovery.save(run, this.component, this.settings.component, evolution.result(state), done)
+    discovery.save(
+        run, this.settings.evolve, this.settings.component, evolution.result(state), done
+    )
 
 
 def _log(
@@ -270,14 +262,15 @@ def _log(
 
 
 def _show(
-    bar: Any, this: EvolutionRun, metrics: dict[str, np.ndarray], length: int, elapsed: float
+    bar: Any, this: EvolutionRun, metrics: dict[str, np.ndarray], done: int, elapsed: float
 ) -> None:
+    length = len(metrics["fitness_mean"])
     bar.update(length)
     bar.set_description("evolving", refresh=False)
     of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
     if len(of_mean):
         bar.of_mean = f"{of_mean[-1]:.4g}"
-    frames = this.evolution.frames(length)
+    frames = this.evolution.frames(done) - this.evolution.frames(done - length)
     bar.set_postfix_str(
         f"mean {metrics['fitness_mean'][-1]:.4g}, best {metrics['fitness_best'][-1]:.4g}, "
         f"of mean {getattr(bar, 'of_mean', '-')}, {frames / elapsed:,.0f} frames/s"
@@ -299,18 +292,13 @@ def _save(this: EvolutionRun, state: State, seconds: float) -> None:
     )
 
 
-def _restore(this: EvolutionRun, template: State) -> tuple[State, float]:
+def _restore(this: EvolutionRun) -> tuple[State, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
     if not this.run.checkpoints.is_dir() and not this.run.read_metrics("generation"):
-        return template, 0.0  # killed before the first checkpoint: begin again
+        return None  # killed before the first checkpoint: begin again
     restored = checkpoint.restore(
-        this.run.checkpoints, devices.first(template), expected={"run_id": this.run_id}
+        this.run.checkpoints, this.evolution.template, expected={"run_id": this.run_id}
     )
     this.run.truncate_metrics("generation", restored.index - 1)
     state = devices.replicate(restored.tree, this.evolution.num_devices)
     return state, float(restored.metadata["seconds"])
-
-
-def _raise_if_requested(stop: StopOnSignal) -> None:
-    if stop.requested:
-        raise StopRequestedError

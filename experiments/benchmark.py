@@ -1,0 +1,404 @@
+"""Measure throughput: ours against references, in alternation, in steady state.
+
+python experiments/benchmark.py                              # all suites, a few minutes on 2 cores
+python experiments/benchmark.py ppo --agents 256 --repeats 5
+python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
+python experiments/benchmark.py evolution --json evolution.json
+
+Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
+compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
+the machine does falls on all of them.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+TARGET_AGENTS, TARGET_RATIO = 256, 2.0
+PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
+
+# --- What runs in the processes -----------------------------------------------------------------
+# A worker sets up its devices, compiles, and returns a function that measures once.
+
+Measure = Callable[[int], dict[str, float]]
+
+
+def _ppo() -> tuple[Any, Any, Any]:
+    """PPO on CartPole-v1 at CleanRL's settings: the defaults of `ppo.Config`."""
+    from purerl import envs, losses, ppo
+
+    env, env_params = envs.make("CartPole-v1")
+    return ppo, losses, (env, env_params)
+
+
+def _ppo_train(updates: int) -> tuple[Any, Any, Any]:
+    """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
+    from metaevo.problems.train_learner import Task
+    from purerl.evaluation import mean_return
+
+    ppo, losses, (env, env_params) = _ppo()
+    batch = ppo.Config().batch_size
+    config = ppo.Config(total_timesteps=updates * batch)
+    # The learning rate anneals as in the whole run of which this is the beginning.
+    hyperparams = ppo.Hyperparams(annealing_steps=float(ppo.Config().total_timesteps))
+    learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
+
+    def train(key):
+        return mean_return(learner.train(key, hyperparams, None, env_params).episodes)
+
+    return train, Task("CartPole-v1", learner, env_params), hyperparams
+
+
+def _timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> Measure:
+    import jax
+
+    def measure(repeat):
+        argument = jax.block_until_ready(make_input(repeat))
+        start, cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(compiled(argument))
+        return {
+            "seconds": time.perf_counter() - start,
+            "cpu_seconds": time.process_time() - cpu,
+        }
+
+    return measure
+
+
+def ppo_ours(agents: int, updates: int, chunk_size: int | None) -> tuple[Measure, dict[str, Any]]:
+    """Agents dealt to one device a core, each of which trains chunk after chunk."""
+    from metaevo import devices
+
+    devices.setup()
+    import jax
+
+    from metaevo.problems.train_learner import working_set
+
+    train, task, hyperparams = _ppo_train(updates)
+    count = min(len(jax.devices()), agents)
+    size = chunk_size or devices.choose_chunk_size(
+        agents, working_set(task, hyperparams, None), count
+    )
+
+    def train_all(key):
+        return devices.map_rows(
+            lambda row: train(jax.random.fold_in(key, row)),
+            capacity=agents,
+            num_rows=agents,
+            chunk_size=size,
+            num_devices=count,
+        )
+
+    compiled = devices.spread(train_all, num_devices=count)
+    measure = _timed(compiled, lambda i: devices.replicate(jax.random.key(i), count))
+    return measure, {"layout": f"{count} devices, chunks of {size}"}
+
+
+def ppo_flat(agents: int, updates: int, single_threaded: bool) -> tuple[Measure, dict[str, Any]]:
+    """The reference: the same `train` under one flat `vmap` on one device."""
+    if single_threaded:
+        from metaevo import devices
+
+        devices.setup(num_devices=1)
+    import jax
+
+    train, _, _ = _ppo_train(updates)
+    compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
+    measure = _timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
+    return measure, {"layout": "one device, " + ("one thread" if single_threaded else "default")}
+
+
+def evolution_block(config: str, generations: int, training: bool) -> tuple[Measure, dict]:
+    """Blocks of an evolution; without training, every candidate costs nothing but ask and tell."""
+    from metaevo import devices
+
+    devices.setup()
+    import jax
+    import jax.numpy as jnp
+
+    from metaevo.config import from_dict, load_yaml
+    from metaevo.evolution import Evolution
+    from metaevo.experiment import experiment_class, make_parts
+    from metaevo.problem import Evaluation
+    from metaevo.problems.train_learner import TrainLearner
+
+    class Quadratic:
+        """A problem of the same size whose evaluation is one sum."""
+
+        def init(self, key):
+            return parts.component.init(key)
+
+        def evaluate(self, key, meta_params):
+            squares = jax.tree.map(lambda leaf: jnp.sum(jnp.square(leaf)), meta_params)
+            return Evaluation(-jnp.sum(jnp.stack(jax.tree.leaves(squares))), {})
+
+    raw = load_yaml(config)
+    settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
+    parts = make_parts(settings)
+    tasks = parts.tasks(settings, parts.component.apply)
+    problem: Any = Quadratic()
+    if training:
+        problem = TrainLearner(tasks, settings.hyperparams, parts.component, settings.fitness)
+    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)
+    state = evolution.init()
+
+    def measure(repeat):
+        nonlocal state
+        frames = evolution.frames(int(state.generation[0]))
+        start = time.perf_counter()
+        state, _ = evolution.run_block(state, generations)
+        seconds = time.perf_counter() - start
+        return {"seconds": seconds, "frames": evolution.frames(int(state.generation[0])) - frames}
+
+    layout = f"{evolution.num_devices} devices, chunks of {evolution.chunk_size}"
+    return measure, {"layout": layout, "population": evolution.population_size}
+
+
+WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
+    "ppo_ours": ppo_ours,
+    "ppo_flat": ppo_flat,
+    "evolution_block": evolution_block,
+}
+
+
+def work(name: str, arguments: dict[str, Any]) -> None:
+    """Compile, then measure once for every line on stdin; answers are lines of JSON on stdout."""
+    measure, about = WORKERS[name](**arguments)
+    start = time.perf_counter()
+    measure(0)
+    first = time.perf_counter() - start
+    print(json.dumps({**about, "first_seconds": first}), flush=True)
+    for repeat, _ in enumerate(sys.stdin, start=1):
+        print(json.dumps(measure(repeat)), flush=True)
+
+
+# --- The side that asks -------------------------------------------------------------------------
+
+
+class Worker:
+    """A variant in a process of its own; it exists from its compilation to the end of the with."""
+
+    def __init__(self, name: str, *, default_flags: bool = False, **arguments: Any):
+        """Start the process and wait until it has compiled.
+
+        Args:
+            name: a key of WORKERS.
+            default_flags: start without the XLA flags of this process.
+            arguments: of the worker.
+        """
+        environment = dict(os.environ)
+        if default_flags:
+            environment.pop("XLA_FLAGS", None)
+        command = [sys.executable, __file__, "--worker", name, json.dumps(arguments)]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.about = self._answer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def measure(self) -> dict[str, float]:
+        """Let the process measure once."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a benchmark process ended with code {self._process.wait()}")
+        return json.loads(line)
+
+
+def alternate(workers: dict[str, Worker], repeats: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Measure all workers in turns."""
+    for _ in range(repeats):
+        for name, worker in workers.items():
+            yield name, worker.measure()
+
+
+def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
+    """PPO CartPole-v1 at CleanRL's settings, against one flat vmap of the same function."""
+    batch, rows = 4 * 128, []
+    head = f"{'steps/s: min':>12} {'median':>9} {'max':>9} {'per CPU s':>9} {'first call':>10}"
+    print(f"{'agents':>6}  {'variant':30} {head}  layout")
+    for agents in options.agents:
+        updates = max(2, round(options.frames / (agents * batch)))
+        shape = {"agents": agents, "updates": updates}
+        with ExitStack() as stack:
+
+            def start(name: str, stack: ExitStack = stack, **arguments: Any) -> Worker:
+                return stack.enter_context(Worker(name, **arguments))
+
+            _progress(f"{agents} agents x {updates} updates: compiling")
+            workers = {"ours": start("ppo_ours", chunk_size=None, **shape)}
+            for size in options.chunk_sizes:
+                workers[f"ours, chunks of {size}"] = start("ppo_ours", chunk_size=size, **shape)
+            workers |= {
+                "flat vmap": start("ppo_flat", single_threaded=False, default_flags=True, **shape),
+                "flat vmap, single-threaded": start("ppo_flat", single_threaded=True, **shape),
+            }
+            steps = agents * updates * batch
+            rates: dict[str, list[float]] = {name: [] for name in workers}
+            per_cpu: dict[str, list[float]] = {name: [] for name in workers}
+            for name, result in alternate(workers, options.repeats):
+                rates[name].append(steps / result["seconds"])
+                per_cpu[name].append(steps / result["cpu_seconds"])
+                _progress(f"{agents} agents, {name}: {rates[name][-1]:,.0f} steps/s")
+            _progress("")
+            for name, worker in workers.items():
+                row = {"agents": agents, "variant": name, **_spread(rates[name]), **worker.about}
+                row |= {"steps_per_second": rates[name], "steps_per_cpu_second": per_cpu[name]}
+                rows.append(row)
+                numbers = f"{row['min']:12,.0f} {row['median']:9,.0f} {row['max']:9,.0f}"
+                numbers += f" {statistics.median(per_cpu[name]):9,.0f}"
+                numbers += f" {row['first_seconds']:9.1f}s"
+                print(f"{agents:6}  {name:30} {numbers}  {row['layout']}")
+            for reference in ("flat vmap", "flat vmap, single-threaded"):
+                # Neighbours in time are compared: what disturbs one is likely to disturb both.
+                ratios = [a / b for a, b in zip(rates["ours"], rates[reference], strict=True)]
+                row = {"agents": agents, "variant": f"ratio to {reference}", **_spread(ratios)}
+                rows.append(row)
+                target = ""
+                if agents == TARGET_AGENTS and reference == "flat vmap":
+                    reached = "reached" if row["median"] >= TARGET_RATIO else "MISSED"
+                    target = f"  (target {TARGET_RATIO}: {reached})"
+                print(f"{agents:6}  ours / {reference:23} {row['min']:12.2f} {row['median']:9.2f} "
+                      f"{row['max']:9.2f}{target}", flush=True)  # fmt: skip
+    return {"rows": rows, "work": "PPO, CartPole-v1, 4 envs x 128 steps, 4 epochs x 4 minibatches"}
+
+
+def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
+    """Value-loss evolution at the quick preset's shape, and what all but training costs."""
+    config = Path(__file__).resolve().parent.parent / "configs/evolve_value_loss/quick.yaml"
+    variants = {
+        "evolution": {"generations": options.generations, "training": True},
+        "ask and tell": {"generations": 64, "training": False},
+        "ask, tell and host": {"generations": 1, "training": False},
+    }
+    with ExitStack() as stack:
+        _progress("evolution: compiling")
+        workers = {
+            name: stack.enter_context(Worker("evolution_block", config=str(config), **arguments))
+            for name, arguments in variants.items()
+        }
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
+        for name, result in alternate(workers, options.repeats):
+            results[name].append(result)
+            _progress(f"{name}: {result['seconds']:.3f} s")
+        _progress("")
+        about = workers["evolution"].about
+    print(f"{about['population']} candidates on {about['layout']}; first call "
+          f"{about['first_seconds']:.1f} s")  # fmt: skip
+    rows = []
+    frames = _spread([each["frames"] / each["seconds"] for each in results["evolution"]])
+    rows.append({"variant": "frames per second", **frames})
+    for name, arguments in variants.items():
+        milliseconds = [1e3 * each["seconds"] / arguments["generations"] for each in results[name]]
+        rows.append({"variant": f"{name}: ms a generation", **_spread(milliseconds)})
+    print(f"{'':35} {'min':>12} {'median':>9} {'max':>9}")
+    for row in rows:
+        print(f"{row['variant']:35} {row['min']:12,.2f} {row['median']:9,.2f} {row['max']:9,.2f}")
+    return {"rows": rows, **about}
+
+
+SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
+    "ppo": suite_ppo,
+    "evolution": suite_evolution,
+}
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers depend on."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].partition(": ")[2] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "processor": model,
+        "cores": cores,
+        "load": os.getloadavg()[0],
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+
+
+def main() -> int:
+    """Run the suites."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = ", ".join(SUITES)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{known}; default: all")
+    parser.add_argument("--agents", type=_positive, nargs="+", default=[1, 64, 256], metavar="N")
+    parser.add_argument("--repeats", type=_positive, default=3, metavar="N", help="default: 3")
+    numbers = {
+        "--frames": (2**20, "environment steps of one measurement"),
+        "--generations": (4, "of one measurement (suite evolution)"),
+    }
+    for flag, (default, text) in numbers.items():
+        text = f"{text}; default: {default}"
+        parser.add_argument(flag, type=_positive, default=default, metavar="N", help=text)
+    text = "also measure these (suite ppo)"
+    parser.add_argument("--chunk-sizes", type=_positive, nargs="+", default=[], help=text)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    options = parser.parse_args()
+    if unknown := set(options.suites) - set(SUITES):
+        parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {known}")
+    if options.generations > 64:
+        parser.error(f"--generations {options.generations}: at most 64 fit into a block")
+    if options.json is not None and not options.json.resolve().parent.is_dir():
+        parser.error(f"--json {options.json}: its directory does not exist")
+    results: dict[str, Any] = {"machine": machine()}
+    print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
+    for name in options.suites or SUITES:
+        print(f"\n{name}: {SUITES[name].__doc__}", flush=True)
+        results[name] = SUITES[name](options)
+    if options.json is not None:
+        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} must be at least 1")
+    return value
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+    elif text:
+        print(f"... {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        work(sys.argv[2], json.loads(sys.argv[3]))
+    else:
+        sys.exit(main())

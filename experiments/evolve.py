@@ -1,0 +1,16 @@
+"""Evolve any component of a learner: the one that `evolve:` names in the settings.
+
+python experiments/evolve.py --config my_component.yaml
+python experiments/evolve.py --evolve value_loss --strategy.algorithm SNES
+"""
+
+import sys
+
+from metaevo import devices
+
+devices.setup()  # before anything starts JAX
+
+from metaevo.evolve_script import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], component=None, description=__doc__))

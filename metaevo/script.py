@@ -1,0 +1,114 @@
+"""What all scripts with a run directory share: their flags, how a run is opened, how it stops."""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from metaevo import tracking
+from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.run_directory import RunDirectory
+from metaevo.signals import StopOnSignal
+
+
+class StopRequestedError(Exception):
+    """A signal asked the run to stop; everything finished so far is saved."""
+
+
+def run_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the flags that all scripts with a run directory share."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="default: runs/<experiment>/<timestamp>"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the run in --run-dir from its checkpoint"
+    )
+    parser.add_argument(
+        "--wandb",
+        nargs="?",
+        const="offline",
+        choices=("disabled", "offline", "online"),
+        help="mirror the run to Weights & Biases; offline if no mode is given",
+    )
+    return parser
+
+
+def with_wandb(settings: Any, mode: str | None) -> Any:
+    """Return the settings with the tracking mode of the command line, if there is one."""
+    if mode is None:
+        return settings
+    return dataclasses.replace(settings, run=dataclasses.replace(settings.run, wandb=mode))
+
+
+def in_project(path: Path) -> Path:
+    """Find a shipped config from any working directory."""
+    return path if path.exists() else Path(__file__).resolve().parent.parent / path
+
+
+def settings_to_resume(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of the run that the command line continues.
+
+    Raises:
+        ConfigError: if it names none.
+    """
+    return open_run(args.run_dir, "", resume=True).read_config()["config"]
+
+
+def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
+    """Return the directory of a new run or, to resume, that of an existing one.
+
+    Raises:
+        ConfigError: if it cannot be used.
+    """
+    if not resume:
+        return RunDirectory.create(run_dir, experiment)
+    if run_dir is None:
+        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
+    return RunDirectory.open(run_dir)
+
+
+def check_same(saved: dict[str, Any], current: dict[str, Any], harmless: Sequence[str]) -> None:
+    """Refuse to resume under settings that would have given another run.
+
+    Args:
+        saved: the run's settings.
+        current: those of the command line.
+        harmless: beginnings of the keys that may change.
+
+    Raises:
+        ConfigError: naming every key that differs and matters.
+    """
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(saved, current).items()
+        if not key.startswith(tuple(harmless))
+    ]
+    if changes:
+        raise ConfigError(
+            f"cannot resume with other settings ({', '.join(changes)}); start a new run"
+        )
+
+
+def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> tracking.Tracker:
+    """Mirror a run as its settings ask for it."""
+    return tracking.start_wandb(
+        settings.run.wandb,
+        project=settings.run.wandb_project,
+        run_directory=run.path,
+        name=run.path.name,
+        group=run.path.name,
+        job_type=job_type,
+        config=to_dict(settings),
+    )
+
+
+def raise_if_requested(stop: StopOnSignal) -> None:
+    """Leave what is going on if a signal has arrived."""
+    if stop.requested:
+        raise StopRequestedError

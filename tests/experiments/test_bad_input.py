@@ -1,0 +1,190 @@
+"""Whatever a user gets wrong: one line on stderr, exit code 2, nothing compiled, no traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from metaevo import runner
+from metaevo.evolve_script import main
+from metaevo.run_directory import RunDirectory
+
+ROOT = Path(__file__).parent.parent.parent
+
+CASES = {
+    # a command line, and the texts that its complaint must contain
+    "unknown section": ("--evolutoin.generations 3", ["evolutoin", "did you mean 'evolution'"]),
+    "misspelt key": (
+        "--strategy.populaton_size 8",
+        ["strategy.populaton_size", "did you mean 'population_size'"],
+    ),
+    "unknown flag": ("--resme", ["--resme"]),
+    "misspelt flag": ("--generatoins 3", ["--generatoins", "--generations"]),
+    "no value": ("--strategy.sigma", ["--strategy.sigma", "needs a value"]),
+    "text for a number": ("--train.num_envs many", ["train.num_envs = 'many'", "integer"]),
+    "fraction for an int": ("--train.num_envs 2.5", ["train.num_envs = 2.5", "integer"]),
+    "number for a bool": ("--component.even 1", ["component.even = 1", "true or false"]),
+    "value for a section": ("--strategy 3", ["strategy = 3"]),
+    "out of range": ("--strategy.sigma -0.1", ["strategy.sigma = -0.1", "greater than 0"]),
+    "not a number": ("--hyperparams.learning_rate .nan", ["hyperparams.learning_rate"]),
+    "negative generations": ("--generations -1", ["evolution.generations = -1", "at least 0"]),
+    "text for generations": ("--generations few", ["--generations", "few"]),
+    "seed too large": ("--run.seed 4294967296", ["run.seed = 4294967296", "4294967295"]),
+    "odd population": (
+        "--strategy.population_size 7",
+        ["strategy", "population_size = 7", "even"],
+    ),
+    "minibatches": (
+        "--train.num_minibatches 3",
+        ["train: num_envs x num_steps = 128", "num_minibatches = 3"],
+    ),
+    "too few steps": ("--train.total_timesteps 100", ["total_timesteps = 100", "128"]),
+    "unknown environment": ("--task.env CartPoel-v1", ["'CartPoel-v1'", "CartPole-v1"]),
+    "no environment": ("--task.env []", ["task.env"]),
+    "unknown env param": ("--task.env_params.gravty 3", ["gravty", "gravity"]),
+    "wrong env param": ("--task.env_params.gravity heavy", ["gravity", "heavy"]),
+    "params of another env": (
+        "--task.env [CartPole-v1,Acrobot-v1] --task.env_params.Pong.x 1",
+        ["task.env_params", "Pong"],
+    ),
+    "unknown learner": ("--learner ppoo", ["learner = 'ppoo'", "ppo"]),
+    "unknown component": ("--evolve drfit", ["evolve = 'drfit'", "value_loss"]),
+    "unknown algorithm": ("--strategy.algorithm OpenES", ["'OpenES'", "Open_ES"]),
+    "pickled algorithm": ("--strategy.algorithm LES", ["strategy.algorithm = 'LES'", "pickle"]),
+    "algorithm setting": (
+        "--strategy.settings.momentum 0.9",
+        ["strategy.settings", "Open_ES", "momentum", "use_antithetic_sampling"],
+    ),
+    "type of an algorithm setting": ("--strategy.settings.x true.e", ["strategy.settings.x"]),
+    "too many generations": (
+        "--strategy.algorithm DiffusionEvolution --generations 500",
+        ["evolution.generations = 500", "num_generations"],
+    ),
+    "no hyperparam": ("--evaluation.grid.lerning_rate [1]", ["grid", "lerning_rate", "allowed"]),
+    "empty axis": ("--evaluation.grid.vf_coef []", ["evaluation.grid.vf_coef"]),
+    "axis out of range": (
+        "--evaluation.grid.vf_coef [0.5,-1]",
+        ["evaluation.grid.vf_coef = -1", "at least 0"],
+    ),
+    "axis without a value": (
+        "--evaluation.grid.annealing_steps [100]",
+        ["evaluation.grid.annealing_steps", "hyperparams.annealing_steps"],
+    ),
+    "too many devices": ("--evolution.num_devices 99", ["evolution.num_devices = 99", "devices"]),
+    "convex tanh": ("--component.convex true", ["component", "convex", "relu"]),
+    "no weight": ("--fitness.mean_return 0", ["fitness", "weight"]),
+    "unknown wandb mode": ("--wandb maybe", ["--wandb", "maybe", "offline"]),
+    "missing file": ("--config missing.yaml", ["missing.yaml", "No such file"]),
+    "resume without a directory": ("--resume", ["--resume", "--run-dir"]),
+    "resume of nothing": ("--resume --run-dir missing", ["missing", "holds no run"]),
+}
+
+
+@pytest.fixture
+def complain(capsys, monkeypatch):
+    """Run a command line in this process; the complaint. Building the loop would be too late."""
+
+    def too_late(*_, **__):
+        raise AssertionError("got as far as building the run")
+
+    monkeypatch.setattr(runner, "_build", too_late)
+
+    def run(*argv):
+        with pytest.raises(SystemExit) as exit_info:
+            main([str(each) for each in argv], component="value_loss", description="")
+        return check(exit_info.value.code, capsys.readouterr().err)
+
+    return run
+
+
+def check(code, stderr):
+    assert code == 2, stderr
+    assert stderr.startswith("error: ")
+    assert stderr.count("\n") == 1, stderr
+    return stderr
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_complaint_names_key_and_value(complain, case, tmp_path, monkeypatch):
+    line, texts = CASES[case]
+    argv = line.split()
+    if "--run-dir" not in argv and "--resume" not in argv:
+        argv += ["--run-dir", tmp_path / "run"]
+    complaint = complain(*argv)
+    for text in texts:
+        assert text in complaint
+    assert not (tmp_path / "run").exists()
+
+
+BAD_YAML = {
+    "no mapping": ("- 1\n", "mapping"),
+    "broken": ("task: {env: [\n", "not valid YAML"),
+    "duplicate key": ("run: {seed: 1}\nrun: {seed: 2}\n", "duplicate key 'run'"),
+    "tag": ("run: !!python/object:os.system {}\n", "not supported"),
+    "binary": (b"\xff\xfe\x00", "UTF-8"),
+    "unknown key": ("strategy: {popsize: 3}\n", "strategy.popsize"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_YAML)
+def test_unreadable_yaml(complain, case, tmp_path):
+    content, text = BAD_YAML[case]
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    complaint = complain("--config", path, "--run-dir", tmp_path / "run")
+    assert text in complaint
+
+
+def test_unwritable_run_directory(complain, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "cannot be written" in complain("--run-dir", tmp_path / "file" / "run")
+    assert "cannot be written" in complain("--run-dir", tmp_path / "file")
+    if Path("/proc/version").exists():  # where not even root may write
+        assert "cannot be written" in complain("--run-dir", "/proc/run")
+
+
+def test_a_directory_that_holds_a_run(complain, tmp_path):
+    (tmp_path / "config.yaml").write_text("config: {}\n")
+    assert "already holds a run" in complain("--run-dir", tmp_path)
+
+
+def test_a_directory_in_use(complain, tmp_path):
+    other = RunDirectory(tmp_path)
+    other.lock()
+    assert "in use by another run" in complain("--run-dir", tmp_path)
+    other.unlock()
+
+
+@pytest.mark.parametrize("content", ["config: 3\n", "", "{{{"])
+def test_resume_of_a_damaged_config(complain, tmp_path, content):
+    (tmp_path / "config.yaml").write_text(content)
+    assert "config.yaml" in complain("--resume", "--run-dir", tmp_path)
+
+
+def test_a_learner_that_cannot_act(complain, tmp_path, monkeypatch):
+    """As a value-based one with continuous actions; PPO itself can do both."""
+    from purerl import ppo
+
+    def refuse(self):
+        raise ValueError("actions must be discrete")
+
+    monkeypatch.setattr(ppo.PPO, "__post_init__", refuse, raising=False)
+    complaint = complain("--task.env", "Pendulum-v1", "--run-dir", tmp_path / "run")
+    for text in ("task.env", "ppo", "Pendulum-v1", "actions must be discrete"):
+        assert text in complaint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--strategy.sigma nothing",
+        "--task.env CartPole-v2",
+        "--resume --run-dir /nowhere",
+    ],
+)
+def test_as_a_real_process(line):
+    command = [sys.executable, "experiments/evolve_value_loss.py", *line.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    check(done.returncode, done.stderr)
+    assert done.stdout == ""

@@ -1,0 +1,281 @@
+"""Whole runs as real processes: killed, stopped, resumed, refused, finished."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.checkpoint import load_tree
+from metaevo.config import load_yaml
+
+ROOT = Path(__file__).parent.parent.parent
+GENERATIONS = 300  # of some milliseconds each, so that there is time to interrupt
+TINY = """
+learner: ppo
+task: {env: CartPole-v1}
+train: {total_timesteps: 512, num_envs: 2, num_steps: 16, update_epochs: 2, num_minibatches: 1,
+        hidden_sizes: [8]}
+hyperparams: {learning_rate: 2e-2, max_grad_norm: 0.1}
+component: {hidden_sizes: [4]}
+strategy: {population_size: 8, sigma: 0.5, learning_rate_decay: 0.999}
+evolution: {generations: 300, validation_every: 4, validation_seeds: 4, chunk_size: 1}
+evaluation: {seeds: 0, tuning_seeds: 2, ablation_seeds: 0}
+run: {checkpoint_every: 7}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with the settings; compiled programs are kept there for the other processes."""
+    path = tmp_path_factory.mktemp("evolve")
+    (path / "tiny.yaml").write_text(TINY)
+    return path
+
+
+def start(place, run_dir, *arguments, new=True):
+    """A process of the script on two devices."""
+    settings = ["--config", place / "tiny.yaml"] if new else ["--resume"]
+    command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
+    env = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+    }
+    env.pop("WANDB_MODE", None)
+    return subprocess.Popen(
+        [*map(str, command), "--run-dir", str(run_dir), *arguments],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process, code=0):
+    """What it printed, once it has ended with this exit code."""
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode == code, stderr
+    return stdout, stderr
+
+
+def resume(place, run_dir, *arguments, code=0):
+    return finish(start(place, run_dir, *arguments, new=False), code)
+
+
+def wait_for_generations(process, run_dir, count):
+    """Return as soon as so many generations are logged, while the process goes on."""
+    deadline = time.monotonic() + 240
+    path = run_dir / "metrics.jsonl"
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def metrics(run_dir, kind="generation"):
+    """The records of metrics.jsonl but for the time, which no two runs share."""
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return [
+        {key: value for key, value in record.items() if key != "seconds"}
+        for record in records
+        if record["kind"] == kind
+    ]
+
+
+def checkpoints(run_dir):
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
+def state(run_dir):
+    """The arrays of the newest checkpoint."""
+    path = run_dir / "checkpoints" / checkpoints(run_dir)[-1] / "state.npz"
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same_run(one, other):
+    """To the bit."""
+    assert metrics(one) == metrics(other)
+    assert [each["generation"] for each in metrics(one)] == list(range(GENERATIONS))
+    states = state(one), state(other)
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
+    trees = [load_tree(path / "meta_params")[0] for path in (one, other)]
+    assert str(trees[0]) == str(trees[1])
+
+
+@pytest.fixture(scope="module")
+def reference(place):
+    """A run that nobody interrupts, mirrored to wandb."""
+    run_dir = place / "reference"
+    stdout, _ = finish(start(place, run_dir, "--wandb", "offline"))
+    assert f"report: {run_dir / 'report.html'}" in stdout
+    return run_dir
+
+
+@pytest.fixture
+def copy(reference, tmp_path):
+    return Path(shutil.copytree(reference, tmp_path / "copy"))
+
+
+def test_a_run_leaves_what_it_should(reference):
+    names = {path.name for path in reference.iterdir()}
+    assert names >= {
+        "config.yaml", "metrics.jsonl", "checkpoints", "meta_params", "figures", "report.html"
+    }  # fmt: skip
+    assert checkpoints(reference) == ["000287", "000294", "000300"]
+    saved = load_yaml(reference / "config.yaml")
+    assert saved["config"]["strategy"]["population_size"] == 8
+    assert saved["resolved"]["chunk_size"] == 1
+    assert saved["resolved"]["num_devices"] == 2
+    assert "experiments/evolve_value_loss.py" in saved["environment"]["command_line"]
+    records = metrics(reference)
+    assert records[-1]["frames"] == 512 * (8 * GENERATIONS + 4 * GENERATIONS // 4)
+    assert records[0]["fitness_mean"] != records[-1]["fitness_mean"]
+    assert [each["fitness_of_mean"] is None for each in records[:5]] == [
+        False, True, True, True, False
+    ]  # fmt: skip
+    assert (reference / "figures" / "fitness.png").stat().st_size > 1000
+    _, meta_params = metaevo.load(reference)
+    assert meta_params[0]["kernel"].shape == (1, 4)
+
+
+def test_wandb_writes_into_the_run(reference):
+    files = list((reference / "wandb").glob("offline-run-*/*.wandb"))
+    assert len(files) == 1
+    assert files[0].stat().st_size > 1000
+
+
+def test_killed_and_resumed_is_the_same_run(place, reference, tmp_path):
+    run_dir = tmp_path / "killed"
+    process = start(place, run_dir, "--evolution.block_seconds", "0.02")
+    wait_for_generations(process, run_dir, 40)
+    process.kill()
+    finish(process, -signal.SIGKILL)
+    done = len(metrics(run_dir)) if (run_dir / "metrics.jsonl").read_bytes()[-1:] == b"\n" else 40
+    assert 40 <= done < GENERATIONS
+    resume(place, run_dir)
+    assert_same_run(run_dir, reference)
+
+
+def test_signals_stop_it_with_a_checkpoint(place, reference, tmp_path):
+    run_dir = tmp_path / "stopped"
+    process = start(place, run_dir, "--evolution.block_seconds", "0.02")
+    wait_for_generations(process, run_dir, 20)
+    # Another process in the same directory is refused, whether it resumes or not.
+    refused = start(place, run_dir), start(place, run_dir, new=False)
+    process.send_signal(signal.SIGSTOP)  # so that it cannot end in the meantime
+    errors = [finish(each, 2)[1] for each in refused]
+    process.send_signal(signal.SIGCONT)
+    assert errors[0].startswith("error: ")
+    assert "already holds a run" in errors[0]
+    assert re.fullmatch(rf"error: .* in use by another run \(process {process.pid}\)\n", errors[1])
+
+    process.terminate()
+    _, stderr = finish(process, 143)
+    assert "--resume --run-dir" in stderr
+    stopped = len(metrics(run_dir))
+    assert checkpoints(run_dir)[-1] == f"{stopped:06d}"
+
+    process = start(place, run_dir, "--evolution.block_seconds", "0.02", new=False)
+    wait_for_generations(process, run_dir, stopped + 20)
+    process.send_signal(signal.SIGINT)
+    finish(process, 130)
+    assert stopped < len(metrics(run_dir)) < GENERATIONS
+    assert checkpoints(run_dir)[-1] == f"{len(metrics(run_dir)):06d}"
+    resume(place, run_dir)
+    assert_same_run(run_dir, reference)
+
+
+def test_a_finished_run_says_so(place, copy):
+    before = (copy / "metrics.jsonl").read_bytes(), (copy / "report.html").stat().st_mtime_ns
+    stdout, _ = resume(place, copy)
+    assert f"{copy} is finished (300 generations)" in stdout
+    assert ((copy / "metrics.jsonl").read_bytes(), (copy / "report.html").stat().st_mtime_ns) == (
+        before
+    )
+
+
+def test_more_generations_and_a_comparison(place, copy):
+    """The run goes on, and its end is compared, drawn and reported."""
+    before = metrics(copy)
+    grid = "--evaluation.grid.learning_rate=[1e-2,3e-2]"
+    arguments = ["--evaluation.seeds", "4", grid, "--evaluation.ablation_seeds", "2"]
+    stdout, _ = resume(place, copy, "--generations", "306", *arguments)
+    after = metrics(copy)
+    assert after[:GENERATIONS] == before
+    assert [each["generation"] for each in after] == list(range(306))
+    assert checkpoints(copy)[-1] == "000306"
+
+    result = json.loads((copy / "evaluation.json").read_text())
+    rows = {row["name"]: row for row in result["variants"]}
+    assert set(rows) == {
+        "learned (same hyperparameters)", "squared (same hyperparameters)", "learned (tuned)",
+        "squared (tuned)", "clipped_squared (tuned)", "huber (tuned)",
+    }  # fmt: skip
+    assert all(len(row["scores"]) == row["seeds"] == 4 for row in rows.values())
+    assert rows["huber (tuned)"]["tuning_frames"] == 2 * 2 * 512
+    assert result["conclusion"] in ("better", "worse", "undecided")
+    assert len(result["ablation"]) == 8
+    assert result["evolution_frames"] == after[-1]["frames"]
+    evaluations = metrics(copy, "evaluation")
+    assert [each["evaluation"] for each in evaluations] == list(range(6))
+    figures = {path.name for path in (copy / "figures").iterdir()}
+    assert figures == {"fitness.png", "loss.png", "scores.png", "learning_curves.png"}
+    report = (copy / "report.html").read_text()
+    assert report.count("data:image/png;base64") == 4
+    assert "Held-out comparison" in report
+    assert "Held-out comparison" in stdout
+
+
+def test_other_settings_are_refused(place, copy):
+    arguments = ["--strategy.sigma", "0.4", "--run.seed", "1", "--train.num_steps", "8"]
+    _, stderr = resume(place, copy, *arguments, code=2)
+    assert stderr.startswith("error: cannot resume with other settings")
+    assert stderr.count("\n") == 1
+    for text in ("strategy.sigma: 0.5 -> 0.4", "run.seed: 0 -> 1", "train.num_steps: 16 -> 8"):
+        assert text in stderr
+
+
+def damage(checkpoint):
+    path = checkpoint / "state.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_falls_back(place, reference, copy):
+    """Harmless changes are allowed at the same time."""
+    damage(copy / "checkpoints" / "000300")
+    (copy / "report.html").unlink()
+    _, stderr = resume(place, copy, "--run.keep_checkpoints", "2", "--evolution.block_seconds", "1")
+    assert "000300 is not usable" in stderr
+    assert checkpoints(copy) == ["000294", "000300"]
+    assert_same_run(copy, reference)
+
+
+def test_without_a_usable_checkpoint_there_is_one_clear_error(place, copy):
+    (copy / "report.html").unlink()
+    for checkpoint in (copy / "checkpoints").iterdir():
+        damage(checkpoint)
+    _, stderr = resume(place, copy, code=2)
+    last = stderr.splitlines()[-1]
+    assert last == f"error: none of the 3 checkpoints in {copy / 'checkpoints'} is usable"
+    assert "Traceback" not in stderr
+    shutil.rmtree(copy / "checkpoints")
+    _, stderr = resume(place, copy, code=2)
+    assert stderr == f"error: there is no checkpoint in {copy / 'checkpoints'}\n"

@@ -1,0 +1,243 @@
+"""experiments/train.py from end to end, at sizes that train nothing."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo import discovery, trainee, training
+from metaevo.components import COMPONENTS
+from metaevo.config import from_dict, load_yaml
+from metaevo.population import Population
+from metaevo.run_directory import RunDirectory
+from metaevo.seeding import Purpose, keys_for
+from purerl.evaluation import mean_return
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TINY = {
+    "seeds": 3, "train.num_envs": 2, "train.num_steps": 8, "train.update_epochs": 1,
+    "train.num_minibatches": 1, "train.hidden_sizes": "[4]", "train.total_timesteps": 16 * 45,
+    "hyperparams.learning_rate": 1e-2, "run.num_devices": 2, "run.log_every": 10,
+    "run.block_seconds": 1e-9, "run.checkpoint_seconds": 0, "evaluation.episodes": 2,
+    "evaluation.gymnasium": 1,
+}  # fmt: skip
+
+
+def arguments(**changes):
+    settings = TINY | {key.replace("__", "."): value for key, value in changes.items()}
+    return [word for key, value in settings.items() for word in (f"--{key}", str(value))]
+
+
+def train(*argv, **changes):
+    return training.main([*argv, *arguments(**changes)], description=None)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that was never interrupted."""
+    path = tmp_path_factory.mktemp("runs") / "finished"
+    assert train("--run-dir", str(path)) == 0
+    return path
+
+
+def updates(path):
+    records = RunDirectory(path).read_metrics("update")
+    return [{key: record[key] for key in record if key != "seconds"} for record in records]
+
+
+@pytest.mark.smoke
+def test_a_run_leaves_everything(finished, capsys):
+    records = updates(finished)
+    assert [record["update"] for record in records] == [9, 19, 29, 39, 44]
+    assert [record["frames"] for record in records] == [480, 960, 1440, 1920, 2160]
+    assert all(record["diverged"] == 0 and record["value_loss"] > 0 for record in records)
+    assert all(r["low"] <= r["mean_return"] <= r["high"] for r in records if r["episodes"])
+    lines = (finished / "learning_curves.csv").read_text().splitlines()
+    assert lines[0] == "steps,seed_0,seed_1,seed_2"
+    assert [line.split(",")[0] for line in lines[1:]] == ["160", "320", "480", "640", "720"]
+    result = json.loads((finished / "evaluation.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in result["variants"]] == [
+        ("end of training", 3), ("greedy policy", 3), ("greedy policy in Gymnasium", 1),
+    ]  # fmt: skip
+    assert "Learning curves" in (finished / "report.html").read_text()
+    assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_agents_side_by_side_learn_as_alone(finished):
+    learner, policies = trainee.load_policies(finished)
+    raw = RunDirectory(finished).read_config()["config"]
+    settings = from_dict(trainee.training_class(raw), raw)
+    built = trainee.make_trainee(settings)
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    alone = jax.jit(built.learner.train)(
+        keys[1], settings.hyperparams, built.meta_params, built.env_params
+    )
+    ours = jax.tree.map(lambda leaf: leaf[1], policies)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
+        ours, learner.policy(alone.state),
+    )  # fmt: skip
+    rows = np.genfromtxt(finished / "learning_curves.csv", delimiter=",", skip_header=1)
+    first = jax.tree.map(lambda sums: sums[:10], alone.episodes)
+    np.testing.assert_allclose(rows[0, 2], mean_return(first), rtol=1e-5)
+
+
+def test_loaded_policies_act(finished):
+    learner, policies = trainee.load_policies(finished)
+    policy = jax.tree.map(lambda leaf: leaf[0], policies)
+    assert learner.act(policy, jax.random.key(0), np.zeros(4, np.float32), greedy=True) in (0, 1)
+
+
+def test_damaged_policies_are_refused(finished, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    with (copy / "policies" / "state.npz").open("r+b") as file:
+        file.seek(200)
+        file.write(b"\0\1\2\3")
+    with pytest.raises(ValueError, match="not usable"):
+        trainee.load_policies(copy)
+    shutil.rmtree(copy / "policies")
+    with pytest.raises(ValueError, match="holds no policies"):
+        trainee.load_policies(copy)
+
+
+def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
+    path = tmp_path / "run"
+    # The second process and the third find what the first has compiled.
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+    def run(*more, number=None, lines=0):
+        """Run the script, and send it a signal when it has logged so many lines."""
+        script = [sys.executable, str(ROOT / "experiments" / "train.py"), "--run-dir", str(path)]
+        process = subprocess.Popen(
+            [*script, *more, *arguments()], env=environment, cwd=tmp_path,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        metrics = path / "metrics.jsonl"
+        while number is not None and process.poll() is None:
+            if metrics.exists() and metrics.read_bytes().count(b"\n") >= lines:
+                process.send_signal(number)
+                break
+            time.sleep(0.002)
+        _, error = process.communicate(timeout=300)
+        return process.returncode, error
+
+    code, error = run(number=signal.SIGTERM, lines=1)
+    assert code == 143, error
+    assert f"stopped; continue with: --resume --run-dir {path}" in error
+    code, error = run("--resume", number=signal.SIGKILL, lines=3)
+    assert code == -signal.SIGKILL, error
+    assert len(updates(path)) < 5
+    code, error = run("--resume")
+    assert code == 0, error
+    assert updates(path) == updates(finished)
+    state = Path("policies") / "state.npz"
+    with np.load(path / state) as ours, np.load(finished / state) as theirs:
+        for name in theirs.files:
+            np.testing.assert_array_equal(ours[name], theirs[name], strict=True)
+
+
+def test_a_finished_run_says_so(finished, capsys):
+    assert train("--resume", "--run-dir", str(finished)) == 0
+    assert "is finished" in capsys.readouterr().out
+
+
+def test_another_number_of_updates_does_not_recompile(caplog):
+    settings = from_dict(
+        trainee.training_class({}),
+        {"train": {"num_envs": 2, "num_steps": 8, "total_timesteps": 640, "hidden_sizes": [4]}},
+    )
+    built = trainee.make_trainee(settings)
+    population = Population(
+        built.learner, settings.hyperparams, built.meta_params, built.env_params,
+        agents=5, log_every=7, chunk_size=2, num_devices=2,
+    )  # fmt: skip
+    state = population.init(keys_for(0, Purpose.TRAINING, 5))
+    state = population.run(state, 0, 1)
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        state = population.run(state, 1, 4)
+        state = population.run(state, 5, 10)
+    assert not [each for each in caplog.messages if "Compiling" in each]
+    episodes, _ = population.curves(state)
+    np.testing.assert_array_equal(episodes.steps, [[112, 112, 16, 0, 0, 0]] * 5)
+
+
+def test_an_evolved_loss_can_be_trained_with(tmp_path):
+    module = COMPONENTS["value_loss"]
+    config = module.Config(hidden_sizes=(3,))
+    run = RunDirectory(tmp_path / "evolved")
+    run.path.mkdir()
+    meta_params = module.make(config).init(jax.random.key(0))
+    discovery.save(run, "value_loss", config, meta_params, 7)
+    options = {"train__total_timesteps": 32, "evaluation__episodes": 0, "evaluation__gymnasium": 0}
+    path = tmp_path / "trained"
+    assert train("--run-dir", str(path), value_loss=run.path, **options) == 0
+    shutil.rmtree(run.path)  # a run is complete without the one that it learned from
+    _, policies = trainee.load_policies(path)
+    assert jax.tree.leaves(policies)[0].shape[0] == 3
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "train").glob("*.yaml")), ids=str)
+def test_shipped_configs_build(path):
+    raw = load_yaml(path)
+    built = trainee.make_trainee(from_dict(trainee.training_class(raw), raw))
+    assert built.learner.config.num_updates > 1
+
+
+BAD = {
+    "unknown learner": (["--learner", "pppo"], "learner = 'pppo'"),
+    "unknown environment": (["--task.env", "CartPole-v7"], "CartPole-v1"),
+    "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "single environment"),
+    "no agents": (["--seeds", "0"], "seeds = 0"),
+    "misspelt key": (["--train.total_timestep", "5"], "total_timesteps"),
+    "wrong type": (["--train.num_envs", "many"], "train.num_envs = 'many'"),
+    "batch": (["--train.num_minibatches", "3"], "divisible"),
+    "loss": (["--value_loss", "cubic"], "value_loss = 'cubic'"),
+    "empty loss directory": (["--value_loss", "."], "holds no discovered component"),
+    "other slot": (["--policy_loss", "squared"], "clipped_surrogate"),
+    "devices": (["--run.num_devices", "99"], "run.num_devices = 99"),
+    "gymnasium": (
+        ["--task.env", "Breakout-MinAtar", "--evaluation.gymnasium", "1"],
+        "evaluation.gymnasium = 1",
+    ),
+    "no run to resume": (["--resume"], "--run-dir"),
+    "nothing to resume": (["--resume", "--run-dir", "."], "holds no run"),
+    "unwritable": (["--run-dir", "/proc/metaevo"], "cannot be written"),
+    "file": (["--config", "missing.yaml"], "missing.yaml"),
+}
+
+
+@pytest.mark.parametrize(("argv", "text"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_line(argv, text, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Population, "init", None)
+    monkeypatch.setattr(Population, "run", None)
+    with pytest.raises(SystemExit) as exit_:
+        training.main(argv, description=None)
+    error = capsys.readouterr().err
+    assert exit_.value.code == 2
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert text in error
+
+
+def test_a_resumed_run_keeps_its_settings(finished, tmp_path, capsys):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    with pytest.raises(SystemExit):
+        train("--resume", "--run-dir", str(copy), hyperparams__learning_rate=0.5)
+    assert "hyperparams.learning_rate: 0.01 -> 0.5" in capsys.readouterr().err
+    (copy / "report.html").unlink()
+    shutil.rmtree(copy / "checkpoints")
+    with pytest.raises(SystemExit):
+        train("--resume", "--run-dir", str(copy))
+    assert "there is no checkpoint" in capsys.readouterr().err

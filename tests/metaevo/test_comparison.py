@@ -1,0 +1,378 @@
+"""The held-out protocol with contenders whose scores are known, and once with PPO."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo import value_loss_study
+from metaevo.comparison import Comparison, hand_written
+from metaevo.config import ConfigError, from_dict
+from metaevo.evaluation import (
+    LEARNED,
+    Contender,
+    EvaluationConfig,
+    Scores,
+    grid_settings,
+    tuning_seeds,
+    without_diverged,
+)
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.problems.train_learner import Normalisation
+from metaevo.run_directory import write_json_atomic
+from metaevo.seeding import Purpose, keys_for
+from purerl import losses, ppo
+from tests.metaevo.toy import TINY, ppo_task
+
+NAMES = ["squared", "huber"]
+GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
+
+
+class Fake:
+    """Scores by a formula of key and setting; remembers on which keys it ran."""
+
+    frames_per_seed = 10
+
+    def __init__(self, score, tasks=1):
+        self.score, self.num_tasks = score, tasks
+        self.keys, self.calls = set(), []
+
+    def run(self, keys, settings, meta_params, progress=None):
+        self.keys |= {tuple(map(int, jax.random.key_data(key))) for key in keys}
+        self.calls.append((len(keys), len(settings)))
+        if progress is not None:
+            progress(len(keys) * len(settings) * self.frames_per_seed)
+        luck = np.asarray(jax.vmap(jax.random.normal)(keys))
+        results = []
+        for setting, meta in zip(settings, meta_params, strict=True):
+            values = np.stack([self.score(setting, meta, luck)] * self.num_tasks, -1)
+            results.append(Scores(values, np.zeros((len(keys), self.num_tasks, 4))))
+        return results
+
+
+def learned_score(setting, meta, luck):
+    """Best at 0.2 and 2.0."""
+    bonus = (setting.get("learning_rate") == 0.2) + (setting.get("vf_coef") == 2.0)
+    return 10.0 * float(meta) + 5.0 * bonus + luck
+
+
+def baseline_score(setting, index, luck):
+    """Huber is a little better than squared; both like 0.3."""
+    return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
+
+
+def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, **config):
+    config = {"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config
+    return Comparison(
+        learned or Fake(learned_score),
+        baselines or Fake(baseline_score),
+        NAMES,
+        np.float32(meta),
+        EvaluationConfig(**config),
+        seed=0,
+        evolution_frames=12_000,
+        normalisation=normalisation,
+    )
+
+
+def test_the_planted_setting_is_found(tmp_path):
+    result, scores = comparison().run(tmp_path / "tuning.json")
+    rows = {row["name"]: row for row in result["variants"]}
+    assert list(rows) == list(scores)
+    assert set(rows) == {
+        "learned (same hyperparameters)",
+        "squared (same hyperparameters)",
+        "learned (tuned)",
+        "squared (tuned)",
+        "huber (tuned)",
+    }
+    assert rows["learned (tuned)"]["settings"] == {"learning_rate": 0.2, "vf_coef": 2.0}
+    for name in NAMES:
+        assert rows[f"{name} (tuned)"]["settings"]["learning_rate"] == 0.3
+    assert rows["learned (same hyperparameters)"]["settings"] == {}
+    assert rows["learned (tuned)"]["iqm"] == pytest.approx(20, abs=0.5)
+    assert rows["huber (tuned)"]["iqm"] == pytest.approx(8, abs=0.5)
+
+
+def test_evaluation_json_says_everything(tmp_path):
+    result, scores = comparison().run(tmp_path / "tuning.json")
+    write_json_atomic(tmp_path / "evaluation.json", result)
+    result = json.loads((tmp_path / "evaluation.json").read_text())
+    for row in result["variants"]:
+        assert row["seeds"] == len(row["scores"]) == 32
+        assert row["scores"] == scores[row["name"]].fitness[:, 0].tolist()
+        low, high = row["interval"]
+        assert low <= row["iqm"] <= high
+        assert row["tuning_frames"] == (6 * 4 * 10 if "tuned" in row["name"] else 0)
+        assert row["diverged"] == 0
+    assert result["learned"] == "learned (tuned)"
+    assert result["best_hand_written"] == "huber (tuned)"
+    assert {pair["other"] for pair in result["pairs"]} == set(scores) - {"learned (tuned)"}
+    for pair in result["pairs"]:
+        low, high = pair["probability_interval"]
+        assert 0 <= low <= pair["probability_of_improvement"] <= high <= 1
+    assert result["conclusion"] == "better"
+    assert (result["tuning_settings"], result["tuning_seeds"]) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("meta", "conclusion"), [(1.0, "better"), (-1.0, "worse"), (-0.2, "undecided")]
+)
+def test_the_conclusion_is_honest(tmp_path, meta, conclusion):
+    """With 10 from tuning, -0.2 gives a learned score of 8, as tuned Huber has."""
+    result, _ = comparison(meta=meta).run(tmp_path / "tuning.json")
+    assert result["conclusion"] == conclusion
+
+
+def test_seeds_are_disjoint(tmp_path):
+    this = comparison(seeds=40, tuning_seeds=30)
+    this.run(tmp_path / "tuning.json")
+    used = {
+        purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, 40)}
+        for purpose in Purpose
+    }
+    for contender in (this.learned, this.baselines):
+        assert contender.keys == used[Purpose.HELD_OUT] | set(
+            map(tuple, np.asarray(jax.random.key_data(keys_for(0, Purpose.TUNING, 30))))
+        )
+    everything = [key for keys in used.values() for key in keys]
+    assert len(set(everything)) == len(everything)
+
+
+def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
+    this, frames = comparison(), []
+    this.run(tmp_path / "tuning.json", frames.append)
+    assert this.learned.calls == [(4, 6), (32, 2)]
+    assert this.baselines.calls == [(4, 6), (4, 6), (32, 3)]
+    assert sum(frames) == this.frames
+
+
+def test_tuning_is_kept_for_the_next_time(tmp_path):
+    cache = tmp_path / "tuning.json"
+    first, _ = comparison().run(cache)
+    again, frames = comparison(), []
+    second, _ = again.run(cache, frames.append)
+    assert second == first
+    assert again.learned.calls == [(32, 2)]
+    assert sum(frames) == again.frames
+
+
+def test_what_was_found_later_is_tuned_anew(tmp_path):
+    """A run that was continued has another component; the baselines' tuning still holds."""
+    cache = tmp_path / "tuning.json"
+    comparison().run(cache)
+    continued = comparison(meta=2.0)
+    continued.run(cache)
+    assert continued.learned.calls == [(4, 6), (32, 2)]
+    assert continued.baselines.calls == [(32, 3)]
+
+
+@pytest.mark.parametrize("changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}])
+def test_other_tuning_is_not_reused(tmp_path, changed):
+    cache = tmp_path / "tuning.json"
+    comparison().run(cache)
+    this = comparison(**changed)
+    this.run(cache)
+    assert len(this.baselines.calls) == 3
+
+
+def truncate(text):
+    return text[: len(text) // 2]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        truncate,
+        lambda text: "[]",
+        lambda text: json.dumps(json.loads(text) | {"tuned": 3}),
+        lambda text: json.dumps(json.loads(text) | {"tuned": {"squared": {"frames": 1}}}),
+        lambda text: json.dumps(json.loads(text) | {"tuned": {"squared": 5}}),
+    ],
+)
+def test_a_damaged_cache_is_ignored(tmp_path, damage):
+    cache = tmp_path / "tuning.json"
+    first, _ = comparison().run(cache)
+    cache.write_text(damage(cache.read_text()))
+    assert comparison().run(cache)[0] == first
+
+
+def test_an_infinite_limit_survives_the_cache(tmp_path):
+    def score(setting, meta, luck):
+        return luck + 9.0 * np.isinf(setting.get("max_grad_norm", 0.0))
+
+    for _ in range(2):
+        this = comparison(Fake(score), grid={"max_grad_norm": (0.5, float("inf"))})
+        result, _ = this.run(tmp_path / "tuning.json")
+        rows = {row["name"]: row for row in result["variants"]}
+        assert rows["learned (tuned)"]["settings"] == {"max_grad_norm": float("inf")}
+    assert this.learned.calls == [(32, 2)]
+
+
+def test_without_a_grid_nothing_is_tuned(tmp_path):
+    this = comparison(grid={})
+    result, _ = this.run(tmp_path / "tuning.json")
+    assert [row["name"].split()[0] for row in result["variants"]] == [LEARNED, *NAMES]
+    assert all(row["tuning_frames"] == 0 for row in result["variants"])
+    assert result["tuning_settings"] == 0
+    assert this.frames == 3 * 32 * 10
+
+
+def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
+    """Raw scores of one task are a hundred times those of the other: normalised, they are not."""
+
+    class TwoTasks(Fake):
+        def run(self, keys, settings, meta_params, progress=None):
+            results = super().run(keys, settings, meta_params, progress)
+            for setting, result in zip(settings, results, strict=True):
+                rate = setting.get("learning_rate", 0.0)
+                result.fitness[:, 0] = 100.0 * (rate == 0.1)
+                result.fitness[:, 1] = 3.0 * (rate == 0.2)
+            return results
+
+    this = comparison(
+        TwoTasks(learned_score, tasks=2),
+        TwoTasks(baseline_score, tasks=2),
+        normalisation=Normalisation((0.0, 0.0), (100.0, 1.0)),
+    )
+    result, _ = this.run(tmp_path / "tuning.json")
+    rows = {row["name"]: row for row in result["variants"]}
+    assert rows["learned (tuned)"]["settings"]["learning_rate"] == 0.2
+    assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
+
+
+def test_a_setting_that_diverges_is_not_chosen(tmp_path):
+    def score(setting, meta, luck):
+        values = learned_score(setting, meta, luck)
+        if setting.get("learning_rate") == 0.2:
+            values[0] = np.nan
+        return values
+
+    result, _ = comparison(Fake(score)).run(tmp_path / "tuning.json")
+    rows = {row["name"]: row for row in result["variants"]}
+    assert rows["learned (tuned)"]["settings"]["learning_rate"] != 0.2
+
+
+def test_diverged_agents_count_as_the_worst_of_all():
+    """Where returns are negative, a zero would make a variant that diverged the winner."""
+    nan = np.nan
+    scores = {
+        "a": Scores(np.array([[-90.0, 1.0], [nan, 2.0]]), np.zeros((2, 2, 1))),
+        "b": Scores(np.array([[-500.0, 3.0], [-80.0, nan]]), np.zeros((2, 2, 1))),
+        "c": Scores(np.full((2, 2), np.inf), np.zeros((2, 2, 1))),
+    }
+    filled = without_diverged(scores)
+    np.testing.assert_array_equal(filled["a"], [[-90, 1], [-500, 2]])
+    np.testing.assert_array_equal(filled["b"], [[-500, 3], [-80, 1]])
+    np.testing.assert_array_equal(filled["c"], [[-500, 1], [-500, 1]])
+    assert [each.diverged for each in scores.values()] == [1, 1, 4]
+
+
+def test_grid_settings_are_all_combinations():
+    assert grid_settings({}) == [{}]
+    assert len(grid_settings(GRID)) == 6 == EvaluationConfig(grid=GRID).combinations
+    assert grid_settings(GRID)[1] == {"learning_rate": 0.1, "vf_coef": 2.0}
+
+
+def test_tuning_can_use_as_many_frames_as_evolution():
+    config = EvaluationConfig(grid=GRID, tuning_seeds=None)
+    assert tuning_seeds(config, 10, 12_000) == 200
+    assert tuning_seeds(config, 10, 1) == 1
+    assert comparison(tuning_seeds=None).tuning_seeds == 200
+
+
+def test_an_empty_axis_is_refused():
+    with pytest.raises(ConfigError, match=r"grid\.vf_coef"):
+        from_dict(EvaluationConfig, {"grid": {"vf_coef": []}})
+
+
+# --- With PPO -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def contenders():
+    names, function = hand_written("value_loss")
+    hyperparams = ppo.Hyperparams(learning_rate=1e-2)
+    config = ppo.Config(256, 2, 16, 1, 2, hidden_sizes=(8,))
+    make = {
+        name: Contender(
+            [ppo_task(config, each)],
+            hyperparams,
+            example,
+            FitnessConfig(),
+            curve_points=4,
+            chunk_size=1,
+        )
+        for name, each, example in (
+            ("all", function, np.int32(0)),
+            ("huber", losses.huber, np.float32(0)),
+        )
+    }
+    return names, make
+
+
+def test_one_program_serves_all_hand_written_losses(contenders, compilations):
+    names, make = contenders
+    assert names == ["squared", "clipped_squared", "huber"]
+    keys = keys_for(0, Purpose.HELD_OUT, 4)
+    settings = [{}, {"learning_rate": 0.05, "huber_delta": 0.01}]
+    index = np.int32(names.index("huber"))
+    chosen = make["all"].run(keys, settings, [index, index])
+    direct = make["huber"].run(keys, settings, [np.float32(0)] * 2)
+    for one, other in zip(chosen, direct, strict=True):
+        assert one.fitness.shape == (4, 1)
+        np.testing.assert_allclose(one.fitness, other.fitness, rtol=1e-5)
+        np.testing.assert_allclose(one.curves, other.curves, rtol=1e-5)
+    assert not np.array_equal(chosen[0].fitness, chosen[1].fitness)
+    compiled = compilations()
+    other = make["all"].run(keys, [{"vf_coef": 2.0}, {}], [np.int32(0), index])
+    assert compilations() == compiled
+    np.testing.assert_array_equal(other[1].fitness, chosen[0].fitness)
+
+
+def test_curves_are_means_over_finished_episodes(contenders):
+    _, make = contenders
+    (scores,) = make["all"].run(keys_for(0, Purpose.HELD_OUT, 3), [{}], [np.int32(0)])
+    assert scores.curves.shape == (3, 1, 4)
+    known = scores.curves[np.isfinite(scores.curves)]
+    assert known.size
+    assert (known >= 8).all()  # no CartPole episode is shorter: zeros were not averaged in
+
+
+def test_scale_and_slopes_of_a_known_loss():
+    def steeper(meta_params, hyperparams, prediction, target, old_prediction):
+        return 3.0 * losses.squared(meta_params, hyperparams, prediction, target, old_prediction)
+
+    hyperparams = ppo.Hyperparams()
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=(2, 500)).astype(np.float32)
+    ratio = value_loss_study.scale_ratio(steeper, None, hyperparams, errors)
+    assert ratio == pytest.approx(3.0, rel=1e-5)
+    slopes = value_loss_study.slopes(steeper, None, hyperparams, errors)
+    np.testing.assert_allclose(slopes, 3 * (errors[0] - errors[1]), rtol=1e-4, atol=1e-6)
+    curves = value_loss_study.loss_curves(steeper, None, hyperparams, errors)
+    learned, squared = curves[LEARNED], curves["squared"]
+    np.testing.assert_allclose(learned.derivative, 3 * squared.derivative, rtol=1e-4, atol=1e-6)
+
+
+def test_errors_are_observed_half_way_through():
+    task = ppo_task(TINY)
+    predictions, targets = value_loss_study.observed_errors(task, ppo.Hyperparams(), None, seed=0)
+    assert predictions.shape == targets.shape == (value_loss_study.AGENTS * 32,)
+    assert np.std(targets) > 0
+
+
+def test_the_ablation_exchanges_the_scales(tmp_path):
+    this = comparison()
+    hyperparams = ppo.Hyperparams(vf_coef=0.5)
+    rows = value_loss_study.ablate_scale(this, hyperparams, 4.0, seeds=8, seed=0)
+    found = {(row["shape"], row["scale"], row["clipping"]): row["vf_coef"] for row in rows}
+    for clipping in (True, False):
+        assert found[LEARNED, LEARNED, clipping] == found["squared", "squared", clipping] == 0.5
+        assert found["squared", LEARNED, clipping] == 2.0  # as steep as the learned one
+        assert found[LEARNED, "squared", clipping] == 0.125
+    assert {row["clipping"]: row.get("max_grad_norm") for row in rows} == {
+        True: None,
+        False: float("inf"),
+    }

@@ -1,0 +1,177 @@
+"""Devices: set-up in processes of their own, rows dealt to devices, the choice of a chunk size."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from metaevo import devices
+from metaevo.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
+from tests.metaevo.toy import ppo_problem
+
+# --- Set-up -------------------------------------------------------------------------------------
+
+
+def python(code, **env):
+    """What a fresh interpreter prints, or the last line of its complaint."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean | {"JAX_PLATFORMS": "cpu"} | env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+SETUP = """
+import os
+from metaevo import devices
+devices.setup({})
+import jax
+print(jax.device_count(), os.environ["XLA_FLAGS"])
+"""
+
+
+@pytest.mark.smoke
+def test_one_device_a_core():
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert python(SETUP.format("")) == f"{cores} --xla_cpu_multi_thread_eigen=false"
+
+
+def test_as_many_devices_as_asked_for():
+    assert python(SETUP.format("3")).startswith("3 ")
+
+
+def test_the_users_flags_are_respected():
+    flags = "--xla_force_host_platform_device_count=5 --xla_cpu_multi_thread_eigen=true"
+    assert python(SETUP.format(""), XLA_FLAGS=flags) == f"5 {flags}"
+    assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
+
+
+def test_setup_after_jax_has_started_is_an_error():
+    code = "import jax; jax.devices(); from metaevo import devices; devices.setup(3)"
+    assert python(code) == "RuntimeError: call metaevo.devices.setup() before JAX is used"
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+def f(row):
+    return {"square": row * row, "pair": jnp.stack([row, -row]).astype(jnp.float32)}
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4])
+@pytest.mark.parametrize(("capacity", "chunk_size"), [(1, 1), (7, 2), (8, 2), (13, 5), (3, 32)])
+def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
+    def on_device(_, num_rows):
+        return map_rows(
+            f,
+            capacity=capacity,
+            num_rows=num_rows,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
+
+    apply = devices.spread(on_device, in_axes=(0, None), num_devices=num_devices)
+    rows = np.arange(capacity)
+    for num_rows in {capacity, max(capacity - 3, 1), 0}:
+        result = jax.device_get(apply(np.arange(num_devices), num_rows))
+        assert result["square"].shape == (num_devices, capacity)
+        for device in range(num_devices):
+            done = slice(0, num_rows)
+            np.testing.assert_array_equal(result["square"][device][done], (rows**2)[done])
+            np.testing.assert_array_equal(result["pair"][device, done, 1], -rows[done])
+        stride = num_devices * chunk_size
+        rest = slice(-(-num_rows // stride) * stride, None)
+        assert not result["square"][:, rest].any()  # never evaluated
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4, None])
+@pytest.mark.parametrize(("rows", "chunk_size"), [(1, 1), (5, 2), (16, 2), (17, 64)])
+def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
+    keys = jax.random.split(jax.random.key(0), rows)
+    values = np.arange(rows, dtype=np.float32)
+
+    def g(row):
+        return jax.random.bits(row["key"]), {"twice": 2 * row["x"], "x": jnp.ones(3) * row["x"]}
+
+    row_map = RowMap(g, chunk_size=chunk_size, num_devices=num_devices)
+    counts = []
+    bits, others = row_map({"key": keys, "x": values}, counts.append)
+    np.testing.assert_array_equal(bits, [jax.random.bits(key) for key in keys])
+    np.testing.assert_array_equal(others["twice"], 2 * values)
+    np.testing.assert_array_equal(others["x"], np.outer(values, np.ones(3)))
+    assert sum(counts) == rows
+    assert max(counts) <= chunk_size * row_map.num_devices
+
+
+def test_a_row_map_compiles_once_for_all_hyperparams_and_meta_params(compilations):
+    problem = ppo_problem()
+    traces = []
+
+    def row(inputs):
+        traces.append(1)
+        task = problem.tasks[0]
+        return task.learner.train(
+            inputs["key"], inputs["hyperparams"], inputs["meta_params"], task.env_params
+        ).episodes
+
+    row_map = RowMap(row, chunk_size=1, num_devices=2)
+    counts = []
+    for learning_rate, rows in [(1e-3, 2), (2e-3, 5), (3e-3, 6)]:
+        keys = jax.random.split(jax.random.key(rows), rows)
+        inputs = {
+            "key": keys,
+            "hyperparams": jax.tree.map(
+                lambda leaf, rows=rows: jnp.full(rows, leaf),
+                problem.hyperparams.replace(learning_rate=learning_rate),
+            ),
+            "meta_params": jax.vmap(problem.init)(keys),
+        }
+        row_map(inputs)  # slicing so many rows compiles trifles
+        before = len(traces), compilations()
+        row_map(inputs)
+        counts.append((len(traces) - before[0], compilations() - before[1], len(traces)))
+    assert counts == [(0, 0, counts[0][2])] * 3
+
+
+@given(
+    rows=st.integers(1, 10_000),
+    bytes_per_row=st.integers(0, 10**9),
+    num_devices=st.sampled_from([1, 2, 4]),
+)
+@example(rows=40, bytes_per_row=2**17, num_devices=2)
+def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devices):
+    chunk = choose_chunk_size(rows, bytes_per_row, num_devices)
+    per_device = -(-rows // num_devices)
+    assert 1 <= chunk <= min(per_device, 32)
+    assert chunk == 1 or chunk * bytes_per_row <= CACHE_BYTES
+    chunks = -(-per_device // chunk)
+    assert chunks * chunk - per_device < chunks  # fewer idle rows than chunks
+    if per_device > chunk:  # no more chunks than the largest allowed size would have needed
+        assert 4 * chunk * max(bytes_per_row, 1) > CACHE_BYTES or 2 * chunk > 16
+
+
+def test_replicated_trees_come_back():
+    tree = {"a": jnp.arange(3), "b": 1.5, "key": jax.random.key(0)}
+    replicated = devices.replicate(tree, 2)
+    assert replicated["a"].shape == (2, 3)
+    assert len(replicated["a"].sharding.device_set) == 2
+    first = devices.first(replicated)
+    np.testing.assert_array_equal(first["a"], tree["a"])
+    assert first["b"] == 1.5
+    assert not first["b"].weak_type
+
+
+def test_devices_are_described():
+    lines = devices.describe()
+    assert len(lines) == jax.device_count()
+    assert all(line.startswith("cpu:") for line in lines)

@@ -1,0 +1,252 @@
+"""The value-loss network: what holds by construction, where it starts, what it refuses."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metaevo.components import COMPONENTS, value_loss
+from metaevo.components.value_loss import Config, make
+from metaevo.config import ConfigError, from_dict
+
+INPUTS = ("error", "signed_log_error", "target", "old_prediction", "old_error")
+number = st.floats(-50, 50, width=32)
+
+
+@cache
+def built(config):
+    """The component's loss and slope, compiled for batches, and three points of its space."""
+    component = make(config)
+    keys = jax.random.split(jax.random.key(0), 3)
+    axes = (None, None, 0, 0, 0)
+    loss = jax.jit(jax.vmap(component.apply, in_axes=axes))
+    slope = jax.jit(jax.vmap(jax.grad(component.apply, argnums=2), in_axes=axes))
+    points = jax.device_get(jax.jit(jax.vmap(component.init))(keys))
+    return loss, slope, [jax.tree.map(lambda leaf: leaf[i], points) for i in range(3)]  # noqa: B023
+
+
+def perturbed(meta_params, seed):
+    """A point as evolution might make it: every parameter moved."""
+    leaves, structure = jax.tree.flatten(meta_params)
+    rng = np.random.default_rng(seed)
+    moved = [leaf + rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
+    return jax.tree.unflatten(structure, moved)
+
+
+def grid(*values):
+    """Arguments for `n` predictions with constants for the rest."""
+    size = max(np.size(value) for value in values)
+    return [np.broadcast_to(np.asarray(value, np.float32), size) for value in values]
+
+
+CONVEX = [
+    Config((6, 5), activation=activation, convex=True, even=even, inputs=inputs)
+    for activation, even, inputs in [
+        ("relu", False, ("error",)),
+        ("elu", True, ("error", "target")),
+        ("softplus", False, ("error", "old_prediction", "target")),
+    ]
+]
+CONVEX.append(Config((6, 5), activation="softplus", convex=True, form="additive", error_scale=0.3))
+
+
+@pytest.mark.parametrize("config", CONVEX, ids=lambda config: config.activation)
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**16), target=number, old=number, ends=st.tuples(number, number))
+def test_convex_in_the_prediction(config, seed, target, old, ends):
+    loss, _, (meta_params, *_) = built(config)
+    low, high = ends
+    weight = np.linspace(0, 1, 9, dtype=np.float32)
+    predictions = np.append(weight * low + (1 - weight) * high, [low, high])
+    meta_params = perturbed(meta_params, seed)
+    values = np.asarray(loss(meta_params, None, *grid(predictions, target, old)), np.float64)
+    chord = weight * values[-2] + (1 - weight) * values[-1]
+    assert (values[:9] <= chord + 1e-3 * (1 + np.abs(values).max())).all()
+
+
+def test_a_network_without_the_option_is_not_convex():
+    loss, _, (meta_params, *_) = built(Config((6, 5), activation="relu"))
+    bends = []
+    for seed in range(5):
+        values = loss(perturbed(meta_params, seed), None, *grid(np.linspace(-5, 5, 101), 0, 0))
+        bends.append(np.diff(np.asarray(values), 2).min())
+    assert min(bends) < -1e-3
+
+
+EVEN = [
+    Config((5,), even=True, zero_at_zero=True, inputs=INPUTS),
+    Config((5,), even=True, form="multiplicative", inputs=("signed_log_error", "target")),
+    Config((5,), even=True, zero_at_zero=True, convex=True, activation="softplus"),
+]
+
+
+@pytest.mark.parametrize("config", EVEN)
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**16), error=number, target=number, old=number)
+def test_even_and_zero_at_zero(config, seed, error, target, old):
+    loss, slope, (meta_params, *_) = built(config)
+    meta_params = perturbed(meta_params, seed)
+    # Small whole numbers, so that target + error - target is the error.
+    error, target = round(error), round(target)
+    predictions = np.array([target + error, target - error, target])
+    up, down, zero = np.asarray(loss(meta_params, None, *grid(predictions, target, old)))
+    assert up == pytest.approx(down, rel=1e-5)
+    assert zero == 0
+    slopes = np.asarray(slope(meta_params, None, *grid(predictions, target, old)))
+    assert slopes[0] == pytest.approx(-slopes[1], rel=1e-4, abs=1e-5)
+    assert slopes[2] == pytest.approx(0, abs=1e-5)
+
+
+def test_zero_at_zero_leaves_the_slope_alone():
+    config = Config((5,), inputs=("error", "old_prediction"))
+    with_option = Config((5,), inputs=("error", "old_prediction"), zero_at_zero=True)
+    (loss, slope, points), (shifted, same_slope, _) = built(config), built(with_option)
+    arguments = points[0], None, *grid(np.linspace(-3, 3, 7), 1.0, 0.5)
+    np.testing.assert_allclose(slope(*arguments), same_slope(*arguments), rtol=1e-5)
+    at_zero = loss(points[0], None, *grid([1.0], 1.0, 0.5))
+    np.testing.assert_allclose(shifted(*arguments), loss(*arguments) - at_zero, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["multiplicative", "additive"])
+@pytest.mark.parametrize("inputs", [("error",), INPUTS])
+def test_corrections_start_exactly_at_squared_error(inputs, form):
+    config = Config(inputs=inputs, form=form, start="squared", error_scale=3.0)
+    loss, slope, points = built(config)
+    predictions = np.linspace(-9, 9, 37)
+    for meta_params in points:
+        arguments = meta_params, None, *grid(predictions, 1.0, 0.5)
+        np.testing.assert_array_equal(
+            loss(*arguments), 0.5 * np.square(np.float32(predictions) - 1)
+        )
+        np.testing.assert_allclose(slope(*arguments), predictions - 1.0, rtol=1e-6)
+    leaves = [jax.tree.leaves(point)[1] for point in points[:2]]
+    assert not np.array_equal(*leaves)  # the hidden layers differ nevertheless
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(start="squared"),
+        Config(start="squared", error_scale=10.0, inputs=("error", "target"), zero_at_zero=True),
+        Config(start="squared", convex=True, even=True, activation="softplus"),
+    ],
+    ids=["default", "scaled", "convex"],
+)
+def test_distilled_start_is_close_to_squared_error(config):
+    _, slope, (meta_params, *_) = built(config)
+    error = config.error_scale * np.linspace(-3, 3, 61)
+    for target in (-1.0, 0.0, 1.0):
+        target *= config.error_scale
+        slopes = slope(meta_params, None, *grid(target + error, target, target))
+        assert np.abs(slopes - error).max() < 0.25 * config.error_scale
+
+
+def test_random_starts_differ_and_are_nothing_like_squared_error():
+    _, slope, points = built(Config())
+    error = np.linspace(-3, 3, 61)
+    slopes = [np.asarray(slope(point, None, *grid(error, 0, 0))) for point in points]
+    assert not np.allclose(slopes[0], slopes[1], atol=0.01)
+    assert all(np.abs(each - error).max() > 1 for each in slopes)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_every_input_reaches_the_loss(name):
+    inputs = ("error",) if name == "error" else ("error", name)
+    loss, _, (meta_params, *_) = built(Config((7,), inputs=inputs))
+    assert jax.tree.map(np.shape, meta_params)[0]["kernel"] == (len(inputs), 7)
+    base = {"prediction": 1.0, "target": 0.25, "old_prediction": 0.5}
+    # The error stays the same: the change is seen through the named input alone.
+    changed = {
+        "error": base | {"prediction": 2.0},
+        "signed_log_error": base | {"prediction": 2.0},
+        "target": base | {"prediction": 2.0, "target": 1.25},
+        "old_prediction": base | {"old_prediction": 0.0},
+        "old_error": base | {"old_prediction": 0.0},
+    }[name]
+    values = [
+        float(loss(meta_params, None, *grid(*point.values()))[0]) for point in (base, changed)
+    ]
+    assert values[0] != pytest.approx(values[1], abs=1e-6)
+
+
+def test_inputs_are_what_they_are_called():
+    config = Config((), inputs=INPUTS, error_scale=2.0)
+    loss, _, _ = built(config)
+    prediction, target, old = 3.0, -1.0, 0.5
+    expected = [2.0, np.log1p(2.0), -0.5, 0.25, 0.75]
+    for index, value in enumerate(expected):
+        kernel = np.zeros((5, 1), np.float32)
+        kernel[index] = 1.0
+        meta_params = [{"kernel": kernel, "bias": np.zeros(1, np.float32)}]
+        found = loss(meta_params, None, *grid([prediction], target, old))[0]
+        assert found == pytest.approx(4.0 * value, rel=1e-6)  # in units of error_scale squared
+
+
+EVERYTHING = [
+    Config(sizes, activation=activation, inputs=INPUTS, form=form, error_scale=0.5)
+    for sizes, activation, form in [
+        ((), "tanh", "network"),
+        ((64, 64), "tanh", "network"),
+        ((3,), "relu", "multiplicative"),
+        ((2, 3, 4), "elu", "network"),
+        ((5,), "softplus", "additive"),
+    ]
+]
+
+
+@pytest.mark.parametrize("config", EVERYTHING)
+def test_finite_everywhere(config):
+    loss, slope, points = built(config)
+    numbers = [0.0, 1e-30, -1e-3, 1.0, -500.0, 1e4]
+    prediction, target, old = (leaf.ravel() for leaf in np.meshgrid(numbers, numbers, numbers))
+    for meta_params in (points[0], perturbed(points[1], 0)):
+        arguments = meta_params, None, *grid(prediction, target, old)
+        assert np.isfinite(loss(*arguments)).all()
+        assert np.isfinite(slope(*arguments)).all()
+
+    def total(meta_params):
+        return loss(meta_params, None, *grid(prediction, target, old)).mean()
+
+    gradient = jax.grad(total)(points[0])
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_the_logarithm_has_slope_one_at_zero():
+    loss_of = make(Config((), inputs=("signed_log_error",))).apply
+    meta_params = [{"kernel": jnp.ones((1, 1)), "bias": jnp.zeros(1)}]
+    slope = jax.grad(loss_of, argnums=2)
+    assert slope(meta_params, None, 0.0, 0.0, 0.0) == 1.0
+    for error in (0.5, -0.5):
+        expected = 1 / (1 + abs(error))
+        assert slope(meta_params, None, error, 0.0, 0.0) == pytest.approx(expected)
+
+
+REFUSED = {
+    "no input": {"inputs": []},
+    "an input twice": {"inputs": ["error", "error"]},
+    "no error": {"inputs": ["target"]},
+    "unknown input": {"inputs": ["error", "reward"]},
+    "convex tanh": {"convex": True, "activation": "tanh"},
+    "convex log": {"convex": True, "activation": "relu", "inputs": ["signed_log_error"]},
+    "convex product": {"convex": True, "activation": "relu", "form": "multiplicative"},
+    "no scale": {"error_scale": 0},
+    "no units": {"hidden_sizes": [4, 0]},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_options_that_exclude_each_other_are_refused(case):
+    with pytest.raises(ConfigError):
+        from_dict(Config, REFUSED[case])
+
+
+@pytest.mark.smoke
+def test_it_is_a_component():
+    assert COMPONENTS["value_loss"] is value_loss
+    component = value_loss.make(Config())
+    meta_params = component.init(jax.random.key(0))
+    assert component.apply(meta_params, None, 1.0, 0.0, 0.5).shape == ()

@@ -1,0 +1,176 @@
+"""What several tests share: problems with a known optimum, tiny PPO, algorithms step by step."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components import value_loss
+from metaevo.evolution import Evolution, EvolutionConfig
+from metaevo.problem import Evaluation
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.problems.train_learner import Task, TrainLearner
+from metaevo.strategy import Strategy, StrategyConfig
+from purerl import envs, losses, ppo
+
+OPTIMUM = np.array([1.0, -0.5, 0.5, 0.0], np.float32)
+TINY = ppo.Config(
+    total_timesteps=64,
+    num_envs=2,
+    num_steps=16,
+    update_epochs=1,
+    num_minibatches=2,
+    hidden_sizes=(8,),
+)
+
+
+class Quadratic:
+    """Fitness is 10 minus the squared distance from OPTIMUM, plus noise; counts its traces."""
+
+    frames = 3
+
+    def __init__(self, noise=0.0, spread=0.1):
+        self.noise, self.spread, self.traces = noise, spread, 0
+
+    def init(self, key):
+        x = self.spread * jax.random.normal(key, (4,))
+        return {"weights": x[:3], "bias": x[3]}
+
+    def evaluate(self, key, meta_params):
+        self.traces += 1
+        error = jnp.append(meta_params["weights"], meta_params["bias"]) - OPTIMUM
+        fitness = 10.0 - jnp.sum(error * error) + self.noise * jax.random.normal(key)
+        return Evaluation(fitness, {"luck": jax.random.uniform(key)})
+
+
+class KeyOnly(Quadratic):
+    """Fitness is luck: the same for all candidates that share a key."""
+
+    def evaluate(self, key, meta_params):
+        luck = jax.random.uniform(key)
+        return Evaluation(luck, {"luck": luck, "luck_squared": luck * luck})
+
+
+class Failing(Quadratic):
+    """Every other key fails, for every candidate."""
+
+    def evaluate(self, key, meta_params):
+        failed = jax.random.uniform(key) < 0.5
+        fitness = super().evaluate(key, meta_params).fitness
+        return Evaluation(
+            jnp.where(failed, jnp.nan, fitness), {"failed": failed.astype(jnp.float32)}
+        )
+
+
+def vector(meta_params):
+    """The point as one array [4]."""
+    return np.append(meta_params["weights"], meta_params["bias"])
+
+
+def distance(meta_params):
+    """How far from the optimum."""
+    return float(np.linalg.norm(vector(meta_params) - OPTIMUM))
+
+
+def evolution(problem=None, config=None, *, seed=0, **strategy):
+    """Evolution with a small population and no validation unless asked for."""
+    strategy = {"population_size": 16, "sigma": 0.3, "learning_rate": 0.1} | strategy
+    config = {"validation_seeds": 0} | (config or {})
+    return Evolution(
+        problem or Quadratic(), StrategyConfig(**strategy), EvolutionConfig(**config), seed=seed
+    )
+
+
+def run(evolution, *blocks, state=None):
+    """Run blocks (from the start); the final state, and the metrics of all generations."""
+    state, parts = evolution.init() if state is None else state, []
+    for length in blocks:
+        state, metrics = evolution.run_block(state, length)
+        parts.append(metrics)
+    metrics = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return state, metrics
+
+
+def assert_same(one, other):
+    """Two pytrees are equal to the bit."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+# 16 dimensions: in very few, the recursions of LM-MA-ES have no real solution.
+TARGET = np.linspace(-1.0, 1.0, 16, dtype=np.float32)
+MODES = {"normal": 0, "tied": 1, "all failed": 2, "some failed": 3}
+
+
+class Stepper:
+    """One algorithm with a compiled generation, in which the fitness can be tampered with."""
+
+    def __init__(self, name):
+        settings = {"num_generations": 64} if name == "DiffusionEvolution" else {}
+        config = StrategyConfig(
+            algorithm=name,
+            population_size=16,
+            sigma=0.3,
+            learning_rate=0.1,
+            sigma_decay=0.9,
+            settings=settings,
+        )
+        self.strategy = Strategy(config, jnp.zeros(16))
+        self.best = jax.jit(self.strategy.best)
+
+        def init(key):
+            return self.strategy.init(key, lambda key: 0.1 * jax.random.normal(key, (16,)))
+
+        def step(key, state, mode):
+            ask_key, tell_key = jax.random.split(key)
+            population, asked = self.strategy.ask(ask_key, state)
+            # Negative throughout: an unknown fitness of zero would look like the best.
+            fitness = -jnp.sum(jnp.square(population - TARGET), axis=1) - 1.0
+            bad = jnp.arange(16) % 3 == 0
+            options = jnp.stack(
+                [
+                    fitness,
+                    jnp.full(16, -7.0),
+                    jnp.full(16, jnp.nan),
+                    jnp.where(bad, jnp.array([jnp.nan, jnp.inf, -jnp.inf, jnp.nan] * 4), fitness),
+                ]
+            )
+            return self.strategy.tell(tell_key, population, options[mode], asked)
+
+        self.state = jax.jit(init)(jax.random.key(0))
+        self._step = jax.jit(step)
+
+    def run(self, *modes):
+        """The states before and after each generation."""
+        states = [self.state]
+        for index, mode in enumerate(modes):
+            key = jax.random.key(index)
+            states.append(self._step(key, states[-1], MODES[mode]))
+        return states
+
+
+@cache
+def stepper(name):
+    """The stepper of an algorithm, compiled once for all tests."""
+    return Stepper(name)
+
+
+@cache
+def cartpole():
+    return envs.make("CartPole-v1")
+
+
+def ppo_task(config=TINY, value_loss=losses.squared, name="CartPole-v1"):
+    """Tiny PPO with a value loss in its slot."""
+    env, env_params = cartpole() if name == "CartPole-v1" else envs.make(name)
+    return Task(name, ppo.PPO(config, env, value_loss=value_loss), env_params)
+
+
+def ppo_problem(config=TINY, **hyperparams):
+    """Training tiny PPO with a value-loss network of four units."""
+    component = value_loss.make(value_loss.Config(hidden_sizes=(4,)))
+    hyperparams = ppo.Hyperparams(**{"learning_rate": 1e-2, "max_grad_norm": 0.1} | hyperparams)
+    task = ppo_task(config, component.apply)
+    return TrainLearner([task], hyperparams, component, FitnessConfig(reward_per_step=1.0))

@@ -1,0 +1,74 @@
+"""PPO's loss and its gradient once more: NumPy, float64, from the papers' equations."""
+
+import jax
+import numpy as np
+
+
+def dense(layer, x):
+    return x @ layer["kernel"] + layer["bias"]
+
+
+def forward(params, obs):
+    """Return what the policy head gives and the value at obs [B, d] of a tanh network."""
+
+    def torso(layers, x):
+        for index in range(len(layers)):
+            x = np.tanh(dense(layers[f"Dense_{index}"], x))
+        return x
+
+    params = params["params"]
+    actor = torso(params["actor_torso"], obs)
+    critic = torso(params["critic_torso"], obs) if "critic_torso" in params else actor
+    return dense(params["policy_head"], actor), dense(params["value_head"], critic)[:, 0]
+
+
+def log_probs_and_entropy(params, head, action):
+    if "log_std" in params["params"]:
+        std = np.exp(params["params"]["log_std"])
+        density = np.exp(-(((action - head) / std) ** 2) / 2) / (std * np.sqrt(2 * np.pi))
+        entropy = 0.5 * np.log(2 * np.pi * np.e * std**2)
+        return np.log(density).sum(1), entropy.sum()
+    p = np.exp(head) / np.exp(head).sum(1, keepdims=True)
+    return np.log(p[np.arange(len(action)), action]), -(p * np.log(p)).sum(1).mean()
+
+
+def ppo_loss(params, batch, hyperparams, *, clip_value, standardize):
+    """Equations 7 and 9 of Schulman et al. 2017, negated, with 1/2 in the squared error."""
+    h = hyperparams
+    head, value = forward(params, batch.obs)
+    log_prob, entropy = log_probs_and_entropy(params, head, batch.action)
+    advantage = batch.advantage
+    if standardize:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    ratio = np.exp(log_prob) / np.exp(batch.log_prob)
+    bounded = np.clip(ratio, 1 - h.clip_epsilon, 1 + h.clip_epsilon)
+    surrogate = np.minimum(ratio * advantage, bounded * advantage).mean()
+    errors = (value - batch.target) ** 2
+    if clip_value:
+        eps = h.value_clip_epsilon
+        moved = batch.value + np.clip(value - batch.value, -eps, eps)
+        errors = np.maximum(errors, (moved - batch.target) ** 2)
+    return -surrogate + h.vf_coef * errors.mean() / 2 - h.entropy_coef * entropy
+
+
+def to_float64(tree):
+    return jax.tree.map(
+        lambda x: np.asarray(x, np.float64 if x.dtype == np.float32 else None), tree
+    )
+
+
+def gradient(params, function, step=1e-6):
+    """Central differences of function(params), one component after another."""
+    params = to_float64(params)
+    leaves = jax.tree.leaves(params)
+    gradients = [np.zeros_like(leaf) for leaf in leaves]
+    for leaf, slope in zip(leaves, gradients, strict=True):
+        for index in np.ndindex(leaf.shape):
+            centre = leaf[index]
+            leaf[index] = centre + step
+            above = function(params)
+            leaf[index] = centre - step
+            below = function(params)
+            leaf[index] = centre
+            slope[index] = (above - below) / (2 * step)
+    return jax.tree.unflatten(jax.tree.structure(params), gradients)

@@ -1,0 +1,154 @@
+"""Scores of trained policies: of known worth, here and in Gymnasium."""
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs, ppo
+from purerl.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+from purerl.types import EpisodeSums
+from tests.purerl import probes
+
+KEY = jax.random.key(0)
+
+
+class Fixed(NamedTuple):
+    """A learner that only acts: always the same, whatever it sees."""
+
+    env: Any
+    action: Any = 0
+
+    def act(self, policy, key, obs, *, greedy, env_params=None):
+        return jnp.asarray(self.action)
+
+
+class OnePerStep(probes.Cycle):
+    """Return and length of an episode are the same: 1 to 4."""
+
+    def step_env(self, key, state, action, params):
+        obs, state, _, terminated, info = super().step_env(key, state, action, params)
+        return obs, state, jnp.float32(1), terminated, info
+
+
+def new_agent(env):
+    learner = ppo.PPO(ppo.Config(hidden_sizes=(4,)), env)
+    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env.default_params)
+    return learner, learner.policy(state)
+
+
+@pytest.mark.smoke
+def test_mean_return_counts_finished_episodes_only():
+    zeros = jnp.zeros(3)
+    sums = EpisodeSums(jnp.array([0.0, 1.0, 3.0]), jnp.array([0.0, 10.0, 6.0]), zeros, zeros, zeros)
+    assert mean_return(sums) == 4.0
+    assert np.isnan(mean_return(EpisodeSums(*[zeros] * 5)))
+    by_update = jax.vmap(mean_return)(sums)
+    np.testing.assert_array_equal(by_update, [np.nan, 10.0, 2.0])
+
+
+def test_each_episode_is_played_to_its_first_end():
+    env = OnePerStep()
+    play = jax.jit(lambda key: evaluate(Fixed(env), (), key, env.default_params, num_episodes=1000))
+    returns = play(KEY)
+    assert returns.shape == (1000,)
+    assert set(np.unique(returns)) == {1.0, 2.0, 3.0, 4.0}
+    # an episode goes on with probability 0.8 (0.79954 for a normal below 0.84) up to 4 steps
+    lengths = [0.2, 0.8 * 0.2, 0.64 * 0.2, 0.512]
+    frequency = [np.mean(np.asarray(returns) == length) for length in (1, 2, 3, 4)]
+    np.testing.assert_allclose(frequency, lengths, atol=5 * 0.5 / np.sqrt(1000))
+    np.testing.assert_array_equal(returns, play(KEY))
+    assert not np.array_equal(returns, play(jax.random.key(1)))
+
+
+def test_env_params_take_effect():
+    env = probes.EndlessReward()
+    params = env.default_params.replace(max_steps_in_episode=7, reward=2.0)
+    returns = evaluate(Fixed(env), (), KEY, params, num_episodes=3)
+    np.testing.assert_array_equal(returns, 14.0)
+
+
+def test_greedy_and_sampled():
+    env = probes.ActionReward()
+    learner, policy = new_agent(env)
+
+    def play(greedy):
+        return evaluate(learner, policy, KEY, env.default_params, num_episodes=64, greedy=greedy)
+
+    scores = [np.asarray(jax.jit(play, static_argnums=0)(greedy)) for greedy in (True, False)]
+    assert np.unique(scores[0]).size == 1
+    assert set(np.unique(scores[1])) == {-1.0, 1.0}
+
+
+def test_actions_are_bounded_by_the_env_params():
+    env, env_params = envs.make("Pendulum-v1", max_torque=0.5)
+    learner, policy = new_agent(env)
+    head = policy.params["params"]["policy_head"]
+    head["bias"] = jnp.array([100.0])
+    obs = jnp.zeros(3)
+    assert learner.act(policy, KEY, obs, greedy=True) == 2.0
+    assert learner.act(policy, KEY, obs, greedy=True, env_params=env_params) == 0.5
+
+
+def test_acting_normalizes_observations():
+    env = probes.MatchingReward()
+    learner = ppo.PPO(ppo.Config(hidden_sizes=(4,), normalize_observations=True), env)
+    state = learner.init(KEY, ppo.Hyperparams(), None, env.default_params)
+    statistics = state.observation_statistics.replace(
+        mean=jnp.array([3.0]), variance=jnp.array([4.0])
+    )
+    shifted = learner.policy(state.replace(observation_statistics=statistics))
+    plain = learner.policy(state)
+    keys = jax.random.split(KEY, 64)
+
+    def actions(policy, obs):
+        return jax.vmap(lambda key: learner.act(policy, key, jnp.array([obs]), greedy=False))(keys)
+
+    # make the policy sensitive, so that a wrong observation shows
+    for policy in (shifted, plain):
+        policy.params["params"]["policy_head"]["kernel"] *= 300
+    np.testing.assert_array_equal(actions(shifted, 1.0), actions(plain, -1.0))
+    assert not np.array_equal(actions(shifted, 1.0), actions(plain, 1.0))
+
+
+def test_gymnasium_is_really_played():
+    """Against a loop written here, with a policy whose actions depend on nothing."""
+    returns = evaluate_in_gymnasium(
+        Fixed(envs.make("CartPole-v1")[0], np.int32(1)), (), "CartPole-v1", num_episodes=3, seed=5
+    )
+    env, expected = gymnasium.make("CartPole-v1"), []
+    for seed in (5, 6, 7):
+        env.reset(seed=seed)
+        done, total = False, 0.0
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(1)
+            total, done = total + reward, terminated or truncated
+        expected.append(total)
+    np.testing.assert_array_equal(returns, expected)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "low", "high"),
+    [("Pendulum-v1", "Pendulum-v1", -2000, -1), ("FrozenLake-misc", "FrozenLake-v1", 0, 1)],
+)
+def test_other_spaces_in_gymnasium(ours, theirs, low, high):
+    """Continuous actions, discrete observations."""
+    learner, policy = new_agent(envs.make(ours)[0])
+    returns = evaluate_in_gymnasium(learner, policy, theirs, num_episodes=2, greedy=False)
+    assert returns.shape == (2,)
+    assert ((low <= returns) & (returns <= high)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("FourRooms-misc", "Gymnasium has no environment 'FourRooms-misc'"),
+        ("Acrobot-v1", r"Gymnasium's Acrobot-v1 has observations of size 6, the agent's .* \(4,\)"),
+    ],
+)
+def test_no_such_environment_in_gymnasium(name, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_in_gymnasium(Fixed(envs.make("CartPole-v1")[0]), (), name)

@@ -1,0 +1,125 @@
+"""Networks are called as the house calls them; distributions against SciPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from purerl import envs, networks
+from tests.purerl.probes import GridAction, TargetAction
+
+
+def build(name="CartPole-v1", *, observations="auto", hidden_sizes=(8,), shared=False):
+    env, env_params = envs.make(name, observations=observations)
+    network = networks.actor_critic(
+        env, env_params, hidden_sizes=hidden_sizes, activation="tanh", shared=shared
+    )
+    return network, env.observation_space(env_params).shape
+
+
+@pytest.mark.parametrize(
+    ("name", "observations", "kernels"),
+    [
+        ("CartPole-v1", "auto", {(4, 8), (8, 2), (8, 1)}),
+        ("Pendulum-v1", "auto", {(3, 8), (8, 1)}),
+        ("Breakout-MinAtar", "auto", {(3, 3, 4, 16), (8 * 8 * 16, 8), (8, 3), (8, 1)}),
+        ("Breakout-MinAtar", "flat", {(400, 8), (8, 3), (8, 1)}),
+        ("FrozenLake-misc", "auto", {(16, 8), (8, 4), (8, 1)}),
+        ("Catch-bsuite", "raw", {(50, 8), (8, 3), (8, 1)}),
+    ],
+)
+def test_the_network_fits_the_observation(name, observations, kernels):
+    network, shape = build(name, observations=observations)
+    params = jax.jit(network.init)(jax.random.key(0), (), jnp.zeros(shape))
+    assert {leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1} == kernels
+    batch = jax.random.normal(jax.random.key(1), (5, 2, *shape))
+    apply = jax.jit(network.apply)
+    carry, (policy, value) = apply(params, (), batch, jnp.zeros((5, 2), bool))
+    assert carry == ()
+    assert value.shape == (5, 2)
+    assert policy.mode().shape[:2] == (5, 2)
+    # unbatched functions, batched by whoever calls
+    _, (alone, alone_value) = apply(params, (), batch[3, 1])
+    np.testing.assert_allclose(value[3, 1], alone_value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy[0][3, 1], alone[0], rtol=1e-4, atol=1e-5)
+
+
+def test_scales_of_a_new_network():
+    network, shape = build(hidden_sizes=(64, 64))
+    params = jax.jit(network.init)(jax.random.key(0), (), jnp.zeros(shape))["params"]
+    gains = {"actor_torso": 2**0.5, "critic_torso": 2**0.5, "policy_head": 0.01, "value_head": 1.0}
+    for module, gain in gains.items():
+        for leaf in jax.tree.leaves(params[module]):
+            if leaf.ndim == 2:
+                singular_values = np.linalg.svd(leaf, compute_uv=False)
+                np.testing.assert_allclose(singular_values, gain, rtol=1e-5)
+            else:
+                assert not leaf.any()
+
+
+def test_shared_or_separate_torso():
+    x = jnp.ones(4)
+    for shared in (False, True):
+        network, _ = build(shared=shared)
+        params = network.init(jax.random.key(0), (), x)
+        value_gradient = jax.grad(lambda p, n=network: n.apply(p, (), x)[1][1])(params)["params"]
+        touched = any(leaf.any() for leaf in jax.tree.leaves(value_gradient["actor_torso"]))
+        assert touched == shared
+        assert ("critic_torso" in value_gradient) != shared
+
+
+def test_categorical():
+    logits = jax.random.normal(jax.random.key(0), (6, 3)) * 2
+    policy = networks.Categorical(logits)
+    p = np.exp(np.asarray(logits, np.float64))
+    p /= p.sum(-1, keepdims=True)
+    action = jnp.array([0, 1, 2, 0, 1, 2])
+    np.testing.assert_allclose(policy.log_prob(action), np.log(p[range(6), action]), rtol=1e-4)
+    np.testing.assert_allclose(policy.entropy(), scipy.stats.entropy(p, axis=-1), rtol=1e-4)
+    np.testing.assert_array_equal(policy.mode(), p.argmax(-1))
+    sample = jax.vmap(policy.sample)(jax.random.split(jax.random.key(1), 4000))
+    assert sample.dtype == policy.mode().dtype == jnp.int32
+    frequency = np.stack([(np.asarray(sample) == k).mean(0) for k in range(3)], axis=-1)
+    assert np.abs(frequency - p).max() < 5 * 0.5 / np.sqrt(4000)
+
+
+def test_gaussian():
+    mean = jnp.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
+    log_std = jnp.array([-0.5, 0.7])
+    policy = networks.Gaussian(mean, log_std)
+    reference = scipy.stats.norm(np.asarray(mean, np.float64), np.exp(log_std))
+    action = jax.random.normal(jax.random.key(0), (3, 2)) * 2
+    np.testing.assert_allclose(policy.log_prob(action), reference.logpdf(action).sum(-1), rtol=1e-4)
+    np.testing.assert_allclose(policy.entropy(), reference.entropy().sum(-1), rtol=1e-5)
+    np.testing.assert_array_equal(policy.mode(), mean)
+    sample = np.asarray(jax.vmap(policy.sample)(jax.random.split(jax.random.key(1), 4000)))
+    std = np.broadcast_to(np.exp(log_std), (3, 2))
+    assert (np.abs(sample.mean(0) - mean) < 5 * std / np.sqrt(4000)).all()
+    np.testing.assert_allclose(sample.std(0), std, rtol=0.06)
+
+
+@pytest.mark.parametrize("activation", list(networks.ACTIVATIONS))
+def test_activations(activation):
+    network = networks.Torso(obs_ndim=1, hidden_sizes=(5,), activation=activation)
+    x = jnp.linspace(-1, 1, 3)
+    features, params = network.init_with_output(jax.random.key(0), x)
+    kernel = params["params"]["Dense_0"]["kernel"]
+    functions = {
+        "tanh": np.tanh,
+        "relu": lambda z: np.maximum(z, 0),
+        "elu": lambda z: np.where(z > 0, z, np.expm1(z)),
+        "gelu": lambda z: z / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (z + 0.044715 * z**3))),
+        "silu": lambda z: z / (1 + np.exp(-z)),
+    }
+    expected = functions[activation](np.asarray(x @ kernel, np.float64))
+    np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_unsuitable_actions_are_refused():
+    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False}
+    env = GridAction()
+    with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
+        networks.actor_critic(env, env.default_params, **settings)
+    env = TargetAction()
+    assert networks.actor_critic(env, env.default_params, **settings).continuous

@@ -1,0 +1,400 @@
+"""The pieces of PPO against independent computations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from purerl import losses, ppo
+from purerl.types import EpisodeSums
+from tests.purerl import probes, reference
+from tests.purerl.test_losses import Adam
+from tests.purerl.test_returns import brute_force
+
+KEY = jax.random.key(0)
+CONFIG = ppo.Config(
+    total_timesteps=12 * 24,
+    num_envs=4,
+    num_steps=6,
+    update_epochs=3,
+    num_minibatches=1,
+    hidden_sizes=(3, 3),
+)
+HYPERPARAMS = ppo.Hyperparams(
+    learning_rate=0.03,
+    gamma=0.9,
+    gae_lambda=0.8,
+    entropy_coef=0.1,
+    max_grad_norm=0.2,
+    adam_epsilon=1e-2,
+    vf_coef=0.7,
+)
+
+
+def replace(config, **changes):
+    return ppo.Config(**{**vars(config), **changes})
+
+
+def init(learner):
+    return jax.jit(learner.init)(KEY, HYPERPARAMS, None, learner.env.default_params)
+
+
+def problem(env, rng, **changes):
+    """A learner with arbitrary parameters, and a batch collected by another policy."""
+    learner = ppo.PPO(replace(CONFIG, **changes), env, losses.clipped_squared)
+    state = init(learner)
+    params = jax.tree.map(
+        lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.3, jnp.float32), state.params
+    )
+    size = 24
+    action_space = env.action_space()
+    discrete = hasattr(action_space, "n")
+    actions = rng.integers(2, size=size) if discrete else rng.normal(size=(size, 1))
+    obs = rng.normal(size=(size, *env.observation_space().shape))
+    head, value = reference.forward(reference.to_float64(params), obs)
+    log_prob, _ = reference.log_probs_and_entropy(reference.to_float64(params), head, actions)
+    batch = ppo.Batch(
+        obs=obs,
+        action=actions,
+        log_prob=log_prob + rng.normal(size=size) * 0.3,  # many ratios are beyond the clip
+        value=value + rng.normal(size=size) * 0.3,
+        advantage=rng.normal(size=size) + 0.5,
+        target=value + rng.normal(size=size),
+    )
+    batch = jax.tree.map(lambda x: jnp.asarray(x, np.float32 if x.dtype == float else None), batch)
+    return learner, state.replace(params=params), batch
+
+
+@pytest.mark.parametrize("clip_value", [True, False])
+@pytest.mark.parametrize(
+    ("env", "changes"),
+    [
+        (probes.Cycle(), {}),
+        (probes.Cycle(), {"shared_network": True, "normalize_advantages": "none"}),
+        (probes.TargetAction(), {}),
+    ],
+)
+def test_gradient_of_the_loss(env, changes, clip_value):
+    learner, state, batch = problem(env, np.random.default_rng(1), **changes)
+    if not clip_value:
+        learner = ppo.PPO(learner.config, env, losses.squared)
+    exact = reference.to_float64(batch)
+
+    def loss(params):
+        standardize = changes.get("normalize_advantages") != "none"
+        return reference.ppo_loss(
+            params, exact, HYPERPARAMS, clip_value=clip_value, standardize=standardize
+        )
+
+    function = jax.jit(jax.value_and_grad(learner.loss, has_aux=True))
+    (total, metrics), grads = function(state.params, batch, HYPERPARAMS, None, env.default_params)
+    assert total == pytest.approx(loss(reference.to_float64(state.params)), rel=1e-4)
+    expected = reference.gradient(state.params, loss)
+    jax.tree.map(
+        lambda g, e: np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5), grads, expected
+    )
+    assert 0.1 < metrics["clip_fraction"] < 0.9  # the clip is at work, but not everywhere
+    for leaf in jax.tree.leaves(grads):
+        assert np.abs(leaf).max() > 1e-4
+
+
+def test_learn_is_adam_on_the_clipped_gradient():
+    env = probes.Cycle()
+    learner, state, batch = problem(env, np.random.default_rng(2))
+    exact = reference.to_float64(batch)
+    state = state.replace(update=jnp.int32(3))
+    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+
+    params = reference.to_float64(state.params)
+    adam = Adam(0.03, 0.2, 1e-2)
+    for _ in range(3):  # epochs of one minibatch each: the order does not matter
+        grads = reference.gradient(
+            params,
+            lambda p: reference.ppo_loss(p, exact, HYPERPARAMS, clip_value=True, standardize=True),
+        )
+        flat = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(grads)])
+        assert np.linalg.norm(flat) > 0.2  # clipping is at work
+        step = iter(adam.step(flat, fraction=1 - 3 / 12))
+        leaves = jax.tree.leaves(params)
+        moved = [x + np.array([next(step) for _ in range(x.size)]).reshape(x.shape) for x in leaves]
+        params = jax.tree.unflatten(jax.tree.structure(params), moved)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), after.params, params)
+    assert after.update == 4
+
+
+class Rollouts:
+    """Two updates' rollouts in a row on short episodes, with their batches and sums."""
+
+    def __init__(self, **changes):
+        env = probes.Cycle()
+        self.learner = ppo.PPO(replace(CONFIG, num_steps=16, **changes), env)
+        arguments = HYPERPARAMS, env.default_params
+        state = init(self.learner)
+        collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
+        self.states, self.transitions, self.sums, self.batches = [state], [], [], []
+        for _ in range(2):
+            state, transitions, sums = collect(state, *arguments)
+            state, batch = make_batch(state, transitions, *arguments)
+            self.states.append(state)
+            self.transitions.append(jax.tree.map(np.asarray, transitions))
+            self.sums.append(sums)
+            self.batches.append(batch)
+
+    def all_transitions(self):
+        return jax.tree.map(lambda *x: np.concatenate(x), *self.transitions)
+
+
+@pytest.fixture(scope="module")
+def rollouts():
+    return Rollouts(normalize_advantages="batch")
+
+
+def test_rollout_is_a_chain_of_transitions(rollouts):
+    t = rollouts.all_transitions()
+    done = t.terminated | t.truncated
+    assert (t.terminated & ~t.truncated).any()
+    assert (~t.terminated & t.truncated).any()
+    assert (t.terminated & t.truncated).any()
+    np.testing.assert_array_equal(t.obs[0], rollouts.states[0].obs)
+    np.testing.assert_array_equal(t.obs[1:][~done[:-1]], t.final_obs[:-1][~done[:-1]])
+    np.testing.assert_array_equal(t.obs[1:][done[:-1]][:, 1], 0.0)  # the clock of a new episode
+    assert (t.final_obs[..., 1] > 0).all()  # of the old one, not of the reset
+    np.testing.assert_array_equal(t.terminated, t.final_obs[..., 0] > 0.84)
+    np.testing.assert_array_equal(t.truncated, t.final_obs[..., 1] >= 4)
+    np.testing.assert_allclose(t.reward, t.final_obs[..., 0] + t.action, rtol=1e-5)
+    params = reference.to_float64(rollouts.states[0].params)
+    head, _ = reference.forward(params, t.obs.reshape(-1, 2))
+    log_prob, _ = reference.log_probs_and_entropy(params, head, t.action.ravel())
+    np.testing.assert_allclose(t.log_prob.ravel(), log_prob, rtol=1e-4)
+    # all environments and steps draw for themselves
+    assert np.unique(t.final_obs[..., 0]).size == t.reward.size
+
+
+@pytest.mark.smoke
+def test_episode_sums(rollouts):
+    running = [[] for _ in range(4)]  # rewards of the unfinished episodes, over both updates
+    for t, sums in zip(rollouts.transitions, rollouts.sums, strict=True):
+        finished = []
+        for step in range(16):
+            for n in range(4):
+                running[n].append(float(t.reward[step, n]))
+                if t.terminated[step, n] or t.truncated[step, n]:
+                    finished.append(running[n])
+                    running[n] = []
+        expected = EpisodeSums(
+            episodes=len(finished),
+            returns=sum(sum(rewards) for rewards in finished),
+            lengths=sum(len(rewards) for rewards in finished),
+            rewards=float(t.reward.sum()),
+            steps=64,
+        )
+        np.testing.assert_allclose(np.array(sums), np.array(expected), rtol=1e-4)
+    state = rollouts.states[-1]
+    np.testing.assert_allclose(state.episode_return, [sum(r) for r in running], atol=1e-4)
+    np.testing.assert_array_equal(state.episode_length, [len(r) for r in running])
+
+
+def test_batch_holds_standardized_advantages_and_targets(rollouts):
+    t, batch = rollouts.transitions[1], rollouts.batches[1]
+    params = reference.to_float64(rollouts.states[0].params)
+    _, value = reference.forward(params, np.asarray(t.obs, np.float64).reshape(-1, 2))
+    _, final = reference.forward(params, np.asarray(t.final_obs, np.float64).reshape(-1, 2))
+    value, final = value.reshape(16, 4), final.reshape(16, 4)
+    advantage = np.stack(
+        [
+            brute_force(
+                *(x[:, n] for x in (t.reward, value, final, t.terminated, t.truncated)), 0.9, 0.8
+            )
+            for n in range(4)
+        ],
+        axis=1,
+    )
+    target = advantage + value
+    standard = (advantage - advantage.mean()) / advantage.std()
+    for actual, expected in [
+        (batch.advantage, standard),
+        (batch.target, target),
+        (batch.value, value),
+        (batch.log_prob, t.log_prob),
+        (batch.action, t.action),
+    ]:
+        np.testing.assert_allclose(actual, np.ravel(expected), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(batch.obs, t.obs.reshape(-1, 2))
+
+
+def test_observations_and_rewards_are_normalized():
+    """By what was seen before (observations) and up to now (rewards), all of it."""
+    run = Rollouts(normalize_observations=True, normalize_rewards=True, normalize_advantages="none")
+    raw = [np.asarray(t.obs, np.float64) for t in run.transitions]
+    np.testing.assert_allclose(run.batches[0].obs, raw[0].reshape(-1, 2), rtol=1e-5)
+    mean, std = raw[0].mean((0, 1)), raw[0].std((0, 1))
+    expected = (raw[1] - mean) / std
+    np.testing.assert_allclose(run.batches[1].obs, expected.reshape(-1, 2), rtol=1e-3, atol=1e-4)
+    statistics = run.states[-1].observation_statistics
+    np.testing.assert_allclose(statistics.mean, np.concatenate(raw).mean((0, 1)), rtol=1e-4)
+    np.testing.assert_allclose(statistics.variance, np.concatenate(raw).var((0, 1)), rtol=1e-4)
+
+    running, returns = np.zeros(4), []
+    for t in run.transitions:
+        for step in range(16):
+            running = t.reward[step] + 0.9 * running
+            returns.append(running)
+            running = np.where(t.terminated[step] | t.truncated[step], 0.0, running)
+    variance = np.array(returns).var()
+    assert run.states[-1].return_statistics.variance == pytest.approx(variance, rel=1e-4)
+    np.testing.assert_allclose(run.states[-1].running_return, running, atol=1e-4)
+
+    # The rewards behind the second batch's advantages, from the last step of every environment.
+    t, batch = run.transitions[1], run.batches[1]
+    params = reference.to_float64(run.states[0].params)
+    _, final = reference.forward(params, (t.final_obs[-1].astype(np.float64) - mean) / std)
+    bootstrap = 0.9 * np.where(t.terminated[-1], 0.0, final)
+    reward = batch.target.reshape(16, 4)[-1] - bootstrap
+    np.testing.assert_allclose(reward, t.reward[-1] / np.sqrt(variance), rtol=1e-3, atol=1e-4)
+    # acting uses the same statistics: a policy is saved with them
+    policy = run.learner.policy(run.states[-1])
+    assert policy.observation_statistics is run.states[-1].observation_statistics
+
+
+class Recorder(ppo.PPO):
+    """Tells the host which samples each gradient step is given."""
+
+    def loss(self, params, batch, hyperparams, meta_params, env_params):
+        jax.debug.callback(SEEN.append, batch.target, ordered=True)
+        return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
+
+
+SEEN: list[np.ndarray] = []
+
+
+def test_every_epoch_uses_every_sample_once_in_a_new_order():
+    env = probes.Cycle()
+    learner = Recorder(replace(CONFIG, num_minibatches=4), env)
+    _, state, batch = problem(env, np.random.default_rng(0))
+    batch = batch._replace(target=jnp.arange(24.0))
+    SEEN.clear()
+    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    jax.effects_barrier()
+    epochs = np.reshape(SEEN, (3, 24))
+    np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(24.0), (3, 1)))
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert np.shape(SEEN) == (12, 6)
+
+
+def value_bias(state):
+    return state.params["params"]["value_head"]["bias"]
+
+
+def add_progress(meta_params, hyperparams):
+    """An optimizer that adds the progress to every parameter, which shows what it was passed."""
+
+    def update(updates, state, params=None, *, progress, **extra):
+        return jax.tree.map(lambda x: jnp.full_like(x, progress), updates), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+
+@pytest.mark.parametrize(
+    ("annealing_steps", "expected"),
+    [(None, [0, 1 / 4, 2 / 4, 3 / 4]), (48.0, [0, 1 / 2, 1, 1]), (480.0, [0, 1 / 20, 2 / 20])],
+)
+def test_progress_counts_environment_steps(annealing_steps, expected):
+    env = probes.Cycle()
+    learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), env, make_optimizer=add_progress)
+    hyperparams = HYPERPARAMS.replace(annealing_steps=annealing_steps)
+    _, state, batch = problem(env, np.random.default_rng(0))
+    learn = jax.jit(learner.learn)
+    for progress in expected:
+        after, _ = learn(state, batch, hyperparams, None, env.default_params)
+        move = value_bias(after) - value_bias(state)
+        np.testing.assert_allclose(move, 3 * progress, atol=1e-5)  # three gradient steps
+        state = after
+
+
+def test_progress_of_a_very_long_run():
+    env = probes.Cycle()
+    config = replace(CONFIG, total_timesteps=4_800_000_000)
+    learner = ppo.PPO(config, env, make_optimizer=add_progress)
+    _, state, batch = problem(env, np.random.default_rng(0))
+    state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
+    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    move = value_bias(after) - value_bias(state)
+    np.testing.assert_allclose(move, 3 * 0.75, rtol=1e-4)
+
+
+def test_meta_params_reach_every_slot():
+    env = probes.Cycle()
+    _, state, batch = problem(env, np.random.default_rng(0))
+
+    def value_loss(meta, hyperparams, prediction, target, old_prediction):
+        return meta["value"] * losses.squared(None, hyperparams, prediction, target, old_prediction)
+
+    def policy_loss(meta, hyperparams, log_ratio, advantage):
+        return meta["policy"] * losses.clipped_surrogate(None, hyperparams, log_ratio, advantage)
+
+    def make_optimizer(meta, hyperparams):
+        return optax.sgd(meta["rate"])  # a plain optimizer, which knows nothing of progress
+
+    learner = ppo.PPO(CONFIG, env, value_loss, policy_loss, make_optimizer)
+    state = state.replace(opt_state=make_optimizer({"rate": 0.1}, None).init(state.params))
+    hyperparams = HYPERPARAMS.replace(entropy_coef=0.0, vf_coef=1.0)
+
+    @jax.jit
+    def bias_moves(meta):
+        after, _ = learner.learn(state, batch, hyperparams, meta, env.default_params)
+        moves = jax.tree.map(jnp.subtract, after.params, state.params)["params"]
+        return moves["value_head"]["bias"], moves["policy_head"]["bias"]
+
+    def moved(value, policy, rate):
+        meta = {
+            "value": jnp.float32(value),
+            "policy": jnp.float32(policy),
+            "rate": jnp.float32(rate),
+        }
+        return [bool(np.any(move)) for move in bias_moves(meta)]
+
+    assert moved(1, 1, 0.1) == [True, True]
+    assert moved(0, 1, 0.1) == [False, True]
+    assert moved(1, 0, 0.1) == [True, False]
+    assert moved(1, 1, 0) == [False, False]
+
+
+def test_diagnostics():
+    env = probes.Cycle()
+    learner, state, batch = problem(env, np.random.default_rng(3), normalize_advantages="none")
+    _, metrics = jax.jit(learner.loss)(state.params, batch, HYPERPARAMS, None, env.default_params)
+    exact, params = reference.to_float64(batch), reference.to_float64(state.params)
+    head, value = reference.forward(params, exact.obs)
+    log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.action)
+    log_ratio = log_prob - exact.log_prob
+    expected = {
+        "entropy": entropy,
+        "value_error": np.sqrt(np.mean((value - exact.target) ** 2)),
+        "clip_fraction": np.mean(np.abs(np.exp(log_ratio) - 1) > 0.2),
+        "approximate_kl": np.mean(np.exp(log_ratio) - 1 - log_ratio),
+    }
+    for name, value in expected.items():
+        assert metrics[name] == pytest.approx(value, rel=1e-3), name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_minibatches": 5}, r"num_envs x num_steps = 24 must be divisible by .* = 5"),
+        ({"total_timesteps": 23}, r"total_timesteps = 23 must be at least one batch, .* = 24"),
+    ],
+)
+def test_impossible_configs(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **changes)
+
+
+def test_counts_are_rounded_down():
+    config = ppo.Config(total_timesteps=1000, num_envs=4, num_steps=32)
+    assert (config.batch_size, config.num_updates) == (128, 7)
+
+
+def test_unsuitable_environment():
+    with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
+        ppo.make_train(CONFIG, probes.GridAction())

@@ -1,0 +1,53 @@
+"""PPO learns CartPole-v1, and what it learned holds in Gymnasium."""
+
+import jax
+import numpy as np
+import pytest
+
+from purerl import envs, losses, ppo
+from purerl.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+
+
+def last_tenth(episodes):
+    """Mean return of the episodes that finished in the last tenth of each agent's updates."""
+    updates = episodes.episodes.shape[1]
+    late = jax.tree.map(lambda sums: sums[:, updates - updates // 10 :], episodes)
+    return np.asarray(jax.vmap(mean_return)(late))
+
+
+def test_learns(cartpole_agents):
+    returns = last_tenth(cartpole_agents.result.episodes)
+    first = jax.tree.map(lambda sums: sums[:, :8], cartpole_agents.result.episodes)
+    assert mean_return(first) < 50  # random play lasts 22 steps
+    assert np.mean(returns) > 200, returns
+
+
+def test_trained_policies_score_here_and_in_gymnasium(cartpole_agents):
+    learner, env_params, _, result = cartpole_agents
+    policies = learner.policy(result.state)
+    scores = jax.jit(
+        jax.vmap(lambda policy, key: evaluate(learner, policy, key, env_params, num_episodes=16))
+    )(policies, jax.random.split(jax.random.key(1), 4))
+    best = int(np.argmax(scores.mean(axis=1)))
+    assert scores.max() <= 500
+    assert scores[best].mean() > 400, scores
+    policy = jax.tree.map(lambda leaf: leaf[best], policies)
+    there = evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=5, seed=3)
+    assert there.mean() > 400, there
+
+
+@pytest.mark.slow
+def test_reaches_cleanrls_score():
+    """At least 475 over the last tenth of 500,000 steps at CleanRL's settings, mean of 8 seeds.
+
+    pytest -m slow tests/purerl/test_ppo_cartpole.py
+    """
+    env, env_params = envs.make("CartPole-v1")
+    train = ppo.make_train(ppo.Config(), env, value_loss=losses.clipped_squared)
+    keys = jax.random.split(jax.random.key(0), 8)
+    result = jax.jit(jax.vmap(train, in_axes=(0, None, None, None)))(
+        keys, ppo.Hyperparams(), None, env_params
+    )
+    returns = last_tenth(result.episodes)
+    print("mean return over the last tenth:", np.round(returns, 1))
+    assert np.mean(returns) >= 475, returns

@@ -1,0 +1,127 @@
+"""Advantages against their definition, summed term by term."""
+
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra import numpy as npst
+
+from purerl.returns import discounted_running_returns, generalized_advantages
+
+advantages = jax.jit(generalized_advantages)
+
+
+def brute_force(reward, value, final_value, terminated, truncated, gamma, lam):
+    """GAE as a lambda-weighted average of n-step advantages (Schulman et al. 2016, equation 16).
+
+    No recursion: for every step, all n-step returns up to the episode's end (or the rollout's),
+    each summed from its definition. The last one has all the weight that is left.
+    """
+    T = len(reward)
+    ends = [t for t in range(T) if terminated[t] or truncated[t] or t == T - 1]
+    advantages = np.zeros(T)
+    for t in range(T):
+        end = min(e for e in ends if e >= t)
+        longest = end - t + 1
+        n_step = []
+        for n in range(1, longest + 1):
+            last = t + n - 1
+            bootstrap = 0.0 if terminated[last] else final_value[last]
+            rewards = sum(gamma**k * reward[t + k] for k in range(n))
+            n_step.append(rewards + gamma**n * bootstrap - value[t])
+        weights = [(1 - lam) * lam ** (n - 1) for n in range(1, longest)] + [lam ** (longest - 1)]
+        advantages[t] = np.dot(weights, n_step)
+    return advantages
+
+
+@st.composite
+def rollouts(draw):
+    length = draw(st.sampled_from([1, 4, 9]))
+    numbers = npst.arrays(np.float32, length, elements=st.floats(-5, 5, width=32))
+    flags = npst.arrays(np.bool_, length)
+    reward, value, final = draw(numbers), draw(numbers), draw(numbers)
+    terminated, truncated = draw(flags), draw(flags)
+    # Within an episode the state that a step leads to is the one that the next begins with. The
+    # state after a reset is another.
+    within = ~(terminated | truncated)[:-1]
+    final[:-1] = np.where(within, value[1:], final[:-1])
+    return reward, value, final, terminated, truncated
+
+
+@given(rollouts(), st.floats(0, 1), st.floats(0, 1))
+def test_advantages_are_their_definition(rollout, gamma, lam):
+    advantage, target = advantages(*rollout, gamma=gamma, gae_lambda=lam)
+    expected = brute_force(*rollout, gamma, lam)
+    np.testing.assert_allclose(advantage, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("terminated", "truncated", "expected"),
+    [
+        # gamma = lambda = 1/2; rewards 1, 2; values 3, 4; final values 4, 8
+        (False, False, [1 + 2 - 3 + 0.25 * (2 + 4 - 4), 2]),
+        (True, False, [1 - 3, 2]),
+        (False, True, [1 + 2 - 3, 2]),
+        (True, True, [1 - 3, 2]),
+    ],
+)
+def test_by_hand(terminated, truncated, expected):
+    advantage, _ = generalized_advantages(
+        jnp.array([1.0, 2.0]),
+        jnp.array([3.0, 4.0]),
+        jnp.array([4.0, 8.0]),
+        jnp.array([terminated, False]),
+        jnp.array([truncated, False]),
+        gamma=0.5,
+        gae_lambda=0.5,
+    )
+    np.testing.assert_allclose(advantage, expected)
+
+
+def test_what_a_reset_shows_has_no_influence():
+    # Nothing after an end, and no value of a terminal state, reaches back over it: not even a NaN.
+    reward, value = jnp.ones(4), jnp.arange(4.0)
+    ends = jnp.array([False, True, False, False]), jnp.zeros(4, bool)
+    final = jnp.array([1.0, jnp.nan, 3.0, 9.0])
+    advantage, _ = generalized_advantages(reward, value, final, *ends, gamma=0.9, gae_lambda=0.8)
+    expected = brute_force(
+        np.ones(2), [0.0, 1.0], [1.0, 0.0], [False, True], [False, False], 0.9, 0.8
+    )
+    np.testing.assert_allclose(advantage[:2], expected, rtol=1e-6)
+    assert np.isfinite(advantage).all()
+
+
+def test_environments_are_independent():
+    rng = np.random.default_rng(0)
+    reward, value, final = (rng.normal(size=(6, 3)).astype(np.float32) for _ in range(3))
+    terminated, truncated = (rng.random((6, 3)) < 0.3 for _ in range(2))
+    rollout = reward, value, final, terminated, truncated
+    together, _ = generalized_advantages(*rollout, gamma=0.9, gae_lambda=0.7)
+    for n in range(3):
+        alone, _ = generalized_advantages(*(x[:, n] for x in rollout), gamma=0.9, gae_lambda=0.7)
+        np.testing.assert_allclose(together[:, n], alone, rtol=1e-6)
+
+
+def test_running_returns_are_discounted_sums_of_their_episode():
+    rng = np.random.default_rng(1)
+    reward = rng.normal(size=9)
+    done = np.zeros(9, bool)
+    done[[2, 3, 6]] = True
+    gamma, before = 0.9, 1.5
+    returns, last = discounted_running_returns(
+        jnp.asarray(reward, jnp.float32), jnp.asarray(done), jnp.float32(before), gamma=gamma
+    )
+    starts = [0, 0, 0, 3, 4, 4, 4, 7, 7]  # of the episode that each step belongs to
+    for t, start in enumerate(starts):
+        expected = sum(gamma ** (t - k) * reward[k] for k in range(start, t + 1))
+        expected += gamma ** (t + 1) * before if start == 0 else 0.0
+        assert returns[t] == pytest.approx(expected, rel=1e-5)
+    assert last == returns[-1]
+    _, ended = discounted_running_returns(
+        jnp.ones(1), jnp.ones(1, bool), jnp.float32(before), gamma=gamma
+    )
+    assert ended == 0.0

@@ -1,0 +1,52 @@
+"""Every shipped YAML loads and describes parts that fit; nothing is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from metaevo.config import flatten, from_dict, load_yaml, to_dict
+from metaevo.experiment import experiment_class, make_parts
+from metaevo.runner import check_settings
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+FILES = sorted(CONFIGS.rglob("*.yaml"))
+
+
+def names(path):
+    return str(path.relative_to(CONFIGS))
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if "evolve" in names(each)], ids=names)
+def test_an_evolution_preset_fits_together(path):
+    raw = load_yaml(path)
+    component = path.parent.name.removeprefix("evolve_")
+    settings = from_dict(experiment_class(raw, component), raw)
+    check_settings(settings, make_parts(settings))
+    assert settings.evolution.generations > 0
+    assert_all_used(raw, settings)
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
+def test_a_training_preset_fits_together(path):
+    trainee = pytest.importorskip("metaevo.trainee")
+    raw = load_yaml(path)
+    settings = from_dict(trainee.training_class(raw), raw)
+    trainee.make_trainee(settings, None)
+    assert_all_used(raw, settings)
+
+
+def assert_all_used(raw, settings):
+    known = flatten(to_dict(settings))
+    assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.grid"} | {
+        f"{prefix}.{key}"
+        for prefix, section in (
+            ("task.env_params", settings.task.env_params),
+            ("evaluation.grid", getattr(settings.evaluation, "grid", {})),
+        )
+        for key in flatten(section)
+    }
+
+
+def test_every_file_is_looked_at():
+    assert {path.parent.name for path in FILES} >= {"evolve_value_loss", "train"}
+    assert all("evolve" in names(path) or "train" in names(path) for path in FILES)
