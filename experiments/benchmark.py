@@ -7,7 +7,8 @@ python experiments/benchmark.py evolution --json evolution.json
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
-the machine does falls on all of them.
+the machine does falls on all of them. On a busy machine the ratio only says how many CPU seconds a
+step costs: what the layout gains by using every core shows on an idle one.
 """
 
 import argparse

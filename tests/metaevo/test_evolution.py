@@ -36,9 +36,7 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "noise"), [("Open_ES", 0.0), ("SNES", 0.0), *((name, 0.1) for name in FINDS)]
-)
+@pytest.mark.parametrize(("name", "noise"), [("SNES", 0.0), *((name, 0.1) for name in FINDS)])
 def test_finds_the_optimum(name, noise):
     problem = Quadratic(noise, spread=1.0 if name == "DiffusionEvolution" else 0.1)
     config = {"validation_seeds": 2, "validation_every": 10}

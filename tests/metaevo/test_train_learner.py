@@ -18,7 +18,7 @@ from metaevo.problems.train_learner import (
     working_set,
 )
 from purerl import losses, ppo
-from purerl.types import EpisodeSums
+from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import TINY, ppo_problem, ppo_task
 
 # --- Fitness ------------------------------------------------------------------------------------
@@ -143,10 +143,21 @@ def test_baselines_are_measured():
     ((low,), (high,)) = measure_normalisation([task], hyperparams, None, weights, seed=0)
     assert 15 < low < 30  # random play
     assert high > 1.5 * low
-    # At learning rate zero the reference is random play itself: there is no scale.
-    standing = hyperparams.replace(learning_rate=0.0)
-    with pytest.raises(ValueError, match="CartPole-v1: the hand-written loss scores"):
-        measure_normalisation([task], standing, None, weights, seed=0)
+
+
+class Standing(ppo.PPO):
+    """Training changes nothing."""
+
+    def train(self, key, hyperparams, meta_params, env_params):
+        state = self.init(key, hyperparams, meta_params, env_params)
+        return TrainResult(state, sums([1] * 2, [9] * 2), {})
+
+
+def test_a_reference_no_better_than_random_play_gives_no_scale():
+    task = ppo_task()
+    task = task._replace(learner=Standing(TINY, task.learner.env))
+    with pytest.raises(ValueError, match="CartPole-v1: the hand-written loss scores 9, no better"):
+        measure_normalisation([task], ppo.Hyperparams(), None, FitnessConfig(), seed=0)
 
 
 def test_fitness_of_looks_at_every_parameter():
