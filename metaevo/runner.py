@@ -215,6 +215,8 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
     state, seconds = restored or (evolution.init(), 0.0)
     done = int(devices.first(state.generation))
     started = time.monotonic() - seconds
+    if restored is None:  # so that whatever is logged has a checkpoint before it
+        _save(this, state, 0.0)
     print(
         f"{run.path}: {evolution.population_size} candidates x "
         f"{this.settings.evolution.seeds_per_candidate} seeds on {evolution.num_devices} devices, "
@@ -234,11 +236,10 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
             _log(this, metrics, done, elapsed, before - started)
             done += length
             _show(bar, this, metrics, done, elapsed)
-            if done % this.settings.run.checkpoint_every == 0 or done == total:
+            due = done % this.settings.run.checkpoint_every == 0 or done == total
+            if due or this.stop.requested:
                 _save(this, state, time.monotonic() - started)
-            if this.stop.requested:
-                _save(this, state, time.monotonic() - started)
-                raise StopRequestedError
+            raise_if_requested(this.stop)
             length = int(this.settings.evolution.block_seconds / (elapsed / length))
     discovery.save(
         run, this.settings.evolve, this.settings.component, evolution.result(state), done
@@ -295,7 +296,7 @@ def _save(this: EvolutionRun, state: State, seconds: float) -> None:
 def _restore(this: EvolutionRun) -> tuple[State, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
     if not this.run.checkpoints.is_dir() and not this.run.read_metrics("generation"):
-        return None  # killed before the first checkpoint: begin again
+        return None  # killed before anything was saved: begin again
     restored = checkpoint.restore(
         this.run.checkpoints, this.evolution.template, expected={"run_id": this.run_id}
     )
