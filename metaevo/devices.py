@@ -6,7 +6,6 @@ then the one that always runs. On GPUs and TPUs JAX's own devices are used.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -25,8 +24,8 @@ CACHE_BYTES = 2 * 2**20
 def setup(num_devices: int | None = None) -> None:
     """Make one single-threaded CPU device per core. Call it before anything starts JAX's backend.
 
-    A user's own `XLA_FLAGS` are respected: what they set is not set again. Without effect where
-    JAX finds an accelerator.
+    A user's own `XLA_FLAGS` and `JAX_NUM_CPU_DEVICES` are respected: what they set is not set
+    again. Without effect where JAX finds an accelerator.
 
     Args:
         num_devices: CPU devices; by default the number of cores that this process may use.
@@ -35,19 +34,21 @@ def setup(num_devices: int | None = None) -> None:
         RuntimeError: if JAX has started already (importing gymnax is enough to start it).
     """
     flags = os.environ.get("XLA_FLAGS", "")
-    if "--xla_force_host_platform_device_count" not in flags:
-        count = (
-            num_devices or len(os.sched_getaffinity(0))
-            if sys.platform == "linux"
-            else (num_devices or os.cpu_count() or 1)
-        )
+    chosen = "--xla_force_host_platform_device_count" in flags
+    if not chosen and "JAX_NUM_CPU_DEVICES" not in os.environ:
         try:
-            jax.config.update("jax_num_cpu_devices", count)
+            jax.config.update("jax_num_cpu_devices", num_devices or _usable_cores())
         except RuntimeError as error:
             raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
     if "--xla_cpu_multi_thread_eigen" not in flags:
         flags = f"{flags} --xla_cpu_multi_thread_eigen=false"
     os.environ["XLA_FLAGS"] = flags.strip()
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # Linux: a job may own a part of the machine only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def describe() -> list[str]:
