@@ -17,6 +17,15 @@ import numpy as np
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
 
+CPU_FLAGS = {
+    "--xla_cpu_multi_thread_eigen": "false",
+    # A device may wait long for the slowest one at the end of a generation, or for a machine that
+    # was suspended. By default XLA then ends the process after 40 seconds.
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds": "3600",
+    "--xla_cpu_collective_call_terminate_timeout_seconds": "86400",
+}
+"""What `setup` adds to `XLA_FLAGS`."""
+
 CACHE_BYTES = 2 * 2**20
 """Second-level cache of a current CPU core: what a chunk of agents should fit into."""
 
@@ -40,8 +49,9 @@ def setup(num_devices: int | None = None) -> None:
             jax.config.update("jax_num_cpu_devices", num_devices or _usable_cores())
         except RuntimeError as error:
             raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
-    if "--xla_cpu_multi_thread_eigen" not in flags:
-        flags = f"{flags} --xla_cpu_multi_thread_eigen=false"
+    for name, value in CPU_FLAGS.items():
+        if name not in flags:
+            flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
 
 
@@ -79,8 +89,12 @@ def place(tree: Any, num_devices: int | None = None) -> Any:
 
 
 def first(tree: Any) -> Any:
-    """Return the copy of a replicated tree that lies on the first device."""
-    return jax.tree.map(lambda leaf: leaf[0], tree)
+    """Return the copy of a replicated tree that lies on this process's first device.
+
+    It touches that device only: indexing the whole array would be a program across all of them,
+    and two such programs at once can wait for each other's threads on a CPU.
+    """
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0)[0], tree)
 
 
 def spread(

@@ -6,7 +6,9 @@ import os
 # dependence on the number of devices; one thread each keeps them out of each other's way.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false"
+    "XLA_FLAGS",
+    "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
+    "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("WANDB_MODE", "disabled")
