@@ -63,6 +63,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (about a minute the first time)"
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev]' --constraint constraints.txt
 	@touch $@
+	@echo "Ready: source $(VENV)/bin/activate"
 
 # For maintainers. Keeps the pins that still fit; ARGS=--upgrade renews them all.
 constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at once

@@ -167,8 +167,8 @@ class Comparison:
         values = {name: self._comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
         learned = next(each.name for each in tuned if each.function == LEARNED)
-        hand_written_names = [each.name for each in tuned if each.function != LEARNED]
-        # The strongest baseline on the held-out seeds themselves: the hardest one to beat.
+        hand_written_names = [each.name for each in variants if each.function != LEARNED]
+        # The strongest baseline on the held-out seeds themselves: the hardest to beat.
         best = max(hand_written_names, key=lambda name: statistics.iqm(values[name]))
         pairs = []
         for name in values:

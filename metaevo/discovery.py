@@ -46,7 +46,11 @@ def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[...,
     component = module.make(from_dict(module.Config, metadata.get("config", {})))
     meta_params = jax.tree.map(jnp.asarray, meta_params)
     expected = jax.eval_shape(component.init, jax.random.key(0))
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), meta_params)
-    if shapes != expected:
+    if _shapes(meta_params) != _shapes(expected):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")
     return component.apply, meta_params
+
+
+def _shapes(tree: Any) -> Any:
+    """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
+    return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.command_line import parse_command_line
+from metaevo.components import COMPONENTS
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.experiment import experiment_class
 from metaevo.runner import run_evolution
@@ -31,7 +32,8 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         return load_yaml(in_project(Path("configs") / f"evolve_{component}" / "quick.yaml"))
 
     def make_class(raw: dict[str, Any]) -> type:
-        return experiment_class(raw, component)
+        wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then
+        return experiment_class(raw, component or (next(iter(COMPONENTS)) if wants_help else None))
 
     parser = run_parser(description)
     parser.add_argument(

@@ -107,9 +107,17 @@ class RunDirectory:
             self._lock = None
 
     def write_config(
-        self, config: dict[str, Any], resolved: dict[str, Any], devices: Sequence[str] = ()
+        self,
+        config: dict[str, Any],
+        resolved: dict[str, Any],
+        devices: Sequence[str] = (),
+        earlier: dict[str, Any] | None = None,
     ) -> None:
-        """Write config.yaml: the config, what was resolved from it, and where it runs."""
+        """Write config.yaml: the config, what was resolved from it, and where it runs.
+
+        `earlier` is what a resumed run has there: its beginning is kept, and where it goes on is
+        added to the list `resumed`.
+        """
         environment = {
             "started": datetime.now().astimezone().isoformat(timespec="seconds"),
             "command_line": shlex.join(sys.orig_argv),
@@ -118,7 +126,10 @@ class RunDirectory:
             "python": platform.python_version(),
             **{name: _version(name) for name in _PACKAGES},
         }
-        content = {"config": config, "resolved": _plain(resolved), "environment": environment}
+        content: dict[str, Any] = {"config": config, "resolved": _plain(resolved)}
+        content["environment"] = earlier["environment"] if earlier else environment
+        if earlier:
+            content["resumed"] = [*earlier.get("resumed", []), environment]
         write_text_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> dict[str, Any]:

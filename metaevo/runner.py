@@ -37,6 +37,8 @@ from metaevo.script import (
 from metaevo.signals import StopOnSignal
 from metaevo.strategy import Strategy, generations_limit
 
+SCALAR_ARGUMENTS = {"value_loss": 3, "policy_loss": 2}
+"""Scalars that the functions in a slot are called with; they return a scalar."""
 HARMLESS = (
     "evolution.generations", "evolution.block_seconds", "evaluation.", "run.checkpoint_every",
     "run.keep_checkpoints", "run.wandb",
@@ -111,6 +113,11 @@ def check_settings(settings: Any, parts: Parts) -> None:
     parts.tasks(settings, parts.component.apply)
     shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    scalars = [jax.ShapeDtypeStruct((), np.float32)] * SCALAR_ARGUMENTS.get(parts.slot, 0)
+    if scalars:
+        loss = jax.eval_shape(parts.component.apply, solution, settings.hyperparams, *scalars)
+        if getattr(loss, "shape", None) != ():
+            raise ConfigError(f"evolve: {settings.evolve} must return a scalar, not {loss}")
     Strategy(settings.strategy, solution)
     limit = generations_limit(settings.strategy)
     if settings.evolution.generations > limit:
@@ -184,7 +191,7 @@ def _build(
         "chunk_size": evolution.chunk_size,
         "num_devices": before,
     }
-    run.write_config(to_dict(settings), resolved, devices.describe())
+    run.write_config(to_dict(settings), resolved, devices.describe(), saved)
     tracker = start_tracker(settings, run, f"evolve_{settings.evolve}")
     return EvolutionRun(
         settings, run, parts, tasks, normalisation, evolution,

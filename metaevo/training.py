@@ -165,7 +165,7 @@ def _build(
         copy = RunDirectory(copy_of_loss(run.path, slot))
         if getattr(settings, slot) not in HAND_WRITTEN[slot] and not copy.meta_params.exists():
             checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
-    run.write_config(to_dict(settings), resolved, devices.describe())
+    run.write_config(to_dict(settings), resolved, devices.describe(), saved)
     tracker = start_tracker(settings, run, EXPERIMENT)
     return TrainingRun(settings, run, trainee, population, resolved["run_id"], tracker, stop)
 

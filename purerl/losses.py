@@ -68,7 +68,7 @@ def clipped_surrogate(
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
-def discovered(
+def dpo(
     meta_params: MetaParams,
     hyperparams: Hyperparams,
     log_ratio: jax.Array,
@@ -90,7 +90,7 @@ def discovered(
 
 HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
     "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
-    "policy_loss": {"clipped_surrogate": clipped_surrogate, "discovered": discovered},
+    "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
 }
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 

@@ -63,7 +63,7 @@ def test_clipped_surrogate(ratio, advantage, expected, slope):
 
 
 @given(log_ratio=st.floats(-1, 1, width=32), advantage=numbers)
-def test_discovered_policy_loss(log_ratio, advantage):
+def test_dpo(log_ratio, advantage):
     ratio = np.exp(log_ratio)
     if advantage >= 0:
         x = (ratio - 1) * advantage
@@ -71,7 +71,7 @@ def test_discovered_policy_loss(log_ratio, advantage):
     else:
         x = log_ratio * advantage
         drift = max(0.0, x - 0.6 * np.tanh(x / 0.6))
-    value = losses.discovered(None, HYPERPARAMS, jnp.float32(log_ratio), jnp.float32(advantage))
+    value = losses.dpo(None, HYPERPARAMS, jnp.float32(log_ratio), jnp.float32(advantage))
     assert value == pytest.approx(-(ratio * advantage - drift), rel=1e-4, abs=1e-4)
 
 
@@ -86,7 +86,7 @@ def test_all_take_their_constants_from_hyperparams_and_ignore_meta_params(slot):
             "clipped_squared": {"value_clip_epsilon": 5.0},
             "huber": {"huber_delta": 0.1},
             "clipped_surrogate": {"clip_epsilon": 5.0},
-            "discovered": {"dpo_alpha": 0.1},
+            "dpo": {"dpo_alpha": 0.1},
         }
         if name in constants:
             changed = HYPERPARAMS.replace(**constants[name])
