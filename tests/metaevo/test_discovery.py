@@ -1,17 +1,22 @@
 """What a run has found, saved and loaded again; files that somebody made up are refused."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import metaevo
 from metaevo import discovery
 from metaevo.checkpoint import load_tree, save_tree
-from metaevo.components import value_loss
-from metaevo.config import ConfigError, to_dict
+from metaevo.components import COMPONENTS, Component, value_loss
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.experiment import experiment_class, make_parts
 from metaevo.run_directory import RunDirectory
+from metaevo.runner import check_settings
 from purerl import envs, ppo
 from tests.metaevo.toy import TINY, assert_same
 
@@ -42,6 +47,43 @@ def test_the_line_in_the_readme_trains_ppo(run):
     train = jax.jit(ppo.make_train(TINY, env, value_loss=value_loss))
     result = train(jax.random.key(0), ppo.Hyperparams(), meta_params, env_params)
     assert np.isfinite(result.metrics["value_loss"]).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """Settings of a component that has none."""
+
+
+def scaled(loss_shape=()):
+    """A component of a user's own, whose parameters come from Python numbers."""
+
+    def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
+        return jnp.broadcast_to(meta_params["scale"], loss_shape) * (prediction - target) ** 2
+
+    def make(config):
+        return Component(lambda key: {"scale": jnp.asarray(0.5)}, value_loss)
+
+    return SimpleNamespace(SLOT="value_loss", Config=Nothing, make=make)
+
+
+def test_parameters_made_of_python_numbers_come_back(tmp_path, monkeypatch):
+    monkeypatch.setitem(COMPONENTS, "scaled", scaled())
+    run = RunDirectory.create(tmp_path / "run", "test")
+    meta_params = scaled().make(Nothing()).init(jax.random.key(0))
+    discovery.save(run, "scaled", Nothing(), meta_params, 1)
+    value_loss, loaded = discovery.load(run.path)
+    assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
+
+
+def test_a_component_must_return_a_scalar(monkeypatch):
+    for shape in ((), (3,)):
+        monkeypatch.setitem(COMPONENTS, "scaled", scaled(shape))
+        settings = from_dict(experiment_class({}, "scaled"), {})
+        if shape == ():
+            check_settings(settings, make_parts(settings))
+        else:
+            with pytest.raises(ConfigError, match=r"scaled must return a scalar"):
+                check_settings(settings, make_parts(settings))
 
 
 def other_component(metadata):

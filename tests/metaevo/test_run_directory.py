@@ -103,6 +103,17 @@ def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml"]
 
 
+def test_a_resumed_run_keeps_its_beginning(run: RunDirectory) -> None:
+    run.write_config({"a": 1}, {}, ["cpu:0"])
+    first = run.read_config()
+    for count in (1, 2):
+        run.write_config({"a": 2}, {}, ["cpu:1"], run.read_config())
+        again = run.read_config()
+        assert again["environment"] == first["environment"]
+        assert [each["devices"] for each in again["resumed"]] == [["cpu:1"]] * count
+    assert again["config"] == {"a": 2}
+
+
 def test_a_damaged_config_is_a_clear_error(run: RunDirectory) -> None:
     run.config_path.write_text("config: {}\n")
     with pytest.raises(ConfigError, match=r"config\.yaml: is no config of a run"):
