@@ -100,6 +100,15 @@ def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> N
 
 
 def test_the_handlers_are_restored() -> None:
+    # A shell's background job is started with SIGINT ignored: begin where Python usually does.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        check_restored()
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+
+
+def check_restored() -> None:
     before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
     with StopOnSignal() as stop:
         assert signal.getsignal(signal.SIGINT) != before[0]
