@@ -219,7 +219,7 @@ def _pooled(episodes: EpisodeSums, points: int) -> EpisodeSums:
 def curve_frames(config: Any, points: int) -> np.ndarray:
     """Return the environment steps at the end of each stretch of a curve."""
     group = -(-config.num_updates // points)
-    return np.arange(1, config.num_updates // group + 1) * group * config.batch_size
+    return np.arange(1, config.num_updates // group + 1) * group * config.frames_per_update
 
 
 def _repeat(leaf: Any, count: int) -> jax.Array:

@@ -255,7 +255,7 @@ def _log(
         record = {
             "kind": "update",
             "update": end - 1,
-            "frames": end * config.batch_size * this.settings.seeds,
+            "frames": end * config.frames_per_update * this.settings.seeds,
             "seconds": round(since + (until - since) * (index + 1) / len(ends), 3),
             "episodes": int(episodes.episodes[:, index].sum()),
             "mean_return": mean[index],
@@ -270,7 +270,7 @@ def _log(
 
 def _show(bar: Any, this: TrainingRun, curves: Any, length: int, elapsed: float) -> None:
     bar.update(length)
-    per_update = this.settings.train.batch_size * this.settings.seeds
+    per_update = this.settings.train.frames_per_update * this.settings.seeds
     returns = training_report.returns(curves[0])
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan

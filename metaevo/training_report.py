@@ -74,7 +74,7 @@ def finish(
     run, settings = this.run, this.settings
     config, every = settings.train, this.population.log_every
     points = np.arange(1, this.population.num_windows + 1)
-    steps = np.minimum(points * every, config.num_updates) * config.batch_size
+    steps = np.minimum(points * every, config.num_updates) * config.frames_per_update
     curves = returns(episodes)
     _write_curves(run.path / "learning_curves.csv", steps, curves)
     plots.plot_learning_curves(
@@ -88,7 +88,7 @@ def finish(
         "diverged": int(np.sum(~finite)),
         "episodes": settings.evaluation.episodes,
         "greedy": settings.evaluation.greedy,
-        "steps_per_agent": config.num_updates * config.batch_size,
+        "steps_per_agent": config.num_updates * config.frames_per_update,
     }
     _log(this, rows, seconds)
     write_json_atomic(run.evaluation_path, result)
@@ -181,7 +181,7 @@ def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> Non
         record = {
             "kind": "evaluation",
             "evaluation": index,
-            "frames": config.num_updates * config.batch_size * this.settings.seeds,
+            "frames": config.num_updates * config.frames_per_update * this.settings.seeds,
             "seconds": round(seconds, 3),
             "name": row["name"],
             "iqm": row["iqm"],

@@ -30,4 +30,4 @@ LEARNERS: dict[str, LearnerEntry] = {
 
 def num_frames(config: Any) -> int:
     """Return the environment steps that one whole training run takes."""
-    return int(config.num_updates * config.batch_size)
+    return int(config.num_updates * config.frames_per_update)

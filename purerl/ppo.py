@@ -16,7 +16,7 @@ import optax
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl import losses, networks
+from purerl import episodes, losses, networks
 from purerl.normalization import RunningStatistics
 from purerl.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -80,8 +80,13 @@ class Config:
 
     @property
     def batch_size(self) -> int:
-        """Environment steps of one update."""
+        """Transitions that an update learns from."""
         return self.num_envs * self.num_steps
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.batch_size
 
     @property
     def num_updates(self) -> int:
@@ -121,6 +126,10 @@ class Hyperparams(struct.PyTreeNode):
     adam_epsilon: Annotated[float, Gt(0)] = 1e-5
     """added to the root of Adam's second moment"""
 
+    def random_play(self) -> "Hyperparams":
+        """Return settings under which the first policy, all but uniform, never changes."""
+        return self.replace(learning_rate=0.0)
+
 
 class State(struct.PyTreeNode):
     """All that one agent carries from one update to the next."""
@@ -135,10 +144,7 @@ class State(struct.PyTreeNode):
     """[N, ...]"""
     obs: jax.Array
     """[N, *obs_shape] raw observations to act on next"""
-    episode_return: jax.Array
-    """[N] of the unfinished episodes"""
-    episode_length: jax.Array
-    """[N] float32"""
+    unfinished: episodes.Unfinished
     observation_statistics: RunningStatistics | None
     return_statistics: RunningStatistics | None
     running_return: jax.Array
@@ -195,7 +201,6 @@ class PPO:
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
         params = self._network(env_params).init(network_key, (), obs)
-        zeros = jnp.zeros(config.num_envs)
         return State(
             params=params,
             opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
@@ -203,13 +208,12 @@ class PPO:
             key=key,
             env_state=env_state,
             obs=obs,
-            episode_return=zeros,
-            episode_length=zeros,
+            unfinished=episodes.begin(config.num_envs),
             observation_statistics=(
                 RunningStatistics.create(obs.shape[1:]) if config.normalize_observations else None
             ),
             return_statistics=RunningStatistics.create(()) if config.normalize_rewards else None,
-            running_return=zeros,
+            running_return=jnp.zeros(config.num_envs),
         )
 
     def collect(
@@ -225,7 +229,7 @@ class PPO:
         rollout_key, key = jax.random.split(state.key)
 
         def step(carry, step_key):
-            env_state, obs, episode_return, episode_length, sums = carry
+            env_state, obs, unfinished, sums = carry
             action_key, env_key = jax.random.split(step_key)
 
             inputs = _normalize(state.observation_statistics, obs)
@@ -242,31 +246,14 @@ class PPO:
             transition = Transition(obs, action, log_prob, reward, terminated, truncated, final_obs)
 
             done = jnp.logical_or(terminated, truncated)
-            episode_return += reward
-            episode_length += 1.0
-            sums = EpisodeSums(
-                episodes=sums.episodes + done,
-                returns=sums.returns + done * episode_return,
-                lengths=sums.lengths + done * episode_length,
-                rewards=sums.rewards + reward,
-                steps=sums.steps + 1.0,
-            )
-            episode_return = jnp.where(done, 0.0, episode_return)
-            episode_length = jnp.where(done, 0.0, episode_length)
-            return (env_state, next_obs, episode_return, episode_length, sums), transition
+            unfinished, sums = episodes.record(unfinished, sums, reward, done)
+            return (env_state, next_obs, unfinished, sums), transition
 
-        zero_sums = EpisodeSums(*(jnp.zeros(config.num_envs) for _ in EpisodeSums._fields))
-        carry = state.env_state, state.obs, state.episode_return, state.episode_length, zero_sums
+        carry = state.env_state, state.obs, state.unfinished, episodes.zero_sums(config.num_envs)
         step_keys = jax.random.split(rollout_key, config.num_steps)
         carry, transitions = jax.lax.scan(step, carry, step_keys)
-        env_state, obs, episode_return, episode_length, sums = carry
-        state = state.replace(
-            key=key,
-            env_state=env_state,
-            obs=obs,
-            episode_return=episode_return,
-            episode_length=episode_length,
-        )
+        env_state, obs, unfinished, sums = carry
+        state = state.replace(key=key, env_state=env_state, obs=obs, unfinished=unfinished)
         return state, transitions, jax.tree.map(jnp.sum, sums)
 
     def make_batch(

@@ -15,7 +15,9 @@ from flax import struct
 MetaParams = Any
 """Parameters of the learned parts: any pytree; hand-written parts ignore it."""
 Hyperparams = Any
-"""The `Hyperparams` struct of a learner: scalars, all traced."""
+"""The `Hyperparams` struct of a learner: scalars, all traced.
+
+Its method `random_play()` returns settings under which the learner acts at random for ever."""
 EnvParams = Any
 """The parameters of an environment: a struct of scalars, all traced."""
 
@@ -89,7 +91,11 @@ class Learner(Protocol):
 
     @property
     def config(self) -> Any:
-        """What is static: at least `num_updates` and `batch_size` (frames of an update)."""
+        """What is static.
+
+        At least `num_updates`, `frames_per_update` (environment steps of an update) and
+        `batch_size` (transitions that a learning step walks over: chunks are sized by it).
+        """
 
     @property
     def env(self) -> Any:

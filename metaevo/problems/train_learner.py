@@ -126,7 +126,7 @@ def measure_normalisation(
     Args:
         tasks: with the hand-written part in the slot.
         meta_params: of the hand-written part.
-        hyperparams: those of the evolution; random play is the learner at learning rate zero.
+        hyperparams: those of the evolution; random play is the learner under `random_play()`.
         fitness_config: the fitness to be normalised.
         seed: of the experiment.
         progress: called with the number of agents just trained.
@@ -146,7 +146,7 @@ def measure_normalisation(
             2 * NORMALISATION_SEEDS, working_set(task, hyperparams, meta_params)
         )
         rows = devices.RowMap(score, chunk_size=chunk_size)
-        both = [hyperparams.replace(learning_rate=0.0), hyperparams]
+        both = [hyperparams.random_play(), hyperparams]
         settings = jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), len(keys)), *both)
         scores = rows({"key": jnp.tile(keys, 2), "hyperparams": settings}, progress)
         low, high = np.mean(scores.reshape(2, -1), axis=1)

@@ -191,8 +191,8 @@ def test_episode_sums(rollouts):
         )
         np.testing.assert_allclose(np.array(sums), np.array(expected), rtol=1e-4)
     state = rollouts.states[-1]
-    np.testing.assert_allclose(state.episode_return, [sum(r) for r in running], atol=1e-4)
-    np.testing.assert_array_equal(state.episode_length, [len(r) for r in running])
+    np.testing.assert_allclose(state.unfinished.returns, [sum(r) for r in running], atol=1e-4)
+    np.testing.assert_array_equal(state.unfinished.lengths, [len(r) for r in running])
 
 
 def test_batch_holds_standardized_advantages_and_targets(rollouts):

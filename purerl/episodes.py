@@ -1,0 +1,50 @@
+"""The returns of episodes while they go on, and sums over those that finished."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import EpisodeSums
+
+
+class Unfinished(NamedTuple):
+    """The episodes that go on, one per environment."""
+
+    returns: jax.Array
+    """[N] undiscounted rewards so far."""
+    lengths: jax.Array
+    """[N] steps so far, float32."""
+
+
+def begin(num_envs: int) -> Unfinished:
+    """Return N episodes that have just begun."""
+    return Unfinished(jnp.zeros(num_envs), jnp.zeros(num_envs))
+
+
+def zero_sums(num_envs: int) -> EpisodeSums:
+    """Return sums over nothing, each [N]: added up over environments once, after a scan."""
+    return EpisodeSums(*(jnp.zeros(num_envs) for _ in EpisodeSums._fields))
+
+
+def record(
+    unfinished: Unfinished, sums: EpisodeSums, reward: jax.Array, done: jax.Array
+) -> tuple[Unfinished, EpisodeSums]:
+    """Add one step of N environments.
+
+    Args:
+        unfinished: before the step.
+        sums: each [N].
+        reward: [N] float32.
+        done: [N] bool, whether the step ended the episode, for whatever reason.
+    """
+    returns = unfinished.returns + reward
+    lengths = unfinished.lengths + 1.0
+    sums = EpisodeSums(
+        episodes=sums.episodes + done,
+        returns=sums.returns + done * returns,
+        lengths=sums.lengths + done * lengths,
+        rewards=sums.rewards + reward,
+        steps=sums.steps + 1.0,
+    )
+    return Unfinished(jnp.where(done, 0.0, returns), jnp.where(done, 0.0, lengths)), sums
