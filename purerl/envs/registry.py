@@ -11,13 +11,17 @@ import gymnax
 from gymnax import registration
 
 from purerl.envs.features import Features
+from purerl.envs.grid_world import GridWorld
 
 Observations = Literal["auto", "flat", "raw"]
 
+OWN: dict[str, type] = {"GridWorld": GridWorld}
+"""The environments of this package; all others are gymnax's."""
+
 
 def names() -> list[str]:
-    """Return the names that `make` knows."""
-    return list(gymnax.registered_envs)
+    """Return the names that `make` knows, our own first."""
+    return [*OWN, *(name for name in gymnax.registered_envs if name not in OWN)]
 
 
 def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
@@ -46,11 +50,9 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
         hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names())}"
         raise ValueError(f"unknown environment {name!r}; {hint}")
 
-    constructor = list(inspect.signature(registration._registry[name]).parameters)
+    constructor = list(inspect.signature(_constructor(name)).parameters)
     constructor_overrides = {
-        key: tuple(value) if isinstance(value, list) else value  # hashable, as the cache needs
-        for key, value in overrides.items()
-        if key in constructor
+        key: _hashable(value) for key, value in overrides.items() if key in constructor
     }
     try:
         env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
@@ -72,8 +74,21 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
 @cache
 def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, Any]:
-    env, params = gymnax.make(name, **dict(kwargs))
+    if name in OWN:
+        env = OWN[name](**dict(kwargs))
+        params = env.default_params
+    else:
+        env, params = gymnax.make(name, **dict(kwargs))
     return (env if observations == "raw" else Features(env, flat=observations == "flat")), params
+
+
+def _constructor(name: str) -> Any:
+    return OWN[name] if name in OWN else registration._registry[name]
+
+
+def _hashable(value: Any) -> Any:
+    """Return lists, as YAML gives them, as tuples, also inside others: the cache needs it."""
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:

@@ -1,0 +1,86 @@
+"""What the grid environments share, in NumPy: moves, distances and checks of their arguments."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+Cell = tuple[int, int]
+"""A row and a column, both counted from 0 in the upper left corner."""
+
+MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
+"""What right, down, left and up add to (row, column)."""
+
+
+def checked_int(name: str, value: Any, *, at_least: int) -> int:
+    """Return `value` as an int.
+
+    Raises:
+        ValueError: if it is not a whole number of at least `at_least`.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} = {value!r} must be a whole number") from None
+    if number < at_least:
+        raise ValueError(f"{name} = {value!r} must be at least {at_least}")
+    return number
+
+
+def checked_cell(name: str, value: Any, shape: tuple[int, int]) -> Cell:
+    """Return `value` as a cell of a grid of this shape (rows, columns).
+
+    Raises:
+        ValueError: if it is not a pair of whole numbers or lies outside the grid.
+    """
+    try:
+        row, col = (operator.index(number) for number in value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} = {value!r} must be a pair (row, column)") from None
+    if not (0 <= row < shape[0] and 0 <= col < shape[1]):
+        rows, cols = shape
+        raise ValueError(f"{name} = {(row, col)} is outside the grid of {rows} x {cols} cells")
+    return row, col
+
+
+def neighbours(is_wall: np.ndarray) -> np.ndarray:
+    """Return where each move leads from each cell; into a wall or off the grid it leads nowhere.
+
+    Args:
+        is_wall: bool [rows, cols].
+
+    Returns:
+        int32 [4, rows * cols]: the index row * cols + col of the cell after the move.
+    """
+    rows, cols = is_wall.shape
+    row, col = np.divmod(np.arange(rows * cols), cols)
+    table = np.empty((len(MOVES), rows * cols), np.int32)
+    for move, (down, right) in enumerate(MOVES):
+        to_row = np.clip(row + down, 0, rows - 1)
+        to_col = np.clip(col + right, 0, cols - 1)
+        blocked = is_wall[to_row, to_col]
+        table[move] = np.where(blocked, row, to_row) * cols + np.where(blocked, col, to_col)
+    return table
+
+
+def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
+    """Return the number of moves from every cell to the goal, by breadth-first search.
+
+    Args:
+        is_wall: bool [rows, cols].
+        goal: a free cell.
+
+    Returns:
+        float64 [rows, cols]; infinite for walls and where there is no way.
+    """
+    table = neighbours(is_wall)
+    steps = np.full(is_wall.size, np.inf)
+    steps[goal[0] * is_wall.shape[1] + goal[1]] = 0.0
+    frontier = np.flatnonzero(steps == 0.0)
+    distance = 0
+    while frontier.size:  # moves are reversible: what is next to a cell can also reach it
+        distance += 1
+        reached = np.unique(table[:, frontier])
+        frontier = reached[np.isinf(steps[reached])]
+        steps[frontier] = distance
+    return steps.reshape(is_wall.shape)

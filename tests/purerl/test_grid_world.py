@@ -1,0 +1,169 @@
+"""GridWorld: its moves by hand, its chances by counting, its layouts checked."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs
+from purerl.envs import grid
+from purerl.envs.grid_world import EnvState, GridWorld
+
+KEY = jax.random.key(0)
+RIGHT, DOWN, LEFT, UP = range(4)
+
+
+def make(**overrides):
+    return envs.make("GridWorld", observations="raw", **overrides)
+
+
+def state_at(cell, time=0):
+    return EnvState(cell=jnp.int32(cell), time=jnp.int32(time))
+
+
+@pytest.mark.smoke
+def test_an_episode_by_hand():
+    # . # .    cells 0 1 2
+    # . . G          3 4 5
+    env, params = make(size=[2, 3], walls=[[0, 1]], goal=[1, 2], step_reward=-0.5, goal_reward=2.0)
+    obs, state = env.reset(KEY, params)
+    assert obs == state.cell == 0
+    assert obs.dtype == jnp.int32
+    expected = [(UP, 0), (LEFT, 0), (RIGHT, 0), (DOWN, 3), (RIGHT, 4), (UP, 4), (DOWN, 4)]
+    for time, (action, cell) in enumerate(expected, start=1):
+        obs, state, reward, terminated, truncated, info = env.step(KEY, state, action, params)
+        assert (obs, state.cell, state.time, reward) == (cell, cell, time, -0.5)
+        assert not (terminated or truncated)
+        assert info["final_observation"] == cell
+    obs, state, reward, terminated, truncated, info = env.step(KEY, state, RIGHT, params)
+    assert (reward, terminated, truncated) == (2.0, True, False)
+    assert (obs, state.cell, state.time) == (0, 0, 0)  # the next episode
+    assert info["final_observation"] == 5
+    assert (reward.dtype, terminated.dtype, obs.dtype) == (jnp.float32, bool, jnp.int32)
+
+
+def test_truncation():
+    env, params = make(size=3, max_steps_in_episode=2)
+    step = env.step(KEY, state_at(0, 0), RIGHT, params)
+    assert (step[0], bool(step[4])) == (1, False)
+    obs, state, reward, terminated, truncated, info = env.step(KEY, step[1], RIGHT, params)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert (obs, state.time, info["final_observation"]) == (0, 0, 2)
+    *_, terminated, truncated, _ = env.step(KEY, state_at(5, 1), DOWN, params)
+    assert terminated and truncated  # noqa: PT018 - both at once
+
+
+def test_step_env_makes_the_same_move():
+    env, params = make(slip_probability=0.5, start="random")
+    keys = jax.random.split(KEY, 500)
+    _, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
+    obs, *_ = jax.vmap(env.step_env, in_axes=(0, 0, None, None))(keys, state, RIGHT, params)
+    *_, info = jax.vmap(env.step, in_axes=(0, 0, None, None))(keys, state, RIGHT, params)
+    np.testing.assert_array_equal(obs, info["final_observation"])
+
+
+@pytest.mark.parametrize("start", ["random", (0, 0)])
+def test_slip_frequencies(start):
+    env, params = make(size=5, slip_probability=0.4, start=start)
+    count = 40_000
+    keys = jax.random.split(KEY, count)
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, None, None, None)))
+    *_, info = step(keys, state_at(12), UP, params)
+    found = [np.mean(np.asarray(info["final_observation"]) == cell) for cell in (13, 17, 11, 7)]
+    np.testing.assert_allclose(found, [0.1, 0.1, 0.1, 0.7], atol=5 * 0.5 / np.sqrt(count))
+    params = params.replace(slip_probability=0.0)
+    *_, info = step(keys, state_at(12), UP, params)
+    np.testing.assert_array_equal(info["final_observation"], 7)
+
+
+def test_random_starts_are_uniform_and_do_not_depend_on_the_slip():
+    env, params = make(size=(2, 3), walls=((0, 1),), start="random", slip_probability=0.5)
+    count = 40_000
+    keys = jax.random.split(KEY, count)
+    bound = 5 * 0.5 / np.sqrt(count)
+    obs, _ = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))(keys, params)
+    shares = np.bincount(obs, minlength=6) / count
+    np.testing.assert_allclose(shares, [0.25, 0, 0.25, 0.25, 0.25, 0], atol=bound)
+    params = params.replace(max_steps_in_episode=1)
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, None, None, None)))
+    obs, *_, info = step(keys, state_at(4), LEFT, params)
+    joint = np.zeros((6, 6))
+    np.add.at(joint, (np.asarray(info["final_observation"]), np.asarray(obs)), 1 / count)
+    ends = np.array([0, 0, 0, 5, 2, 1]) / 8  # up and down both lead nowhere
+    np.testing.assert_allclose(joint, np.outer(ends, [0.25, 0, 0.25, 0.25, 0.25, 0]), atol=bound)
+
+
+def test_returns_of_the_optimal_policy_are_those_of_value_iteration():
+    """Exact values of the chain with slips, and the mean return of playing greedily on them."""
+    env, params = make(size=4, walls=[[1, 1]], slip_probability=0.2, step_reward=-0.01)
+    moves = grid.neighbours(env.is_wall)
+    value = np.zeros(16)
+    for _ in range(500):
+        outcome = np.where(moves == 15, 1.0, -0.01 + value[moves])
+        of_action = 0.8 * outcome + 0.2 * outcome.mean(axis=0)
+        value = np.where(np.arange(16) == 15, 0.0, of_action.max(axis=0))
+    policy = jnp.asarray(of_action.argmax(axis=0))
+
+    def play(key):
+        def step(carry, key):
+            state, total, running = carry
+            action = policy[state.cell]
+            _, state, reward, terminated, truncated, _ = env.step(key, state, action, params)
+            total += jnp.where(running, reward, 0.0)
+            return (state, total, running & ~(terminated | truncated)), None
+
+        start = (state_at(0), jnp.float32(0), jnp.bool_(True))
+        return jax.lax.scan(step, start, jax.random.split(key, 100))[0][1]
+
+    returns = np.asarray(jax.jit(jax.vmap(play))(jax.random.split(KEY, 4000)))
+    error = 5 * returns.std() / np.sqrt(len(returns))
+    assert abs(returns.mean() - value[0]) < error
+    assert value[0] == pytest.approx(0.933, abs=0.01)
+
+
+def test_distances():
+    is_wall = np.array([[0, 1, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1], [0, 0, 0]], bool)
+    inf = np.inf
+    expected = [[6, inf, 0], [5, inf, 1], [4, 3, 2], [inf] * 3, [inf] * 3]
+    np.testing.assert_array_equal(grid.distances(is_wall, (0, 2)), expected)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"size": 1}, r"size = 1 must be at least 2"),
+        ({"size": [4, 1]}, r"size = 1 must be at least 2"),
+        ({"size": [4, 4, 4]}, r"must be one number or a pair \(rows, columns\)"),
+        ({"size": "x"}, r"size = 'x' must be a whole number"),
+        ({"start": [0, 8]}, r"start = \(0, 8\) is outside the grid of 8 x 8 cells"),
+        ({"goal": [-1, 0]}, r"goal = \(-1, 0\) is outside the grid"),
+        ({"goal": 3}, r"goal = 3 must be a pair \(row, column\)"),
+        ({"start": "anywhere"}, r"start = 'anywhere' must be a cell \(row, column\) or \"random\""),
+        ({"start": [7, 7]}, r"start and goal must differ, both are \(7, 7\)"),
+        ({"walls": [[0, 0]]}, r"start = \(0, 0\) is on a wall"),
+        ({"walls": [[7, 7]]}, r"goal = \(7, 7\) is on a wall"),
+        ({"walls": [[8, 0]]}, r"wall = \(8, 0\) is outside the grid"),
+        ({"walls": [3]}, r"wall = 3 must be a pair"),
+        ({"walls": 3}, r"walls = 3 must be a list of cells"),
+        ({"walls": [[0, 1], [1, 0]]}, r"the goal \(7, 7\) cannot be reached from \(0, 0\)"),
+        (
+            {"walls": [[6, 7], [7, 6]], "start": "random"},
+            r"the goal \(7, 7\) cannot be reached from \(0, 0\)",
+        ),
+        ({"slip": 0.1}, r"GridWorld has no parameter 'slip'; it has: .*slip_probability.*walls"),
+        ({"slip_probability": "x"}, r"slip_probability = 'x' must be of type float"),
+    ],
+)
+def test_mistakes(overrides, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        make(**overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_names_and_sharing():
+    assert envs.names()[0] == "GridWorld"
+    assert make(walls=[[1, 2], [3, 4]])[0] is make(walls=((1, 2), (3, 4)))[0]
+    assert isinstance(make()[0], GridWorld)
+    env, params = envs.make("GridWorld", size=10, slip_probability=0.2)
+    assert env.observation_space(params).shape == (100,)
+    assert params.slip_probability == 0.2
