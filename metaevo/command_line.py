@@ -34,13 +34,16 @@ def parse_command_line(
     parser: argparse.ArgumentParser,
     argv: Sequence[str],
     make_class: Callable[[dict[str, Any]], type[T]],
-    default_config: Path | Callable[[argparse.Namespace], dict[str, Any]] | None = None,
+    default_config: Path
+    | Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]]
+    | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """The config and the parser's own arguments, from a command line.
 
     `parser` holds the script's own flags and was built with `allow_abbrev=False`; `--config FILE`
     is added. Any other `--section.key value` is a setting that overrides the file's
-    (`default_config` if none is named: a file, or a function from the parsed flags to settings).
+    (`default_config` if none is named: a file, or a function from the parsed flags and the overrides
+    to settings).
     `make_class` chooses the dataclass from the raw settings.
     `--help` lists all settings, documented by the string literals under the fields, and exits.
     Raises ConfigError, also for what argparse itself refuses.
@@ -63,7 +66,7 @@ def parse_command_line(
     overrides = _parse_overrides(rest)
     settings = load_yaml(args.config) if args.config else {}
     if args.config is None and callable(default_config):
-        settings = default_config(args)
+        settings = default_config(args, overrides)
     raw = merge(settings, overrides)
     cls = make_class(raw)
     if wants_help:

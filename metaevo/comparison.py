@@ -29,6 +29,7 @@ from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
 from purerl import losses
+from purerl.learners import LEARNERS
 
 
 class Variant(NamedTuple):
@@ -42,18 +43,18 @@ class Variant(NamedTuple):
     tuning_frames: int
 
 
-def hand_written(slot: str) -> tuple[list[str], Callable[..., jax.Array]]:
+def hand_written(slot: str, learner: str = "ppo") -> tuple[list[str], Callable[..., jax.Array]]:
     """Return the names of a slot's hand-written functions, and all of them as one slot function.
 
     Its `meta_params` is the index of the name, so that one compiled program serves all baselines.
     """
-    functions = losses.HAND_WRITTEN[slot]
+    names = list(LEARNERS[learner].slots[slot])
+    functions = [losses.HAND_WRITTEN[slot][name] for name in names]
 
     def chosen(index, hyperparams, *arguments):
-        values = [function(None, hyperparams, *arguments) for function in functions.values()]
-        return jax.lax.select_n(index, *values)
+        return jax.lax.select_n(index, *(each(None, hyperparams, *arguments) for each in functions))
 
-    return list(functions), chosen
+    return names, chosen
 
 
 class Comparison:

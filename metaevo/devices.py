@@ -217,7 +217,7 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     On a CPU the parameters, optimizer state and batch of a chunk should stay in a core's cache,
     because every gradient step walks over all of them: larger chunks run from memory, smaller ones
     pay more overhead per operation. So as many agents as fit into 2 MiB, a power of two from 1 to
-    32. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
+    1024. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
     Where a device has more rows than that, they are dealt into chunks of about the same size.
 
     Args:
@@ -231,7 +231,7 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     devices = jax.devices()[:num_devices]
     per_device = -(-rows // len(devices))
     if devices[0].platform == "cpu":
-        fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 32)
+        fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 1024)
         limit = 1 << max(fitting.bit_length() - 1, 0)
     else:
         statistics = devices[0].memory_stats() or {}

@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.command_line import parse_command_line
 from metaevo.components import COMPONENTS
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
-from metaevo.experiment import experiment_class
+from metaevo.experiment import experiment_class, learner_entry
 from metaevo.runner import run_evolution
 from metaevo.script import in_project, run_parser, settings_to_resume, with_wandb
 
@@ -23,13 +23,16 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         description: for `--help`.
     """
 
-    def defaults(args: argparse.Namespace) -> dict[str, Any]:
-        """A resumed run has its own settings; a new one those of the quick preset."""
+    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+        """A resumed run has its own settings; a new one those of its learner's quick preset."""
         if args.resume:
             return settings_to_resume(args)
         if component is None:
             return {}
-        return load_yaml(in_project(Path("configs") / f"evolve_{component}" / "quick.yaml"))
+        learner = overrides.get("learner", "ppo")
+        learner_entry(learner)
+        name = "quick.yaml" if learner == "ppo" else f"{learner}_quick.yaml"
+        return load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
 
     def make_class(raw: dict[str, Any]) -> type:
         wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then

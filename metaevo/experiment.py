@@ -79,7 +79,8 @@ def experiment_class(raw: dict[str, Any], component: str | None) -> type:
         raise ConfigError(f"evolve = {component!r} is not known; allowed: {allowed}")
     slot = COMPONENTS[component].SLOT
     if slot not in learner.slots:
-        raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has {learner.slots}")
+        has = ", ".join(learner.slots)
+        raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has: {has}")
     sections = {
         "task": TaskConfig,
         "train": learner.module.Config,
@@ -142,8 +143,8 @@ def make_learner(settings: Any, env: Any, env_params: Any, **slots: Any) -> Lear
     return learner
 
 
-def make_environments(task: TaskConfig) -> list[tuple[str, Any, Any]]:
-    """Build the environments of a task: name, environment, parameters.
+def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
+    """Build the environments of a task as a learner needs them: name, environment, parameters.
 
     Raises:
         ConfigError: for an unknown environment or parameter.
@@ -153,9 +154,10 @@ def make_environments(task: TaskConfig) -> list[tuple[str, Any, Any]]:
     if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
         raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
     built = []
+    default = {"observations": LEARNERS[learner].observations}
     for name, overrides in task.items():
         try:
-            built.append((name, *envs.make(name, **overrides)))
+            built.append((name, *envs.make(name, **{**default, **overrides})))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"task.env: {error}") from error
     return built
@@ -183,4 +185,5 @@ def make_parts(settings: Any) -> Parts:
         ConfigError: if one of them cannot be built.
     """
     module = COMPONENTS[settings.evolve]
-    return Parts(module.make(settings.component), module.SLOT, make_environments(settings.task))
+    environments = make_environments(settings.task, settings.learner)
+    return Parts(module.make(settings.component), module.SLOT, environments)

@@ -14,7 +14,7 @@ from metaevo import discovery, plots, report, value_loss_study
 from metaevo.comparison import Comparison, hand_written
 from metaevo.evaluation import LEARNED, Contender, Scores, curve_frames
 from metaevo.run_directory import RunDirectory, write_json_atomic
-from purerl.learners import num_frames
+from purerl.learners import LEARNERS, num_frames
 
 if TYPE_CHECKING:
     from metaevo.runner import EvolutionRun
@@ -44,7 +44,7 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
     config, seed = settings.evaluation, settings.run.seed
     slot_function, meta_params = discovery.load(run.path)
     meta_params = jax.device_get(meta_params)
-    names, baseline_function = hand_written(parts.slot)
+    names, baseline_function = hand_written(parts.slot, settings.learner)
 
     def contender(function: Callable, example: Any) -> Contender:
         return Contender(
@@ -67,8 +67,11 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
         normalisation=this.normalisation,
     )
     ablating = parts.slot == "value_loss" and config.ablation_seeds > 0 and len(this.tasks) == 1
-    ablation_frames = 8 * config.ablation_seeds * comparison.learned.frames_per_seed
-    total = comparison.frames + ablation_frames * ablating
+    total = comparison.frames
+    if ablating:
+        count = value_loss_study.scale_ablation_variants(settings.hyperparams)
+        count += len(value_loss_study.SIDES)
+        total += count * config.ablation_seeds * comparison.learned.frames_per_seed
     with tqdm(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
@@ -96,6 +99,17 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
                     comparison,
                     settings.hyperparams,
                     ratio,
+                    scale_name=LEARNERS[settings.learner].loss_scale,
+                    seeds=config.ablation_seeds,
+                    seed=seed,
+                    progress=progress,
+                )
+                result["sides"] = value_loss_study.ablate_sides(
+                    contender(
+                        value_loss_study.sides_of(slot_function),
+                        {"side": np.int32(0), "meta_params": meta_params},
+                    ),
+                    meta_params,
                     seeds=config.ablation_seeds,
                     seed=seed,
                     progress=progress,
@@ -154,9 +168,10 @@ def write_run_report(run: RunDirectory) -> None:
         print("\n" + table.text() + "\n\n" + conclusion_text(result) + "\n")
         sections += [report.Text("Conclusion", conclusion_text(result)), table]
         if "ablation" in result:
-            ablation = _ablation_table(result)
-            print(ablation.text() + "\n", file=sys.stdout)
-            sections.append(ablation)
+            scale_name = LEARNERS[saved["config"]["learner"]].loss_scale
+            for ablation in (_scale_table(result, scale_name), _sides_table(result)):
+                print(ablation.text() + "\n", file=sys.stdout)
+                sections.append(ablation)
     captions = {
         "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
         "that occur half-way through training with squared error.",
@@ -232,21 +247,36 @@ def _table(result: dict[str, Any]) -> report.Table:
     return report.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 
-def _ablation_table(result: dict[str, Any]) -> report.Table:
+def _scale_table(result: dict[str, Any], scale_name: str) -> report.Table:
     rows = []
     for row in result["ablation"]:
         low, high = row["interval"]
         clipping = "on" if row["clipping"] else "off"
         interval = f"[{low:.4g}, {high:.4g}]"
-        rows.append([row["shape"], row["scale"], clipping, row["vf_coef"], row["iqm"], interval])
+        rows.append(
+            [row["shape"], row["scale"], clipping, row["coefficient"], row["iqm"], interval]
+        )
     ratio = result["scale_ratio"]
     note = (
         f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
-        "derivative at errors that occur). Gradient-norm clipping couples the value loss's scale "
-        "to the policy's step, so shape and scale are exchanged separately, with and without it."
+        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
+        "without clipping of the gradient's norm where the learner clips."
     )
-    columns = ["shape", "scale", "clipping", "vf_coef", "IQM", "95% interval"]
+    columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
     return report.Table("Ablation: scale against shape", columns, rows, note=note)
+
+
+def _sides_table(result: dict[str, Any]) -> report.Table:
+    rows = []
+    for row in result["sides"]:
+        low, high = row["interval"]
+        rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+    note = (
+        "The even part treats predictions that are too high like those that are too low; the odd "
+        "part is the rest. A slope at zero error pushes predictions up or down for ever."
+    )
+    columns = ["loss", "IQM", "95% interval"]
+    return report.Table("Ablation: the two sides of the error", columns, rows, note=note)
 
 
 def _heading(path: Path) -> str:

@@ -205,7 +205,7 @@ def _normalisation(settings: Any, parts: Parts, resolved: dict[str, Any]) -> Nor
         return Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
     from metaevo.comparison import hand_written
 
-    _, function = hand_written(parts.slot)
+    _, function = hand_written(parts.slot, settings.learner)
     tasks = parts.tasks(settings, function)
     try:
         return measure_normalisation(

@@ -101,7 +101,7 @@ def make_trainee(settings: Any, run_path: Path | None = None) -> Trainee:
     Raises:
         ConfigError: if one of them cannot be built.
     """
-    environments = make_environments(settings.task)
+    environments = make_environments(settings.task, settings.learner)
     if len(environments) != 1:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     ((env_name, env, env_params),) = environments

@@ -79,7 +79,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         run_parser(description),
         argv,
         training_class,
-        lambda args: settings_to_resume(args) if args.resume else {},
+        lambda args, _: settings_to_resume(args) if args.resume else {},
     )
     settings = with_wandb(settings, args.wandb)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)

@@ -1,7 +1,11 @@
-"""What is special to a learned value loss: its picture, and the ablation of scale against shape.
+"""What is special to a learned value loss: its picture, and two ablations.
 
-Clipping the gradient's norm couples the scale of the value loss to the policy's step: a loss may
-win because it is large or small, not because of its shape. So both are exchanged, one at a time.
+Scale against shape: a loss may win because it is large or small, not because of its shape (clipping
+the gradient's norm couples the scale of PPO's value loss to the policy's step; the step size of
+Q-learning is its loss's scale). So both are exchanged, one at a time.
+
+The two sides of the error: a loss may win because it treats predictions that are too low and too
+high differently. So the learned loss is taken apart, and its parts are given to squared error.
 """
 
 from collections.abc import Callable
@@ -12,7 +16,7 @@ import numpy as np
 
 from metaevo import devices
 from metaevo.comparison import Comparison, Variant
-from metaevo.evaluation import LEARNED, Progress, without_diverged
+from metaevo.evaluation import LEARNED, Contender, Progress, Scores, without_diverged
 from metaevo.plots import LossCurve
 from metaevo.problems.train_learner import Task, working_set
 from metaevo.seeding import Purpose, keys_for
@@ -101,6 +105,7 @@ def ablate_scale(
     hyperparams: Any,
     ratio: float,
     *,
+    scale_name: str,
     seeds: int,
     seed: int,
     progress: Progress | None = None,
@@ -111,30 +116,121 @@ def ablate_scale(
         comparison: holds the compiled contenders.
         hyperparams: those of the experiment.
         ratio: `scale_ratio`.
+        scale_name: the hyperparam that multiplies the loss's gradient.
         seeds: held-out seeds of every variant.
         seed: of the experiment.
         progress: called with the number of frames just done.
 
     Returns:
-        a row for each of the eight variants: `shape`, `scale`, `clipping`, `iqm`, `interval`.
+        a row for each of `scale_ablation_variants`: `shape`, `scale`, `clipping`, `coefficient`,
+        `iqm`, `interval`.
     """
-    coefficient = float(hyperparams.vf_coef)
+    coefficient = float(getattr(hyperparams, scale_name))
     variants: list[Variant] = []
     rows: list[dict[str, Any]] = []
-    for clipping in (True, False):
-        clip = {} if clipping else {"max_grad_norm": float("inf")}
+    for clipping in (True, False) if _can_clip(hyperparams) else (False,):
+        clip = {"max_grad_norm": float("inf")} if _can_clip(hyperparams) and not clipping else {}
         for shape in (LEARNED, "squared"):
             for scale in (LEARNED, "squared"):
                 factor = 1.0
                 if shape != scale:
                     factor = 1.0 / ratio if shape == LEARNED else ratio
-                settings = {"vf_coef": coefficient * factor, **clip}
+                settings = {scale_name: coefficient * factor, **clip}
                 variants.append(Variant(f"{shape}/{scale}/{clipping}", shape, settings, 0))
-                rows.append({"shape": shape, "scale": scale, "clipping": clipping, **settings})
+                row = {"shape": shape, "scale": scale, "clipping": clipping}
+                rows.append({**row, "coefficient": coefficient * factor})
     keys = keys_for(seed, Purpose.HELD_OUT, seeds)
     scores = comparison.train(variants, keys, progress)
-    fitness = without_diverged(scores)
-    for row, variant in zip(rows, variants, strict=True):
-        summary = summarise(fitness[variant.name])
+    return _with_summaries(rows, [scores[variant.name] for variant in variants])
+
+
+def scale_ablation_variants(hyperparams: Any) -> int:
+    """Return how many variants `ablate_scale` trains."""
+    return 8 if _can_clip(hyperparams) else 4
+
+
+def _can_clip(hyperparams: Any) -> bool:
+    return hasattr(hyperparams, "max_grad_norm")
+
+
+SIDES = (
+    "learned",
+    "learned, its even part",
+    "learned, without its slope at zero error",
+    "squared",
+    "squared + the learned odd part",
+    "squared + the learned slope at zero error",
+    "squared + that slope over the learned curvature there",
+)
+"""The losses that `ablate_sides` compares."""
+
+
+def sides_of(value_loss: Callable) -> Callable:
+    """Return a slot function that takes a loss apart; see `SIDES`.
+
+    With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
+    predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
+    The slope at zero error is the simplest odd part: it pushes predictions up or down for ever, to
+    where the slope over the curvature says; hence the last side, whose minimum is the learned one's.
+    Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
+    """
+
+    def chosen(chosen_params, hyperparams, prediction, target, old_prediction):
+        meta_params = chosen_params["meta_params"]
+
+        def loss(prediction, old_prediction):
+            return value_loss(meta_params, hyperparams, prediction, target, old_prediction)
+
+        error = prediction - target
+        there = loss(prediction, old_prediction)
+        mirrored = loss(target - error, 2.0 * target - old_prediction)
+        squared = losses.squared(None, hyperparams, prediction, target, old_prediction)
+        slope = jax.grad(loss)
+        tilt = slope(target, target) * error
+        curvature = jax.grad(slope)(target, target)
+        values = (
+            there,
+            0.5 * (there + mirrored),
+            there - tilt,
+            squared,
+            squared + 0.5 * (there - mirrored),
+            squared + tilt,
+            squared + tilt / jnp.maximum(jnp.abs(curvature), 1e-3),
+        )
+        return jax.lax.select_n(chosen_params["side"], *values)
+
+    return chosen
+
+
+def ablate_sides(
+    contender: Contender,
+    meta_params: Any,
+    *,
+    seeds: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Train with the parts of the learned loss: is it the treatment of the two sides that wins?
+
+    Args:
+        contender: with `sides_of` the learned loss in the slot.
+        meta_params: of the learned loss.
+        seeds: held-out seeds of every variant.
+        seed: of the experiment.
+        progress: called with the number of frames just done.
+
+    Returns:
+        a row for each of `SIDES`: `loss`, `iqm`, `interval`.
+    """
+    keys = keys_for(seed, Purpose.HELD_OUT, seeds)
+    chosen = [{"side": np.int32(i), "meta_params": meta_params} for i in range(len(SIDES))]
+    scores = contender.run(keys, [{}] * len(SIDES), chosen, progress)
+    return _with_summaries([{"loss": name} for name in SIDES], scores)
+
+
+def _with_summaries(rows: list[dict[str, Any]], scores: list[Scores]) -> list[dict[str, Any]]:
+    fitness = without_diverged({str(index): each for index, each in enumerate(scores)})
+    for row, values in zip(rows, fitness.values(), strict=True):
+        summary = summarise(values)
         row |= {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
     return rows

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from purerl import ppo
+from purerl import ppo, q_learning
+from purerl.envs.registry import Observations
 from purerl.types import Learner
 
 
@@ -19,12 +20,33 @@ class LearnerEntry(NamedTuple):
     """holds `Config` and `Hyperparams`"""
     make: Callable[..., Learner]
     """`(config, env, **slots) -> Learner`"""
-    slots: tuple[str, ...]
-    """the arguments of `make` that a component can fill"""
+    slots: dict[str, tuple[str, ...]]
+    """the arguments of `make` that a component can fill, each with the names of the hand-written
+    functions (`purerl.losses.HAND_WRITTEN`) that it is compared with, the reference first"""
+    loss_scale: str
+    """the hyperparam that multiplies the gradient of the value loss"""
+    observations: Observations = "auto"
+    """what the learner needs of `envs.make`"""
 
 
 LEARNERS: dict[str, LearnerEntry] = {
-    "ppo": LearnerEntry(ppo, ppo.PPO, ("value_loss", "policy_loss", "make_optimizer")),
+    "ppo": LearnerEntry(
+        ppo,
+        ppo.PPO,
+        {
+            "value_loss": ("squared", "clipped_squared", "huber"),
+            "policy_loss": ("clipped_surrogate", "dpo"),
+            "make_optimizer": (),
+        },
+        loss_scale="vf_coef",
+    ),
+    "q_learning": LearnerEntry(
+        q_learning,
+        q_learning.QLearning,
+        {"value_loss": ("squared", "huber")},
+        loss_scale="learning_rate",
+        observations="index",
+    ),
 }
 
 

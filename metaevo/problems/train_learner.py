@@ -99,13 +99,12 @@ def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Ar
 
 
 def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
-    """Estimate the bytes that one agent's gradient steps touch: parameters, optimizer and batch."""
-    learner = task.learner
-    key = jax.random.key(0)
+    """Estimate the bytes that training one agent walks over: its state, a gradient and a batch."""
+    learner, key = task.learner, jax.random.key(0)
+    obs, _ = jax.eval_shape(learner.env.reset, key, task.env_params)
     state = jax.eval_shape(learner.init, key, hyperparams, meta_params, task.env_params)
-    parameters = _bytes(learner.policy(state))
-    batch = learner.config.batch_size * (2 * _bytes(state.obs) // state.obs.shape[0] + 64)
-    return 4 * parameters + batch  # parameters, gradient and Adam's two moments
+    gradient = jax.eval_shape(learner.policy, state)
+    return _bytes(state) + _bytes(gradient) + learner.config.batch_size * (2 * _bytes(obs) + 64)
 
 
 def _bytes(tree: Any) -> int:

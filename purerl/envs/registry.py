@@ -12,8 +12,9 @@ from gymnax import registration
 
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
+from purerl.envs.state_index import with_state_index
 
-Observations = Literal["auto", "flat", "raw"]
+Observations = Literal["auto", "flat", "raw", "index"]
 
 OWN: dict[str, type] = {"GridWorld": GridWorld}
 """The environments of this package; all others are gymnax's."""
@@ -29,7 +30,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
     Observations come out as float32 arrays: with `auto` images [height, width, channels] keep
     their shape and everything else becomes a vector (a discrete observation one-hot), with `flat`
-    images are flattened as well. With `raw` they are what the environment gives.
+    images are flattened as well. With `raw` they are what the environment gives, with `index` the
+    number of the state, for tabular learners.
 
     Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
     of its constructor (`size=10` for DeepSea-bsuite). Calls with equal arguments return the same
@@ -37,8 +39,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
     Raises:
         ValueError: for an unknown name (close names are listed), an unknown override (those that
-            exist are listed) or one of the wrong type, and for an environment that needs data
-            which cannot be downloaded.
+            exist are listed) or one of the wrong type, for an environment that needs data which
+            cannot be downloaded, and for `index` where states have no number.
     """
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
@@ -79,7 +81,11 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
         params = env.default_params
     else:
         env, params = gymnax.make(name, **dict(kwargs))
-    return (env if observations == "raw" else Features(env, flat=observations == "flat")), params
+    if observations == "raw":
+        return env, params
+    if observations == "index":
+        return with_state_index(env, params), params
+    return Features(env, flat=observations == "flat"), params
 
 
 def _constructor(name: str) -> Any:

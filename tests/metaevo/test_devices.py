@@ -157,7 +157,7 @@ def test_a_row_map_compiles_once_for_all_hyperparams_and_meta_params(compilation
 def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devices):
     chunk = choose_chunk_size(rows, bytes_per_row, num_devices)
     per_device = -(-rows // num_devices)
-    assert 1 <= chunk <= min(per_device, 32)
+    assert 1 <= chunk <= min(per_device, 1024)
     assert chunk == 1 or chunk * bytes_per_row <= CACHE_BYTES
     chunks = -(-per_device // chunk)
     assert chunks * chunk - per_device < chunks  # fewer idle rows than chunks

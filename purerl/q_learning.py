@@ -1,0 +1,364 @@
+"""Tabular Q-learning (Watkins 1989), one pure function from key to trained agent.
+
+    env, env_params = envs.make("GridWorld", observations="index")
+    train = make_train(config, env, value_loss=losses.squared)
+    result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
+
+Every step descends the value loss in one entry of the table: `q <- q - learning_rate * dL/dq`. With
+`losses.squared` that is the rule of the textbook (Sutton & Barto 2018, equation 6.8). Nothing is
+stored per step; an `update` is a stretch of `num_steps` steps, a point of the learning curve.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, Gt, Interval
+from flax import struct
+
+from purerl import episodes, losses
+from purerl.types import (
+    EnvParams,
+    EpisodeSums,
+    MetaParams,
+    Train,
+    TrainResult,
+    ValueLoss,
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What fixes shapes and counts. Static: a change recompiles.
+
+    Raises:
+        ValueError: if no stretch of `num_steps` fits.
+    """
+
+    total_timesteps: Annotated[int, Gt(0)] = 100_000
+    """environment steps of one agent, rounded down to whole updates"""
+    num_steps: Annotated[int, Gt(0)] = 1_000
+    """steps of an update: of one point of the learning curve (the table changes at every step)"""
+    target: Literal["q_learning", "expected_sarsa", "double"] = "q_learning"
+    """the bootstrapped value: greedy, expected under the policy, or of two tables"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        if self.num_steps > 0 and self.num_updates < 1:
+            raise ValueError(
+                f"total_timesteps = {self.total_timesteps} must be at least "
+                f"num_steps = {self.num_steps}"
+            )
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+        return self.total_timesteps // self.num_steps
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions that a learning step walks over."""
+        return 1
+
+
+class Hyperparams(struct.PyTreeNode):
+    """Scalars that training reads. Traced: a change never recompiles, and each can be vmapped."""
+
+    learning_rate: Annotated[float, Ge(0)] = 0.2
+    """step size"""
+    gamma: Annotated[float, Interval(ge=0, le=1)] = 0.95
+    """discount factor"""
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
+    """probability of a random action at the start"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] = 0.1
+    """and from epsilon_decay_steps on"""
+    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps of the linear way between the two; by default total_timesteps"""
+    initial_value: float = 0.0
+    """of every entry of the table; high values make an agent explore"""
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """how far clipped_squared lets a prediction move; never reached by a single step"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+
+    def random_play(self) -> "Hyperparams":
+        """Return settings under which every action is random."""
+        return self.replace(epsilon_start=1.0, epsilon_end=1.0)
+
+
+class State(struct.PyTreeNode):
+    """All that one agent carries from one update to the next."""
+
+    q: jax.Array
+    """[tables, num_states, num_actions] action values; two tables for `target: double`"""
+    visits: jax.Array
+    """[num_states, num_actions] float32, how often each action was taken"""
+    update: jax.Array
+    """[] int32, updates done"""
+    key: jax.Array
+    env_state: Any
+    obs: jax.Array
+    """[] int32, the state to act in next"""
+    unfinished: episodes.Unfinished
+
+
+class Policy(struct.PyTreeNode):
+    """What acting needs, and what is saved of an agent."""
+
+    q: jax.Array
+    """[num_states, num_actions]"""
+    visits: jax.Array
+    """[num_states, num_actions]"""
+
+
+@dataclass(frozen=True)
+class QLearning:
+    """The algorithm with its static parts bound; all methods are pure and for one agent.
+
+    Raises:
+        ValueError: if the environment's observations or actions are not discrete.
+    """
+
+    config: Config
+    env: Any
+    value_loss: ValueLoss = losses.squared
+
+    def __post_init__(self) -> None:
+        """Refuse what has no table, before anything is compiled."""
+        params = self.env.default_params
+        for kind in ("observation", "action"):
+            space = getattr(self.env, f"{kind}_space")(params)
+            if not hasattr(space, "n"):
+                hint = " (make it with observations='index')" if kind == "observation" else ""
+                raise ValueError(
+                    f"{self.env.name}: tabular Q-learning needs discrete {kind}s, not vectors of "
+                    f"shape {tuple(space.shape)}{hint}"
+                )
+
+    def init(
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> State:
+        """Return a new agent in a newly reset environment."""
+        del meta_params
+        reset_key, key = jax.random.split(key)
+        obs, env_state = self.env.reset(reset_key, env_params)
+        shape = self._table_shape(env_params)
+        tables = 2 if self.config.target == "double" else 1
+        return State(
+            q=jnp.full((tables, *shape), hyperparams.initial_value, jnp.float32),
+            visits=jnp.zeros(shape),
+            update=jnp.int32(0),
+            key=key,
+            env_state=env_state,
+            obs=obs.astype(jnp.int32),
+            unfinished=episodes.begin(1),
+        )
+
+    def epsilon(self, hyperparams: Hyperparams, frames: jax.Array) -> jax.Array:
+        """Return the probability of a random action after this many environment steps."""
+        horizon = hyperparams.epsilon_decay_steps
+        if horizon is None:
+            horizon = float(self.config.num_updates * self.config.num_steps)
+        progress = jnp.minimum(frames / horizon, 1.0)
+        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
+        return start + (end - start) * progress
+
+    def update(
+        self,
+        state: State,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
+        """Act and learn for `num_steps` steps."""
+        slope = jax.grad(self.value_loss, argnums=2)
+        key, draws = self._draw(state, hyperparams)
+
+        def step(carry, draws):
+            q, visits, unfinished, sums, squares, place = carry
+            place, experience = self._act(q, place, draws, hyperparams, env_params)
+            entry, prediction, target, reward, done = experience
+            gradient = slope(meta_params, hyperparams, prediction, target, prediction)
+            q = q.at[entry].add(-hyperparams.learning_rate * gradient)
+            visits = visits.at[entry[1:]].add(1.0)
+            unfinished, sums = episodes.record(unfinished, sums, reward, done)
+            squares += jnp.square(prediction - target)
+            return (q, visits, unfinished, sums, squares, place), None
+
+        place = state.env_state, state.obs
+        squares = jnp.float32(0.0)
+        carry = state.q, state.visits, state.unfinished, episodes.zero_sums(1), squares, place
+        carry, _ = jax.lax.scan(step, carry, draws)
+        q, visits, unfinished, sums, squares, (env_state, obs) = carry
+        metrics = {
+            "value_error": jnp.sqrt(squares / self.config.num_steps),
+            "visited": jnp.mean(visits > 0),
+        }
+        state = State(q, visits, state.update + 1, key, env_state, obs, unfinished)
+        return state, jax.tree.map(jnp.sum, sums), metrics
+
+    def train(
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
+    ) -> TrainResult:
+        """Train one agent from scratch; metrics are reduced inside the scan, to one per update."""
+
+        def scan_update(state, _):
+            state, sums, metrics = self.update(state, hyperparams, meta_params, env_params)
+            return state, (sums, metrics)
+
+        state = self.init(key, hyperparams, meta_params, env_params)
+        state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
+        return TrainResult(state, sums, metrics)
+
+    def value_targets(
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return predictions and targets [num_steps] of an agent that acts without learning."""
+        _, draws = self._draw(state, hyperparams)
+
+        def step(place, draws):
+            place, experience = self._act(state.q, place, draws, hyperparams, env_params)
+            return place, (experience.prediction, experience.target)
+
+        return jax.lax.scan(step, (state.env_state, state.obs), draws)[1]
+
+    def policy(self, state: State) -> Policy:
+        """Return the part of the state that acting needs, and the visits for its picture."""
+        return Policy(jnp.mean(state.q, axis=0), state.visits)
+
+    def act(
+        self,
+        policy: Policy,
+        key: jax.Array,
+        obs: jax.Array,
+        *,
+        greedy: bool,
+        env_params: EnvParams = None,
+    ) -> jax.Array:
+        """Return a best action in one state, ties broken at random.
+
+        If not `greedy`, an action drawn uniformly: Q-learning has no other policy of its own.
+        """
+        del env_params
+        values = policy.q[obs]
+        among = values == jnp.max(values) if greedy else jnp.ones_like(values, bool)
+        return choose(among, jax.random.uniform(key))
+
+    def _draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, "Draws"]:
+        """Draw the random numbers of a whole update at once: far cheaper than one by one."""
+        steps = self.config.num_steps
+        key, explore_key, choice_key, table_key, env_key = jax.random.split(state.key, 5)
+        frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
+        explore = jax.random.uniform(explore_key, (steps,)) < self.epsilon(hyperparams, frames)
+        table = jnp.zeros(steps, jnp.int32)
+        if self.config.target == "double":
+            table = jax.random.bernoulli(table_key, shape=(steps,)).astype(jnp.int32)
+        choice = jax.random.uniform(choice_key, (steps,))
+        epsilon = self.epsilon(hyperparams, frames)
+        return key, Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
+
+    def _act(
+        self,
+        q: jax.Array,
+        place: tuple[Any, jax.Array],
+        draws: "Draws",
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+    ) -> tuple[tuple[Any, jax.Array], "Experience"]:
+        """Take one step; return where it led, and what can be learned from it."""
+        env_state, obs = place
+        values = jnp.sum(q[:, obs], axis=0)
+        among = jnp.logical_or(values == jnp.max(values), draws.explore)
+        action = choose(among, draws.choice)
+        next_obs, env_state, reward, terminated, truncated, info = self.env.step(
+            draws.env_key, env_state, action, env_params
+        )
+        reward = reward.astype(jnp.float32)
+        following = q[:, info["final_observation"]]
+        if self.config.target == "double":  # van Hasselt 2010: one table chooses, the other tells
+            own, other = following[draws.table], following[1 - draws.table]
+            value = other[jnp.argmax(own)]
+        elif self.config.target == "expected_sarsa":  # van Seijen et al. 2009
+            greedy, uniform = jnp.max(following), jnp.mean(following)
+            value = (1.0 - draws.epsilon) * greedy + draws.epsilon * uniform
+        else:
+            value = jnp.max(following)
+        target = reward + hyperparams.gamma * jnp.where(terminated, 0.0, value)
+        entry = draws.table, obs, action
+        done = jnp.logical_or(terminated, truncated)
+        return (env_state, next_obs.astype(jnp.int32)), Experience(
+            entry, q[entry], target, reward[None], done[None]
+        )
+
+    def _table_shape(self, env_params: EnvParams) -> tuple[int, int]:
+        observations = self.env.observation_space(env_params)
+        return int(observations.n), int(self.env.action_space(env_params).n)
+
+
+class Draws(NamedTuple):
+    """The random numbers of a step; an update stacks them to [num_steps]."""
+
+    explore: jax.Array
+    """[] bool, whether the action is random"""
+    choice: jax.Array
+    """[] uniform in [0, 1), which of the actions in question is taken"""
+    table: jax.Array
+    """[] int32, the table that learns"""
+    epsilon: jax.Array
+    """[] the probability with which `explore` was drawn"""
+    env_key: jax.Array
+
+
+class Experience(NamedTuple):
+    """What a step has to teach."""
+
+    entry: tuple[jax.Array, jax.Array, jax.Array]
+    """the table, the state and the action"""
+    prediction: jax.Array
+    """[] the value of that entry"""
+    target: jax.Array
+    """[] reward and discounted value of what followed"""
+    reward: jax.Array
+    """[1]"""
+    done: jax.Array
+    """[1] bool"""
+
+
+def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Return one of the actions in a non-empty set, each with the same probability.
+
+    Args:
+        among: [num_actions] bool, the set.
+        uniform: [] a random number in [0, 1).
+    """
+    counts = jnp.cumsum(among)
+    rank = jnp.floor(uniform * counts[-1]).astype(jnp.int32)  # 0 .. size - 1
+    return jnp.argmax(counts > rank).astype(jnp.int32)
+
+
+def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squared) -> Train:
+    """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
+
+    Example:
+        >>> env, env_params = purerl.envs.make("FrozenLake-misc", observations="index")
+        >>> train = jax.jit(make_train(Config(total_timesteps=10_000), env))
+        >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)
+
+    Raises:
+        ValueError: if the environment's observations or actions are not discrete.
+    """
+    return QLearning(config, env, value_loss).train
