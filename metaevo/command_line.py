@@ -42,8 +42,8 @@ def parse_command_line(
 
     `parser` holds the script's own flags and was built with `allow_abbrev=False`; `--config FILE`
     is added. Any other `--section.key value` is a setting that overrides the file's
-    (`default_config` if none is named: a file, or a function from the parsed flags and the overrides
-    to settings).
+    (`default_config` if none is named: a file, or a function from the parsed flags and these
+    settings to the others).
     `make_class` chooses the dataclass from the raw settings.
     `--help` lists all settings, documented by the string literals under the fields, and exits.
     Raises ConfigError, also for what argparse itself refuses.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from metaevo import devices
@@ -171,7 +172,7 @@ def sides_of(value_loss: Callable) -> Callable:
     With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
     predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
     The slope at zero error is the simplest odd part: it pushes predictions up or down for ever, to
-    where the slope over the curvature says; hence the last side, whose minimum is the learned one's.
+    an error of minus the slope over the curvature; squared error with the last tilt goes there too.
     Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
     """
 

@@ -76,8 +76,8 @@ class Hyperparams(struct.PyTreeNode):
     """discount factor"""
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
     """probability of a random action at the start"""
-    epsilon_end: Annotated[float, Interval(ge=0, le=1)] = 0.1
-    """and from epsilon_decay_steps on"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
+    """and from epsilon_decay_steps on; by default epsilon_start, for ever"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps of the linear way between the two; by default total_timesteps"""
     initial_value: float = 0.0
@@ -89,7 +89,8 @@ class Hyperparams(struct.PyTreeNode):
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random."""
-        return self.replace(epsilon_start=1.0, epsilon_end=1.0)
+        end = None if self.epsilon_end is None else 1.0  # the same structure, not to recompile
+        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -166,12 +167,13 @@ class QLearning:
 
     def epsilon(self, hyperparams: Hyperparams, frames: jax.Array) -> jax.Array:
         """Return the probability of a random action after this many environment steps."""
+        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
+        if end is None:
+            return jnp.broadcast_to(start, frames.shape)
         horizon = hyperparams.epsilon_decay_steps
         if horizon is None:
             horizon = float(self.config.num_updates * self.config.num_steps)
-        progress = jnp.minimum(frames / horizon, 1.0)
-        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
-        return start + (end - start) * progress
+        return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
 
     def update(
         self,

@@ -22,7 +22,7 @@ from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
-from purerl import losses, ppo
+from purerl import losses, ppo, q_learning
 from tests.metaevo.toy import TINY, ppo_task
 
 NAMES = ["squared", "huber"]
@@ -366,13 +366,38 @@ def test_errors_are_observed_half_way_through():
 def test_the_ablation_exchanges_the_scales(tmp_path):
     this = comparison()
     hyperparams = ppo.Hyperparams(vf_coef=0.5)
-    rows = value_loss_study.ablate_scale(this, hyperparams, 4.0, seeds=8, seed=0)
-    found = {(row["shape"], row["scale"], row["clipping"]): row["vf_coef"] for row in rows}
+    rows = value_loss_study.ablate_scale(
+        this, hyperparams, 4.0, scale_name="vf_coef", seeds=8, seed=0
+    )
+    found = {(row["shape"], row["scale"], row["clipping"]): row["coefficient"] for row in rows}
     for clipping in (True, False):
         assert found[LEARNED, LEARNED, clipping] == found["squared", "squared", clipping] == 0.5
         assert found["squared", LEARNED, clipping] == 2.0  # as steep as the learned one
         assert found[LEARNED, "squared", clipping] == 0.125
-    assert {row["clipping"]: row.get("max_grad_norm") for row in rows} == {
-        True: None,
-        False: float("inf"),
-    }
+    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 8
+
+
+def test_a_learner_that_never_clips_has_fewer_variants():
+    this = comparison()
+    hyperparams = q_learning.Hyperparams(learning_rate=0.5)
+    options = {"scale_name": "learning_rate", "seeds": 8, "seed": 0}
+    rows = value_loss_study.ablate_scale(this, hyperparams, 4.0, **options)
+    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 4
+    assert [row["coefficient"] for row in rows] == [0.5, 0.125, 2.0, 0.5]
+    assert not any(row["clipping"] for row in rows)
+
+
+def test_the_sides_of_a_loss_by_hand():
+    """Of L(e) = 3 e^2 + 0.4 e, with a target of 2 and an error of 0.5."""
+
+    def loss(scale, hyperparams, prediction, target, old_prediction):
+        error = prediction - target
+        return scale * (3.0 * error**2 + 0.4 * error)
+
+    sides = value_loss_study.sides_of(loss)
+    found = [
+        sides({"side": np.int32(i), "meta_params": 1.0}, None, 2.5, 2.0, 2.2)
+        for i in range(len(value_loss_study.SIDES))
+    ]
+    expected = [0.95, 0.75, 0.75, 0.125, 0.325, 0.325, 0.125 + 0.4 * 0.5 / 6.0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

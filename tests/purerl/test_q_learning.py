@@ -1,0 +1,282 @@
+"""Tabular Q-learning against the rule of the textbook step by step, and against value iteration."""
+
+from collections import Counter
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from purerl import envs, losses, q_learning
+from purerl.evaluation import evaluate
+from purerl.q_learning import Config, Hyperparams, QLearning, choose
+
+ROWS, COLS = 2, 3
+GOAL = ROWS * COLS - 1
+MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
+HYPERPARAMS = Hyperparams(learning_rate=0.3, gamma=0.8, epsilon_start=0.4)
+
+
+def moved(cell, action):
+    row, col = divmod(cell, COLS)
+    row, col = row + MOVES[action][0], col + MOVES[action][1]
+    return row * COLS + col if 0 <= row < ROWS and 0 <= col < COLS else cell
+
+
+@cache
+def one_step_learner(target="q_learning", loss=losses.squared):
+    """An update is one step, in a small deterministic grid with short episodes."""
+    env, env_params = envs.make(
+        "GridWorld", observations="index", size=(ROWS, COLS), max_steps_in_episode=4
+    )
+    learner = QLearning(Config(total_timesteps=400, num_steps=1, target=target), env, loss)
+    return learner, env_params, jax.jit(learner.update), jax.jit(learner.init)
+
+
+def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, count=300, seed=0):
+    """Yield the state before a step, the action, where it led, sums, and the state after."""
+    _, env_params, update, init = one_step_learner(target, loss)
+    state = jax.device_get(init(jax.random.key(seed), hyperparams, None, env_params))
+    for _ in range(count):
+        after, sums, _ = update(state, hyperparams, None, env_params)
+        after, sums = jax.device_get((after, sums))
+        taken = np.argwhere(np.asarray(after.visits - state.visits))
+        assert taken.shape == (1, 2)  # one action in one state
+        (obs, action) = taken[0].tolist()
+        assert obs == state.obs
+        yield state, action, moved(obs, action), sums, after
+        state = after
+
+
+def replay(target, following_value):
+    """Check 300 steps against the rule, with `following_value(q, cell, table)`."""
+    seen = Counter()
+    for before, action, following, sums, after in steps(target):
+        terminated = following == GOAL
+        length = float(before.unfinished.lengths[0]) + 1
+        truncated = length == 4
+        assert sums.rewards == float(terminated)
+        assert sums.episodes == float(terminated or truncated)
+        changed = np.asarray(after.q != before.q)
+        table = int(np.argwhere(changed)[0, 0]) if changed.any() else None
+        if table is None:
+            continue
+        old = before.q[table, before.obs, action]
+        bootstrap = 0.0 if terminated else following_value(before.q, following, table)
+        expected = old + 0.3 * (float(terminated) + 0.8 * bootstrap - old)
+        assert after.q[table, before.obs, action] == pytest.approx(expected, rel=1e-5)
+        assert changed.sum() == 1
+        seen["bootstrapped at truncation"] += truncated and not terminated and bootstrap > 0
+        seen["terminated"] += terminated
+        seen[f"table {table}"] += 1
+    return seen
+
+
+def test_squared_error_gives_the_rule_of_the_textbook():
+    seen = replay("q_learning", lambda q, cell, _: q[0, cell].max())
+    assert seen["bootstrapped at truncation"] > 3
+    assert seen["terminated"] > 10
+
+
+def test_expected_sarsa_averages_over_the_policy():
+    def value(q, cell, _):
+        return 0.6 * q[0, cell].max() + 0.4 * q[0, cell].mean()
+
+    assert replay("expected_sarsa", value)["terminated"] > 10
+
+
+def test_double_q_learning_lets_one_table_choose_and_the_other_tell():
+    seen = replay("double", lambda q, cell, table: q[1 - table, cell, q[table, cell].argmax()])
+    assert min(seen["table 0"], seen["table 1"]) > 20
+
+
+def tilted(meta_params, hyperparams, prediction, target, old_prediction):
+    del meta_params, hyperparams
+    assert old_prediction is not None
+    error = prediction - target
+    return 2.0 * error**2 + 0.1 * error
+
+
+def test_another_loss_is_descended():
+    for before, action, following, _, after in steps(loss=tilted, count=40):
+        old = before.q[0, before.obs, action]
+        terminated = following == GOAL
+        target = 1.0 if terminated else 0.8 * before.q[0, following].max()
+        expected = old - 0.3 * (4.0 * (old - target) + 0.1)
+        found = float(after.q[0, before.obs, action])
+        assert found == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
+
+
+def test_without_exploration_only_best_actions_are_taken():
+    hyperparams = HYPERPARAMS.replace(epsilon_start=0.0, initial_value=0.5)
+    for before, action, _, _, after in steps(hyperparams=hyperparams, count=60):
+        best = before.q[0, before.obs]
+        assert best[action] == best.max()
+        assert after.q.shape == (1, 6, 4)
+
+
+# --- Choosing among actions ---------------------------------------------------------------------
+
+
+@given(among=st.lists(st.booleans(), min_size=1, max_size=7).filter(any))
+def test_every_action_in_question_is_equally_likely(among):
+    uniform = jnp.arange(420) / 420  # 420 is divisible by 1 .. 7
+    chosen = jax.vmap(choose, in_axes=(None, 0))(jnp.asarray(among), uniform)
+    counts = np.bincount(chosen, minlength=len(among))
+    np.testing.assert_allclose(counts, np.asarray(among) * 420 / sum(among), atol=2)
+    assert choose(jnp.asarray(among), jnp.float32(1 - 2**-24)) == np.flatnonzero(among)[-1]
+
+
+def test_ties_are_broken_at_random():
+    learner, env_params, _, _ = one_step_learner()
+    policy = q_learning.Policy(jnp.zeros((6, 4)).at[0, 2].set(-1.0), jnp.zeros((6, 4)))
+    keys = jax.random.split(jax.random.key(0), 3000)
+    act = jax.vmap(lambda key: learner.act(policy, key, jnp.int32(0), greedy=True))
+    counts = np.bincount(act(keys), minlength=4)
+    assert counts[2] == 0
+    assert abs(counts[[0, 1, 3]] - 1000).max() < 130  # 5 standard deviations
+    sampled = jax.vmap(lambda key: learner.act(policy, key, jnp.int32(0), greedy=False))(keys)
+    assert abs(np.bincount(sampled) - 750).max() < 120
+
+
+def test_epsilon_falls_on_a_line():
+    learner, *_ = one_step_learner()  # 400 steps
+    frames = jnp.array([0.0, 100.0, 200.0, 400.0, 1000.0])
+    own = Hyperparams(epsilon_start=1.0, epsilon_end=0.2)
+    expected = [1.0, 0.8, 0.6, 0.2, 0.2]
+    np.testing.assert_allclose(learner.epsilon(own, frames), expected, rtol=1e-6)
+    shorter = own.replace(epsilon_decay_steps=100.0)
+    expected = [1.0, 0.2, 0.2, 0.2, 0.2]
+    np.testing.assert_allclose(learner.epsilon(shorter, frames), expected, rtol=1e-6)
+    constant = Hyperparams(epsilon_start=0.3)
+    np.testing.assert_allclose(learner.epsilon(constant, frames), [0.3] * 5, rtol=1e-6)
+
+
+def test_random_play_is_random_whatever_the_agent_has_learned():
+    for settings in (Hyperparams(), Hyperparams(epsilon_start=0.5, epsilon_end=0.1)):
+        random = settings.random_play()
+        assert jax.tree.structure(random) == jax.tree.structure(settings)
+        learner, *_ = one_step_learner()
+        assert learner.epsilon(random, jnp.array([1e6])) == 1.0
+
+
+# --- Whole runs ---------------------------------------------------------------------------------
+
+SLIP, GAMMA = 0.2, 0.9
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Sixteen agents in a slippery 4 x 4 grid, stacked; their learner, and how to train more."""
+    env, env_params = envs.make(
+        "GridWorld", observations="index", size=4, slip_probability=SLIP, max_steps_in_episode=50
+    )
+    learner = QLearning(Config(total_timesteps=60_000, num_steps=6_000), env)
+    hyperparams = Hyperparams(learning_rate=0.05, gamma=GAMMA, epsilon_start=0.5, initial_value=1.0)
+    train = jax.jit(jax.vmap(learner.train, in_axes=(0, None, None, None)))
+    keys = jax.random.split(jax.random.key(1), 16)
+    return learner, env_params, hyperparams, train, train(keys, hyperparams, None, env_params)
+
+
+def value_iteration(size, slip, gamma):
+    """Optimal action values [size^2, 4] of the grid with its goal in the last corner, in NumPy."""
+    goal, q = size * size - 1, np.zeros((size * size, 4))
+
+    def land(cell, action):
+        row, col = cell // size + MOVES[action][0], cell % size + MOVES[action][1]
+        return row * size + col if 0 <= row < size and 0 <= col < size else cell
+
+    for _ in range(500):
+        v = q.max(axis=1)
+        v[goal] = 0.0
+        gain = np.array(
+            [
+                [(land(s, a) == goal) + gamma * v[land(s, a)] for a in range(4)]
+                for s in range(size * size)
+            ]
+        )
+        q = (1 - slip) * gain + slip * gain.mean(axis=1, keepdims=True)
+    return q
+
+
+def test_values_converge_to_those_of_value_iteration(trained):
+    expected = value_iteration(4, SLIP, GAMMA)[:-1]  # nothing is learned about the goal itself
+    found = np.asarray(trained[-1].state.q[:, 0, :-1])
+    np.testing.assert_allclose(found.mean(axis=0), expected, atol=0.03)
+    assert np.abs(found - expected).mean() < 0.03
+
+
+def test_a_trained_agent_reaches_the_goal(trained):
+    learner, env_params, _, _, result = trained
+    policy = jax.tree.map(lambda leaf: leaf[0], learner.policy(result.state))
+    returns = evaluate(learner, policy, jax.random.key(5), env_params, num_episodes=16)
+    assert returns.min() == 1.0
+
+
+def test_visits_count_every_step(trained):
+    result = trained[-1]
+    assert (result.state.visits.sum(axis=(1, 2)) == 60_000).all()
+    assert (result.episodes.steps == 6_000).all()
+    assert (result.metrics["visited"][:, -1] == 15 / 16).all()
+
+
+def test_nothing_is_stored_per_step(trained):
+    sizes = [leaf.size / 16 for leaf in jax.tree.leaves(trained[-1])]
+    assert max(sizes) <= 16 * 4  # a table; 10 points of a curve
+
+
+def test_training_is_init_and_updates(trained):
+    learner, env_params, hyperparams, train, result = trained
+    init = jax.jit(jax.vmap(learner.init, in_axes=(0, None, None, None)))
+    update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
+    state = init(jax.random.split(jax.random.key(1), 16), hyperparams, None, env_params)
+    for index in range(learner.config.num_updates):
+        state, sums, _ = update(state, hyperparams, None, env_params)
+        np.testing.assert_array_equal(sums.returns, result.episodes.returns[:, index])
+    np.testing.assert_array_equal(state.q, result.state.q)
+
+
+def test_other_hyperparams_do_not_recompile(trained):
+    _, env_params, hyperparams, train, result = trained
+    keys = jax.random.split(jax.random.key(1), 16)
+    train(keys, hyperparams, None, env_params)  # outside of the fixture, JAX's settings differ
+    before = train._cache_size()
+    other = train(keys, hyperparams.replace(learning_rate=0.5, gamma=0.5), None, env_params)
+    assert train._cache_size() == before
+    assert not np.array_equal(other.state.q, result.state.q)
+
+
+def test_seeds_are_independent(trained):
+    visits = np.asarray(trained[-1].state.visits).reshape(16, -1)
+    assert len({tuple(row) for row in visits.tolist()}) == 16
+
+
+def test_value_targets_are_those_of_an_agent_that_does_not_learn(trained):
+    learner, env_params, hyperparams, _, result = trained
+    state = jax.tree.map(lambda leaf: leaf[0], result.state)
+    predictions, targets = learner.value_targets(state, hyperparams, env_params)
+    assert predictions.shape == targets.shape == (6_000,)
+    known = set(np.asarray(state.q).ravel().tolist())
+    assert set(np.asarray(predictions).tolist()) <= known
+    assert abs(float(jnp.mean(predictions - targets))) < 0.02  # it has converged
+
+
+# --- What has no table --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("CartPole-v1", r"CartPole-v1.*discrete observations"), ("Pendulum-v1", "Pendulum-v1")],
+)
+def test_vectors_are_refused(name, words):
+    env, _ = envs.make(name)
+    with pytest.raises(ValueError, match=words):
+        QLearning(Config(), env)
+
+
+def test_a_run_shorter_than_an_update_is_refused():
+    with pytest.raises(ValueError, match="total_timesteps = 10"):
+        Config(total_timesteps=10, num_steps=20)
