@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from purerl import ppo
+from purerl import dqn, ppo
 from purerl.types import Learner
 
 
@@ -25,6 +25,7 @@ class LearnerEntry(NamedTuple):
 
 LEARNERS: dict[str, LearnerEntry] = {
     "ppo": LearnerEntry(ppo, ppo.PPO, ("value_loss", "policy_loss", "make_optimizer")),
+    "dqn": LearnerEntry(dqn, dqn.DQN, ("value_loss", "make_optimizer")),
 }
 
 
