@@ -67,10 +67,12 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
         normalisation=this.normalisation,
     )
     ablating = parts.slot == "value_loss" and config.ablation_seeds > 0 and len(this.tasks) == 1
+    scale_name = LEARNERS[settings.learner].loss_scale
     total = comparison.frames
     if ablating:
-        count = value_loss_study.scale_ablation_variants(settings.hyperparams)
-        count += len(value_loss_study.SIDES)
+        count = len(value_loss_study.SIDES)
+        if scale_name is not None:
+            count += value_loss_study.scale_ablation_variants(settings.hyperparams)
         total += count * config.ablation_seeds * comparison.learned.frames_per_seed
     with tqdm(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
 
@@ -90,7 +92,7 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
             plots.plot_losses(
                 curves, run.figures / "loss.png", title="", density=errors[0] - errors[1]
             )
-            if ablating:
+            if ablating and scale_name is not None:
                 ratio = value_loss_study.scale_ratio(
                     slot_function, meta_params, settings.hyperparams, errors
                 )
@@ -99,11 +101,12 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
                     comparison,
                     settings.hyperparams,
                     ratio,
-                    scale_name=LEARNERS[settings.learner].loss_scale,
+                    scale_name=scale_name,
                     seeds=config.ablation_seeds,
                     seed=seed,
                     progress=progress,
                 )
+            if ablating:
                 result["sides"] = value_loss_study.ablate_sides(
                     contender(
                         value_loss_study.sides_of(slot_function),
@@ -167,11 +170,14 @@ def write_run_report(run: RunDirectory) -> None:
         table = _table(result)
         print("\n" + table.text() + "\n\n" + conclusion_text(result) + "\n")
         sections += [report.Text("Conclusion", conclusion_text(result)), table]
+        tables = []
         if "ablation" in result:
-            scale_name = LEARNERS[saved["config"]["learner"]].loss_scale
-            for ablation in (_scale_table(result, scale_name), _sides_table(result)):
-                print(ablation.text() + "\n", file=sys.stdout)
-                sections.append(ablation)
+            tables.append(_scale_table(result, LEARNERS[saved["config"]["learner"]].loss_scale))
+        if "sides" in result:
+            tables.append(_sides_table(result))
+        for ablation in tables:
+            print(ablation.text() + "\n", file=sys.stdout)
+        sections += tables
     captions = {
         "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
         "that occur half-way through training with squared error.",
@@ -247,7 +253,7 @@ def _table(result: dict[str, Any]) -> report.Table:
     return report.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 
-def _scale_table(result: dict[str, Any], scale_name: str) -> report.Table:
+def _scale_table(result: dict[str, Any], scale_name: Any) -> report.Table:
     rows = []
     for row in result["ablation"]:
         low, high = row["interval"]

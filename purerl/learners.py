@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from purerl import ppo, q_learning
+from purerl import dqn, ppo, q_learning
 from purerl.envs.registry import Observations
 from purerl.types import Learner
 
@@ -23,8 +23,8 @@ class LearnerEntry(NamedTuple):
     slots: dict[str, tuple[str, ...]]
     """the arguments of `make` that a component can fill, each with the names of the hand-written
     functions (`purerl.losses.HAND_WRITTEN`) that it is compared with, the reference first"""
-    loss_scale: str
-    """the hyperparam that multiplies the gradient of the value loss"""
+    loss_scale: str | None
+    """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
     """what the learner needs of `envs.make`"""
 
@@ -39,6 +39,9 @@ LEARNERS: dict[str, LearnerEntry] = {
             "make_optimizer": (),
         },
         loss_scale="vf_coef",
+    ),
+    "dqn": LearnerEntry(
+        dqn, dqn.DQN, {"value_loss": ("squared", "huber"), "make_optimizer": ()}, loss_scale=None
     ),
     "q_learning": LearnerEntry(
         q_learning,

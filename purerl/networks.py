@@ -87,6 +87,61 @@ class ActorCritic(nn.Module):
         return carry, (policy, value)
 
 
+class QNetwork(nn.Module):
+    """The values of all actions; `dueling` splits them into a state's value and advantages.
+
+    Dueling (Wang et al. 2016, equation 9): Q(s, a) = V(s) + A(s, a) - mean of A(s, .), with both
+    heads on one torso.
+    """
+
+    obs_ndim: int
+    num_actions: int
+    hidden_sizes: Sequence[int]
+    activation: str
+    dueling: bool
+
+    def setup(self) -> None:
+        """Create the layers."""
+        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation)
+        self.action_head = nn.Dense(self.num_actions, kernel_init=orthogonal(1.0))
+        if self.dueling:
+            self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0))
+
+    def __call__(
+        self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None
+    ) -> "tuple[Carry, ActionValues]":
+        """Return the values of all actions at observations [..., *obs_shape]."""
+        del reset
+        features = self.torso(obs)
+        values = self.action_head(features)
+        if self.dueling:
+            values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
+        return carry, ActionValues(values)
+
+
+class ActionValues(NamedTuple):
+    """What every action is worth."""
+
+    values: jax.Array
+    """[..., num_actions]."""
+
+    def best(self) -> jax.Array:
+        """Return the actions [...] int32 of the largest values."""
+        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
+
+    def of(self, action: jax.Array) -> jax.Array:
+        """Return the values [...] of actions [...]."""
+        one_hot = jax.nn.one_hot(action, self.values.shape[-1], dtype=self.values.dtype)
+        return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
+
+    def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, or with probability `epsilon` any, each its own."""
+        explore_key, action_key = jax.random.split(key)
+        shape, num_actions = self.values.shape[:-1], self.values.shape[-1]
+        random = jax.random.randint(action_key, shape, 0, num_actions, jnp.int32)
+        return jnp.where(jax.random.uniform(explore_key, shape) < epsilon, random, self.best())
+
+
 class Categorical(NamedTuple):
     """A distribution over a finite set of actions."""
 
@@ -173,4 +228,29 @@ def actor_critic(
         hidden_sizes=tuple(hidden_sizes),
         activation=activation,
         shared=shared,
+    )
+
+
+def q_network(
+    env: Any,
+    env_params: Any,
+    *,
+    hidden_sizes: Sequence[int],
+    activation: str,
+    dueling: bool,
+) -> QNetwork:
+    """Build the network of action values that fits an environment's spaces.
+
+    Raises:
+        ValueError: if the action space is not discrete.
+    """
+    action_space = env.action_space(env_params)
+    if not hasattr(action_space, "n"):
+        raise ValueError(f"{env.name}: DQN needs a discrete action space")
+    return QNetwork(
+        obs_ndim=len(env.observation_space(env_params).shape),
+        num_actions=int(action_space.n),
+        hidden_sizes=tuple(hidden_sizes),
+        activation=activation,
+        dueling=dueling,
     )

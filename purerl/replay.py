@@ -1,0 +1,213 @@
+"""A replay memory: a ring of transitions inside the learner's state, and priorities over it.
+
+Transitions lie in the order of time, one step of all N environments after another, so that the
+successor of row `i` in the same environment is row `i + N`. The rows of n-step returns are put
+together when they are drawn; what is stored are single steps.
+
+The functions are for one agent; `jax.vmap` gives every agent a ring and priorities of its own.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+FAN_OUT = 16
+"""Children of a node of the tree of priorities: few levels, each summed by vector instructions."""
+
+
+class Steps(NamedTuple):
+    """Transitions of single steps; C rows of them are a ring."""
+
+    obs: jax.Array
+    """[C, *obs_shape] what the agent saw, in the dtype in which it is stored."""
+    action: jax.Array
+    """[C] int32."""
+    reward: jax.Array
+    """[C] float32."""
+    terminated: jax.Array
+    """[C] bool: the next state is terminal and worth zero."""
+    truncated: jax.Array
+    """[C] bool: the episode was cut by a time limit; both flags can be true."""
+    final_obs: jax.Array
+    """[C, *obs_shape] the observation after the action and before any reset."""
+
+
+class Returns(NamedTuple):
+    """What a value is learned from: up to n steps, ended early by the end of an episode."""
+
+    obs: jax.Array
+    """[B, *obs_shape] float32."""
+    action: jax.Array
+    """[B] int32."""
+    reward: jax.Array
+    """[B] discounted sum of the rewards."""
+    discount: jax.Array
+    """[B] factor of the value of `final_obs`: zero after termination."""
+    final_obs: jax.Array
+    """[B, *obs_shape] float32, from which to bootstrap."""
+
+
+class Layout(NamedTuple):
+    """How a ring is filled and read; all static. Time is counted in writes, each of equal size."""
+
+    writes: int
+    """that the ring holds before it begins anew"""
+    rows_per_write: int
+    """a multiple of `num_envs`"""
+    num_envs: int
+    """N, the distance between successive steps of an environment"""
+    n_step: int
+    """rewards in a return"""
+
+    @property
+    def capacity(self) -> int:
+        """C, the rows of the ring."""
+        return self.writes * self.rows_per_write
+
+    @property
+    def waiting_rows(self) -> int:
+        """The newest rows, which still lack their n - 1 successors and cannot be drawn."""
+        return (self.n_step - 1) * self.num_envs
+
+    def drawable(self, written: jax.Array) -> jax.Array:
+        """Return how many rows can be drawn after so many writes [] int32."""
+        return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
+
+    def empty(self, obs: jax.Array, dtype: str) -> Steps:
+        """Return a ring for observations like `obs` [*obs_shape], stored in `dtype`."""
+        observations = jnp.zeros((self.capacity, *obs.shape), dtype)
+        flags = jnp.zeros(self.capacity, bool)
+        return Steps(
+            obs=observations,
+            action=jnp.zeros(self.capacity, jnp.int32),
+            reward=jnp.zeros(self.capacity),
+            terminated=flags,
+            truncated=flags,
+            final_obs=observations,
+        )
+
+    def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
+        """Overwrite the oldest rows by `rows_per_write` new ones, after so many writes [] int32."""
+        position = written % self.writes * self.rows_per_write
+        return jax.tree.map(
+            lambda rows, new: jax.lax.dynamic_update_slice_in_dim(
+                rows, new.astype(rows.dtype), position, axis=0
+            ),
+            ring,
+            steps,
+        )
+
+    def draw_uniformly(self, key: jax.Array, written: jax.Array, count: int) -> jax.Array:
+        """Draw rows [count] with equal probability, with replacement."""
+        age = jax.random.randint(key, (count,), 0, self.drawable(written))
+        oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.rows_per_write
+        return (oldest + age) % self.capacity
+
+    def admit(self, priorities: "Priorities", written: jax.Array) -> "Priorities":
+        """Give the rows that a write completes the largest priority so far.
+
+        Args:
+            priorities: the tree.
+            written: [] int32, how many writes came before this one.
+        """
+        age = jnp.arange(-self.waiting_rows, self.rows_per_write, dtype=jnp.int32)
+        complete = age < self.rows_per_write - self.waiting_rows
+        exists = jnp.logical_or(written >= self.writes, written * self.rows_per_write + age >= 0)
+        values = jnp.where(jnp.logical_and(complete, exists), priorities.largest, 0.0)
+        position = written % self.writes * self.rows_per_write
+        return set_priorities(priorities, (position + age) % self.capacity, values)
+
+    def read(self, ring: Steps, rows: jax.Array, gamma: jax.Array | float) -> Returns:
+        """Return the n-step returns that begin at the given rows.
+
+            R = r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1),  discount = gamma^m (1 - terminated)
+
+        m is n, or fewer where the episode ended before, for whatever reason. After a truncation
+        the return is bootstrapped from the observation that the episode was cut at.
+
+        Args:
+            ring: with C rows.
+            rows: [B] int32, which can be drawn.
+            gamma: discount factor in [0, 1].
+        """
+        ahead = self.num_envs * jnp.arange(self.n_step, dtype=jnp.int32)
+        successors = (rows[:, None] + ahead[None, :]) % self.capacity  # [B, n]
+        terminated = ring.terminated[successors]
+        done = jnp.logical_or(terminated, ring.truncated[successors])
+        counts = jnp.cumsum(done, axis=1) == done.astype(jnp.int32)  # no end before this step
+        powers = jnp.power(jnp.asarray(gamma, jnp.float32), jnp.arange(self.n_step + 1))
+        rewards = powers[None, :-1] * ring.reward[successors]
+        last = jnp.sum(counts, axis=1)[:, None] - 1  # m - 1, [B, 1]
+        end = jnp.take_along_axis(terminated, last, axis=1)[:, 0]
+        last_row = jnp.take_along_axis(successors, last, axis=1)[:, 0]
+        return Returns(
+            obs=ring.obs[rows].astype(jnp.float32),
+            action=ring.action[rows],
+            reward=jnp.sum(jnp.where(counts, rewards, 0.0), axis=1),
+            discount=jnp.where(end, 0.0, powers[last[:, 0] + 1]),
+            final_obs=ring.final_obs[last_row].astype(jnp.float32),
+        )
+
+
+class Priorities(NamedTuple):
+    """A tree of sums: the leaves are the rows' priorities, a node is the sum of its children.
+
+    Drawing a row in proportion to its priority walks from the root to a leaf, and a change of a
+    priority walks back: FAN_OUT additions a level, for all rows of a batch at once.
+    """
+
+    levels: tuple[jax.Array, ...]
+    """Leaves first, root last; every level but the root is padded with zeros to full families."""
+    largest: jax.Array
+    """[] the largest priority that was ever set, 1 at first."""
+
+    @classmethod
+    def empty(cls, capacity: int) -> "Priorities":
+        """Return a tree over `capacity` rows, none of which can be drawn yet."""
+        levels, size = [], capacity
+        while size > 1:
+            families = -(-size // FAN_OUT)
+            levels.append(jnp.zeros(families * FAN_OUT))
+            size = families
+        return cls((*levels, jnp.zeros(1)), largest=jnp.float32(1.0))
+
+
+def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -> Priorities:
+    """Change the priorities of some rows.
+
+    Args:
+        priorities: the tree.
+        rows: [B] int32; a row that occurs twice must come with the same value.
+        values: [B] at least zero.
+    """
+    levels = [priorities.levels[0].at[rows].set(values)]
+    for level in priorities.levels[1:]:
+        rows = rows // FAN_OUT
+        # Sums are computed anew, not corrected: rounding errors cannot pile up.
+        sums = jnp.sum(levels[-1].reshape(-1, FAN_OUT)[rows], axis=1)
+        levels.append(level.at[rows].set(sums))
+    return Priorities(tuple(levels), jnp.maximum(priorities.largest, jnp.max(values)))
+
+
+def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """Draw rows in proportion to their priorities, one from each of `count` equal shares.
+
+    Returns:
+        rows [count] int32 and the probabilities [count] with which one draw returns them.
+    """
+    *below, root = priorities.levels
+    total = root[0]
+    shares = jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))
+    left = shares / count * total  # what is left to the right of where the walk has come
+    rows = jnp.zeros(count, jnp.int32)
+    for level in reversed(below):
+        families = level.reshape(-1, FAN_OUT)[rows]
+        sums = jnp.cumsum(families, axis=1)
+        # Rounding must not lead beyond the last child that has a priority.
+        left = jnp.minimum(left, jnp.nextafter(sums[:, -1], jnp.zeros(count)))
+        child = jnp.sum(sums <= left[:, None], axis=1, dtype=jnp.int32)
+        before = jnp.take_along_axis(sums - families, child[:, None], axis=1)[:, 0]
+        left = jnp.maximum(left - before, 0.0)
+        rows = FAN_OUT * rows + child
+    return rows, priorities.levels[0][rows] / total
