@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
+from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 
 Observations = Literal["auto", "flat", "raw"]
 
-OWN: dict[str, type] = {"GridWorld": GridWorld}
+OWN: dict[str, type] = {"GridWorld": GridWorld, "Doors": Doors}
 """The environments of this package; all others are gymnax's."""
 
 
