@@ -73,7 +73,8 @@ def evaluate_in_gymnasium(
 ) -> np.ndarray:
     """Play episodes in the Gymnasium environment of this name: NumPy, one process.
 
-    An independent check: nothing of the environment that the agent was trained in takes part.
+    An independent check: nothing of the environment that the agent was trained in takes part
+    (except in purerl/GridWorld-v0, which is our own; for Doors ask for purerl/DoorsNumPy-v0).
 
     Returns:
         undiscounted returns [num_episodes].
@@ -83,6 +84,7 @@ def evaluate_in_gymnasium(
             of the size that the agent knows.
     """
     gymnasium = importlib.import_module("gymnasium")
+    importlib.import_module("purerl.envs")  # registers purerl/DoorsNumPy-v0, purerl/GridWorld-v0
     try:
         env = gymnasium.make(name)
     except gymnasium.error.Error as error:

@@ -1,6 +1,15 @@
-"""Environments by name, all with gymnax's 1.x interface."""
+"""Environments by name, all with gymnax's 1.x interface; our own are Gymnasium's as well."""
+
+import gymnasium
 
 from purerl.envs.registry import make, names
 from purerl.envs.state_index import StateIndex
 
 __all__ = ["StateIndex", "make", "names"]
+
+# By name only: nothing is built, and no device of JAX is touched, before `gymnasium.make`.
+for _name in ("GridWorld", "Doors"):
+    gymnasium.register(
+        f"purerl/{_name}-v0", "purerl.envs.gymnasium_adapter:make", kwargs={"name": _name}
+    )
+gymnasium.register("purerl/DoorsNumPy-v0", "purerl.envs.doors_gym:DoorsGym")

@@ -8,6 +8,8 @@ import numpy as np
 Cell = tuple[int, int]
 """A row and a column, both counted from 0 in the upper left corner."""
 
+_FREE, _WALL = np.array([[246, 246, 242], [70, 70, 78]], np.uint8)
+
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 """What right, down, left and up add to (row, column)."""
 
@@ -84,3 +86,49 @@ def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
         frontier = reached[np.isinf(steps[reached])]
         steps[frontier] = distance
     return steps.reshape(is_wall.shape)
+
+
+def door_rows(size: int, doors: Any) -> tuple[int, ...]:
+    """Return the rows of the gaps in the wall of a Doors grid; None: three, evenly spread.
+
+    Raises:
+        ValueError: if there are no doors, or if they do not fit into a grid of this size.
+    """
+    if doors is None:
+        if size < 5:
+            raise ValueError(
+                f"a Doors grid of size {size} is too small for its three doors: it needs 5 or more"
+            )
+        return tuple((2 * door + 1) * size // 6 for door in range(3))
+    if not isinstance(doors, tuple | list) or not doors:
+        raise ValueError(f"doors = {doors!r} must be a list of rows, at least one")
+    rows = tuple(checked_int("door", row, at_least=0) for row in doors)
+    if max(rows) >= size:
+        raise ValueError(
+            f"a Doors grid of size {size} is too small for a door in row {max(rows)}: "
+            f"its rows are 0 to {size - 1}"
+        )
+    return rows
+
+
+def paint(is_wall: np.ndarray, goal: Cell, agent: Cell, pixels: int = 24) -> np.ndarray:
+    """Return a picture of a grid: the agent a blue disc, the goal green, walls dark.
+
+    Args:
+        is_wall: bool [rows, cols].
+        goal: where the goal is.
+        agent: where the agent is.
+        pixels: side of a cell.
+
+    Returns:
+        uint8 [rows * pixels, cols * pixels, 3].
+    """
+    cells = np.where(is_wall[..., None], _WALL, _FREE)
+    cells[goal] = (96, 190, 104)
+    frame = cells.repeat(pixels, axis=0).repeat(pixels, axis=1)
+    frame[::pixels] = frame[:, ::pixels] = (205, 205, 200)
+    offset = np.arange(pixels) - pixels // 2
+    is_disc = offset[:, None] ** 2 + offset[None, :] ** 2 <= (0.33 * pixels) ** 2
+    top, left = agent[0] * pixels, agent[1] * pixels
+    frame[top : top + pixels, left : left + pixels][is_disc] = (38, 92, 204)
+    return frame

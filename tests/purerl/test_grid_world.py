@@ -33,7 +33,8 @@ def test_an_episode_by_hand():
     for time, (action, cell) in enumerate(expected, start=1):
         obs, state, reward, terminated, truncated, info = env.step(KEY, state, action, params)
         assert (obs, state.cell, state.time, reward) == (cell, cell, time, -0.5)
-        assert not (terminated or truncated)
+        assert not terminated
+        assert not truncated
         assert info["final_observation"] == cell
     obs, state, reward, terminated, truncated, info = env.step(KEY, state, RIGHT, params)
     assert (reward, terminated, truncated) == (2.0, True, False)
@@ -50,7 +51,8 @@ def test_truncation():
     assert (reward, terminated, truncated) == (0.0, False, True)
     assert (obs, state.time, info["final_observation"]) == (0, 0, 2)
     *_, terminated, truncated, _ = env.step(KEY, state_at(5, 1), DOWN, params)
-    assert terminated and truncated  # noqa: PT018 - both at once
+    assert terminated
+    assert truncated
 
 
 def test_step_env_makes_the_same_move():

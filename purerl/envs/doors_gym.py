@@ -1,0 +1,135 @@
+"""Doors once more in plain NumPy: the reference that the JAX environment is compared with."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from purerl.envs import grid
+
+
+class DoorsGym(gymnasium.Env):
+    """The rules of `purerl.envs.doors.Doors`, written independently of it.
+
+    `reset(options={"agent": (row, col), "goal": (row, col), "time": steps})` sets the state; what
+    is not given is drawn (time: 0).
+
+    Args:
+        size: rows and columns of the grid.
+        doors: the rows of the gaps in the wall; None for three, evenly spread.
+        goal: a cell (row, col) in which the goal always is; None for a new one in every episode.
+        max_steps_in_episode: episodes are truncated after so many steps.
+        render_mode: None or "rgb_array".
+
+    Raises:
+        ValueError: for a grid too small for its doors and for a goal outside or on the wall.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        size: int = 15,
+        doors: tuple[int, ...] | None = None,
+        goal: grid.Cell | None = None,
+        max_steps_in_episode: int = 38,
+        render_mode: str | None = None,
+    ):
+        self.size = grid.checked_int("size", size, at_least=3)
+        self.doors = grid.door_rows(self.size, doors)
+        self.render_mode = render_mode
+        self.max_steps_in_episode = max_steps_in_episode
+        self.wall_col = self.size // 2
+        self.fixed_goal = None if goal is None else self._free_cell("goal", goal)
+        self.free_cells = [
+            (row, col)
+            for row in range(self.size)
+            for col in range(self.size)
+            if not self._is_wall(row, col)
+        ]
+        self.action_space = spaces.Discrete(5)
+        self.observation_space = spaces.Box(0.0, 1.0, (self.size, self.size, 4), np.float32)
+        self.agent: grid.Cell | None = None
+        self.goal: grid.Cell | None = None
+        self.time = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode, see the class for the options.
+
+        Raises:
+            ValueError: for an unknown option, and for a cell outside or on the wall.
+        """
+        super().reset(seed=seed)
+        options = {} if options is None else options
+        if unknown := set(options) - {"agent", "goal", "time"}:
+            raise ValueError(f"unknown option {min(unknown)!r}; known: agent, goal, time")
+        self.goal = self.fixed_goal or self._drawn_cell()
+        if "goal" in options:
+            self.goal = self._free_cell("goal", options["goal"])
+        if "agent" in options:
+            self.agent = self._free_cell("agent", options["agent"])
+        else:
+            self.agent = self._drawn_cell()
+            while self.agent == self.goal:
+                self.agent = self._drawn_cell()
+        self.time = options.get("time", 0)
+        self._background = np.zeros((self.size, self.size, 4), np.float32)
+        self._background[:, :, 0] = 1.0
+        for row in range(self.size):
+            if self._is_wall(row, self.wall_col):
+                self._background[row, self.wall_col] = (0.0, 0.0, 1.0, 0.0)
+        self._background[self.goal] = (0.0, 0.0, 0.0, 1.0)
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Step, see Gymnasium.
+
+        Raises:
+            ValueError: for an action that is not 0 to 4, or before the first reset.
+        """
+        if self.agent is None:
+            raise ValueError("reset must be called before step")
+        row, col = self.agent
+        if action == 1:
+            col += 1
+        elif action == 2:
+            row += 1
+        elif action == 3:
+            col -= 1
+        elif action == 4:
+            row -= 1
+        elif action != 0:
+            raise ValueError(f"action = {action!r} must be 0, 1, 2, 3 or 4")
+        if 0 <= row < self.size and 0 <= col < self.size and not self._is_wall(row, col):
+            self.agent = row, col
+        self.time += 1
+        reward = 1.0 if self.agent == self.goal else 0.0
+        return self._observation(), reward, False, self.time >= self.max_steps_in_episode, {}
+
+    def render(self) -> np.ndarray | None:
+        """Return a picture of the state, uint8 [height, width, 3], if `render_mode` is set."""
+        if self.render_mode is None or self.agent is None or self.goal is None:
+            return None
+        is_wall = np.ones((self.size, self.size), bool)
+        is_wall[tuple(np.transpose(self.free_cells))] = False
+        return grid.paint(is_wall, self.goal, self.agent)
+
+    def _is_wall(self, row: int, col: int) -> bool:
+        return col == self.wall_col and row not in self.doors
+
+    def _free_cell(self, name: str, value: Any) -> grid.Cell:
+        cell = grid.checked_cell(name, value, (self.size, self.size))
+        if self._is_wall(*cell):
+            raise ValueError(f"{name} = {cell} is on the wall")
+        return cell
+
+    def _drawn_cell(self) -> grid.Cell:
+        return self.free_cells[self.np_random.integers(len(self.free_cells))]
+
+    def _observation(self) -> np.ndarray:
+        planes = self._background.copy()
+        planes[self.agent] = (0.0, 1.0, 0.0, 0.0)
+        return planes

@@ -1,0 +1,257 @@
+"""Doors: by hand, against the NumPy reference transition by transition, and its optimum."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from purerl import envs
+from purerl.envs import grid
+from purerl.envs.doors import AGENT, EMPTY, GOAL, WALL, Doors, EnvState
+from purerl.envs.doors_gym import DoorsGym
+
+KEY = jax.random.key(0)
+STAY, RIGHT, DOWN, LEFT, UP = range(5)
+PICTURE = {EMPTY: ".", AGENT: "A", WALL: "#", GOAL: "G"}
+
+
+def make(**overrides):
+    return envs.make("Doors", observations="raw", **overrides)
+
+
+def state_at(size, agent, goal, time=0):
+    agent, goal = (jnp.int32(row * size + col) for row, col in (agent, goal))
+    return EnvState(time=jnp.int32(time), agent=agent, goal=goal)
+
+
+def drawn(obs):
+    obs = np.asarray(obs)
+    np.testing.assert_array_equal(obs.sum(axis=-1), 1.0)  # one-hot
+    return ["".join(PICTURE[code] for code in row) for row in obs.argmax(axis=-1).tolist()]
+
+
+@pytest.mark.smoke
+def test_an_episode_by_hand():
+    env, params = make(size=5, doors=[1, 3], max_steps_in_episode=6)
+    state = state_at(5, (1, 1), (0, 3))
+    pictures = [
+        (RIGHT, 0, ["..#G.", "..A..", "..#..", ".....", "..#.."]),
+        (UP, 0, ["..#G.", "..A..", "..#..", ".....", "..#.."]),  # a wall
+        (RIGHT, 0, ["..#G.", "...A.", "..#..", ".....", "..#.."]),
+        (UP, 1, ["..#A.", ".....", "..#..", ".....", "..#.."]),
+        (STAY, 1, ["..#A.", ".....", "..#..", ".....", "..#.."]),
+    ]
+    for time, (action, expected, picture) in enumerate(pictures, start=1):
+        obs, state, reward, terminated, truncated, info = env.step(KEY, state, action, params)
+        assert drawn(obs) == drawn(info["final_observation"]) == picture
+        assert (reward, terminated, truncated, state.time) == (expected, False, False, time)
+    obs, state, reward, terminated, truncated, info = env.step(KEY, state, LEFT, params)
+    assert (reward, terminated, truncated) == (1, False, True)  # the wall again: still there
+    assert drawn(info["final_observation"]) == pictures[-1][2]
+    assert (reward.dtype, terminated.dtype, obs.dtype) == (jnp.float32, bool, jnp.float32)
+    # the next episode is what a reset gives
+    expected_obs, expected_state = env.reset(KEY, params)
+    np.testing.assert_array_equal(obs, expected_obs)
+    jax.tree.map(np.testing.assert_array_equal, state, expected_state)
+    assert state.time == 0
+    assert "".join(drawn(obs)).count("A") == "".join(drawn(obs)).count("G") == 1
+
+
+def test_the_default_layout():
+    expected = [".......#......."] * 15
+    for row in (2, 7, 12):
+        expected[row] = "." * 15
+    for obs in (make()[0].reset(KEY)[0], DoorsGym().reset(seed=0)[0]):
+        rows = drawn(obs)
+        assert [row.replace("A", ".").replace("G", ".") for row in rows] == expected
+
+
+@pytest.mark.parametrize("goal", [None, (2, 4)])
+def test_resets_are_uniform_over_distinct_free_cells(goal):
+    env, params = make(size=5, doors=[2], goal=goal)
+    count = 40_000
+    reset = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))
+    _, state = reset(jax.random.split(KEY, count), params)
+    joint = np.zeros((25, 25))
+    np.add.at(joint, (np.asarray(state.agent), np.asarray(state.goal)), 1 / count)
+    free = np.flatnonzero(~env.is_wall)
+    expected = np.zeros((25, 25))
+    expected[np.ix_(free, free if goal is None else [14])] = 1.0
+    np.fill_diagonal(expected, 0.0)
+    expected /= expected.sum()
+    assert np.count_nonzero(expected) == (21 * 20 if goal is None else 20)
+    bound = 5 * np.sqrt(expected.max() / count)
+    np.testing.assert_allclose(joint, expected, atol=bound)
+    np.testing.assert_array_equal(joint[expected == 0], 0)
+
+
+def test_the_reference_draws_every_cell_too():
+    env = DoorsGym(size=3, doors=[1])
+    env.reset(seed=0)
+    seen = Counter()
+    for _ in range(4200):
+        env.reset()
+        seen[env.agent, env.goal] += 1
+    assert len(seen) == 7 * 6
+    assert max(abs(number - 100) for number in seen.values()) < 50
+
+
+class Layout(NamedTuple):
+    size: int
+    doors: tuple[int, ...]
+
+
+def compare(layout, cells, actions, limit):
+    """Both environments from the same states; `cells` int [n, 2] index the free ones."""
+    ours = Doors(*layout)
+    reference = DoorsGym(*layout, max_steps_in_episode=limit)
+    free = np.flatnonzero(~ours.is_wall)
+    assert [divmod(int(cell), layout.size) for cell in free] == reference.free_cells
+    agent, goal = free[cells % len(free)].T.astype(np.int32)
+    times = np.arange(len(cells), dtype=np.int32) % limit
+    params = ours.default_params.replace(max_steps_in_episode=limit)
+    # Without jit for the small batches of hypothesis: every layout would be compiled.
+    step = jax.vmap(Doors.step.__wrapped__, in_axes=(None, None, 0, 0, None))
+    obs, after, reward, terminated, truncated, info = step(
+        ours, KEY, EnvState(time=times, agent=agent, goal=goal), actions, params
+    )
+    obs, final = np.asarray(obs), np.asarray(info["final_observation"])
+    reward, truncated, after_time = np.asarray(reward), np.asarray(truncated), after.time
+    assert not np.any(terminated)
+    np.testing.assert_array_equal(after_time, np.where(truncated, 0, times + 1))
+    for index, action in enumerate(actions):
+        options = {
+            "agent": divmod(int(agent[index]), layout.size),
+            "goal": divmod(int(goal[index]), layout.size),
+            "time": int(times[index]),
+        }
+        reference.reset(options=options)
+        expected = reference.step(int(action))
+        np.testing.assert_array_equal(final[index], expected[0])
+        assert (reward[index], truncated[index]) == (expected[1], expected[3])
+        if not truncated[index]:
+            np.testing.assert_array_equal(obs[index], expected[0])
+
+
+def test_transitions_are_the_references():
+    rng = np.random.default_rng(0)
+    cells, actions = rng.integers(213, size=(4000, 2)), rng.integers(5, size=4000)
+    cells[:500, 1] = cells[:500, 0]  # on the goal
+    compare(Layout(15, (2, 7, 12)), cells, actions, limit=38)
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_transitions_are_the_references_in_any_layout(data):
+    size = data.draw(st.sampled_from([3, 4, 5, 8]), "size")
+    doors = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4), "doors")
+    number = st.integers(0, 10_000)
+    step = st.tuples(number, number, st.integers(0, 4))
+    steps = st.lists(step, min_size=16, max_size=16)  # one shape: operations compile once
+    cells_and_actions = np.array(data.draw(steps, "steps"))
+    limit = data.draw(st.integers(1, 40), "limit")
+    layout = Layout(size, tuple(doors))
+    compare(layout, cells_and_actions[:, :2], cells_and_actions[:, 2], limit)
+
+
+def test_random_episodes_are_the_references():
+    """Closed loop: the same actions from the same start give the same episode."""
+    env, params = make()
+    reference = DoorsGym()
+    actions = np.random.default_rng(1).integers(5, size=(20, 38))
+
+    @jax.jit
+    @jax.vmap
+    def play(key, actions):
+        obs, start = env.reset(key, params)
+
+        def step(state, action):
+            _, state, reward, _, truncated, info = env.step(key, state, action, params)
+            return state, (info["final_observation"], reward, truncated)
+
+        return start, obs, jax.lax.scan(step, start, actions)[1]
+
+    start, first, (obs, reward, truncated) = play(jax.random.split(KEY, 20), actions)
+    for episode in range(20):
+        cells = (start.agent[episode], start.goal[episode])
+        agent, goal = (divmod(int(cell), 15) for cell in cells)
+        expected, _ = reference.reset(options={"agent": agent, "goal": goal})
+        np.testing.assert_array_equal(first[episode], expected)
+        for time, action in enumerate(actions[episode]):
+            expected = reference.step(int(action))
+            np.testing.assert_array_equal(obs[episode, time], expected[0])
+            assert (reward[episode, time], truncated[episode, time]) == (expected[1], expected[3])
+    assert truncated.sum() == 20
+
+
+def test_the_documented_optimum():
+    """Mean reward per step of shortest ways over all starts, and of walking them."""
+    env, params = make()
+    limit = params.max_steps_in_episode
+    is_free = ~env.is_wall
+    ways = {goal: grid.distances(env.is_wall, goal) for goal in DoorsGym().free_cells}
+    lengths = np.concatenate([steps[is_free & (steps > 0)] for steps in ways.values()])
+    assert len(lengths) == 213 * 212
+    assert lengths.mean() == pytest.approx(10.35, abs=0.005)
+    assert lengths.max() == 28
+    optimum = np.mean(limit - lengths + 1) / limit  # the last step of the way is paid already
+    assert optimum == pytest.approx(0.7540, abs=0.00005)
+    assert f"{optimum:.4f}" in Doors.__doc__
+
+    # [goal, cell] the action that leads nearer, or to stay
+    steps = np.full((225, 225), np.inf)
+    for (row, col), distance in ways.items():
+        steps[row * 15 + col] = distance.ravel()
+    after = np.concatenate([np.arange(225)[None], grid.neighbours(env.is_wall)])
+    policy = jnp.asarray(np.argmin(steps[:, after], axis=1))
+
+    def play(key):
+        def step(state, key):
+            action = policy[state.goal, state.agent]
+            _, state, reward, *_ = env.step(key, state, action, params)
+            return state, reward
+
+        reset_key, key = jax.random.split(key)
+        return jax.lax.scan(step, env.reset(reset_key, params)[1], jax.random.split(key, limit))[1]
+
+    rewards = np.asarray(jax.jit(jax.vmap(play))(jax.random.split(KEY, 3000))).mean(axis=1)
+    assert abs(rewards.mean() - optimum) < 5 * rewards.std() / np.sqrt(3000)
+
+
+@pytest.mark.parametrize("build", [make, DoorsGym])
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"size": 4}, r"a Doors grid of size 4 is too small for its three doors: it needs 5"),
+        ({"size": 2}, r"size = 2 must be at least 3"),
+        ({"size": "x"}, r"size = 'x' must be a whole number"),
+        ({"size": 6, "doors": [6]}, r"a Doors grid of size 6 is too small for a door in row 6"),
+        ({"doors": [-1]}, r"door = -1 must be at least 0"),
+        ({"doors": []}, r"doors = .* must be a list of rows, at least one"),
+        ({"doors": 3}, r"doors = 3 must be a list of rows"),
+        ({"goal": [0, 7]}, r"goal = \(0, 7\) is on the wall"),
+        ({"goal": [0, 15]}, r"goal = \(0, 15\) is outside the grid of 15 x 15 cells"),
+    ],
+)
+def test_mistakes(build, overrides, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        build(**overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_mistakes_with_the_reference():
+    env = DoorsGym()
+    with pytest.raises(ValueError, match=r"reset must be called before step"):
+        env.step(0)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action = 5 must be 0, 1, 2, 3 or 4"):
+        env.step(5)
+    with pytest.raises(ValueError, match=r"unknown option 'gaol'; known: agent, goal, time"):
+        env.reset(options={"gaol": (0, 0)})
+    with pytest.raises(ValueError, match=r"agent = \(0, 7\) is on the wall"):
+        env.reset(options={"agent": (0, 7)})

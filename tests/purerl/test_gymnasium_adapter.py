@@ -1,0 +1,141 @@
+"""Our environments as Gymnasium's: its own checks, the same transitions, agents that play there."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnax.environments import spaces
+from gymnax.environments.environment import Environment
+
+from purerl import envs, ppo
+from purerl.envs.doors_gym import DoorsGym
+from purerl.envs.gymnasium_adapter import GymnasiumEnv
+from purerl.evaluation import evaluate_in_gymnasium
+
+KEY = jax.random.key(0)
+OURS = ["purerl/GridWorld-v0", "purerl/Doors-v0", "purerl/DoorsNumPy-v0"]
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", OURS)
+def test_gymnasiums_checks(name):
+    env = gymnasium.make(name)
+    check_env(env.unwrapped)  # renders as well; what it warns of is an error here
+    env.close()
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-misc"])
+def test_gymnasiums_checks_of_other_environments(name):
+    env = GymnasiumEnv(*envs.make(name))
+    assert env.metadata["render_modes"] == []
+    with warnings.catch_warnings():  # it has no spec, and a box of actions may have its own scale
+        warnings.filterwarnings("ignore", ".*(not having a spec|symmetric and normalized)")
+        warnings.filterwarnings("ignore", ".*infinity. This is probably too")
+        with jax.numpy_rank_promotion("allow"):
+            check_env(env)
+
+
+def test_an_episode_from_its_seed_to_its_truncation():
+    env = gymnasium.make("purerl/Doors-v0", max_steps_in_episode=5, size=7)
+    reference = DoorsGym(size=7, max_steps_in_episode=5)
+    first, _ = env.reset(seed=3)
+    again, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(first, again)
+    other, _ = env.reset()  # the stream goes on
+    assert not np.array_equal(first, other)
+    assert other.dtype == np.float32
+    place = {name: np.argwhere(other[:, :, code])[0] for name, code in (("agent", 1), ("goal", 3))}
+    expected, _ = reference.reset(options=place)
+    np.testing.assert_array_equal(other, expected)
+    for time in range(1, 6):
+        obs, reward, terminated, truncated, _ = env.step(time % 5)
+        expected = reference.step(time % 5)
+        np.testing.assert_array_equal(obs, expected[0])  # no reset, also not at the end
+        assert (reward, terminated, truncated) == expected[1:4]
+        assert truncated == (time == 5)
+    assert [type(value) for value in (reward, terminated, truncated)] == [float, bool, bool]
+
+
+def test_termination_and_arguments():
+    env = gymnasium.make("purerl/GridWorld-v0", size=2, walls=[[0, 1]], goal_reward=3.0)
+    assert env.reset(seed=0)[0] == 0
+    assert env.step(1)[:4] == (2, 0.0, False, False)
+    assert env.step(np.int64(0))[:4] == (3, 3.0, True, False)
+    env = gymnasium.make("purerl/GridWorld-v0", observations="auto")
+    assert env.observation_space.shape == (64,)
+    np.testing.assert_array_equal(env.reset()[0], np.eye(64)[0])
+
+
+def test_different_seeds_slip_differently():
+    env = gymnasium.make("purerl/GridWorld-v0", slip_probability=0.7).unwrapped
+    paths = set()
+    for seed in range(5):
+        env.reset(seed=seed)
+        paths.add(tuple(env.step(0)[0] for _ in range(12)))
+    assert len(paths) == 5
+
+
+def test_mistakes():
+    env, env_params = envs.make("CartPole-v1")
+    with pytest.raises(ValueError, match=r"CartPole-v1 has no render mode 'rgb_array'"):
+        GymnasiumEnv(env, env_params, render_mode="rgb_array")
+    with pytest.raises(ValueError, match=r"reset must be called before step"):
+        GymnasiumEnv(env, env_params).step(0)
+    with pytest.raises(ValueError, match=r"GridWorld has no parameter 'sizes'; it has"):
+        gymnasium.make("purerl/GridWorld-v0", sizes=3)
+
+    class Odd(Environment):
+        def observation_space(self, params):
+            return spaces.Tuple([spaces.Discrete(2)])
+
+    with pytest.raises(ValueError, match=r"no conversion to Gymnasium for a space of type Tuple"):
+        GymnasiumEnv(Odd())
+
+
+class Way:
+    """A learner that knows the way to the goal of an open grid from what it sees of it."""
+
+    def __init__(self, env, right, down):
+        self.env = env
+        self.right, self.down = right, down
+
+    def act(self, policy, key, obs, *, greedy, env_params=None):
+        col = obs.reshape(8, 8).sum(axis=0).argmax()
+        return jax.numpy.where(col < 7, self.right, self.down)
+
+
+def test_agents_play_in_gymnasium():
+    env, _ = envs.make("GridWorld")
+    returns = evaluate_in_gymnasium(Way(env, 0, 1), (), "purerl/GridWorld-v0", num_episodes=2)
+    np.testing.assert_array_equal(returns, 1.0)  # seven to the right and seven down
+
+    env, env_params = envs.make("Doors")
+    learner = ppo.PPO(ppo.Config(hidden_sizes=(4,)), env)
+    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env_params)
+    policy = learner.policy(state)
+    returns = evaluate_in_gymnasium(
+        learner, policy, "purerl/DoorsNumPy-v0", num_episodes=2, greedy=False
+    )
+    assert returns.shape == (2,)
+    assert (returns >= 0).all()
+    assert (returns <= 38).all()
+
+
+def test_the_import_registers_and_starts_no_devices():
+    """gymnax's modules may start them: ours add nothing."""
+    program = """
+import gymnax, gymnasium
+from jax._src import xla_bridge
+xla_bridge._backends.clear()
+import purerl.envs, purerl.envs.gymnasium_adapter, purerl.envs.render
+names = [name for name in gymnasium.registry if name.startswith("purerl/")]
+print(len(names), len(xla_bridge._backends))
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.split() == ["3", "0"]

@@ -1,0 +1,94 @@
+"""Pictures and films: what they show, and files that can be read again."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from purerl import envs
+from purerl.envs import doors, grid_world
+from purerl.envs.render import record_episode, save_gif, save_image
+
+KEY = jax.random.key(0)
+AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (70, 70, 78), (96, 190, 104), (246, 246, 242)
+
+
+class RightThenDown:
+    """A learner that goes right for ever, or down if it is not greedy."""
+
+    def __init__(self, env):
+        self.env = env
+
+    def act(self, policy, key, obs, *, greedy, env_params=None):
+        return jnp.int32(0 if greedy else 1)
+
+
+def shown(frame, row, col):
+    """Colours at the middle of a cell and near its upper left corner."""
+    middle, corner = frame[24 * row + 12, 24 * col + 12], frame[24 * row + 2, 24 * col + 2]
+    return tuple(middle.tolist()), tuple(corner.tolist())
+
+
+@pytest.mark.smoke
+def test_grid_world():
+    env, params = envs.make("GridWorld", observations="raw", size=(2, 3), walls=((0, 1),))
+    frame = env.render(grid_world.EnvState(cell=jnp.int32(3), time=jnp.int32(0)), params)
+    assert (frame.shape, frame.dtype) == ((48, 72, 3), np.uint8)
+    assert shown(frame, 1, 0) == (AGENT, EMPTY)
+    assert shown(frame, 0, 1) == (WALL, WALL)
+    assert shown(frame, 1, 2) == (GOAL, GOAL)
+    assert shown(frame, 0, 0) == shown(frame, 0, 2) == shown(frame, 1, 1) == (EMPTY, EMPTY)
+    at_goal = env.render(grid_world.EnvState(cell=jnp.int32(5), time=jnp.int32(0)), params)
+    assert shown(at_goal, 1, 2) == (AGENT, GOAL)
+
+
+def test_doors_and_its_reference_look_the_same():
+    env, params = envs.make("Doors", observations="raw")
+    cells = {"agent": jnp.int32(3), "goal": jnp.int32(20)}
+    frame = env.render(doors.EnvState(**cells, time=jnp.int32(0)), params)
+    assert frame.shape == (360, 360, 3)
+    assert shown(frame, 0, 3) == (AGENT, EMPTY)
+    assert shown(frame, 1, 5) == (GOAL, GOAL)
+    assert shown(frame, 0, 7) == (WALL, WALL)
+    assert shown(frame, 2, 7) == (EMPTY, EMPTY)
+    reference = gymnasium.make("purerl/DoorsNumPy-v0", render_mode="rgb_array")
+    reference.reset(options={"agent": (0, 3), "goal": (1, 5)})
+    np.testing.assert_array_equal(reference.render(), frame)
+
+
+def test_record_episode(tmp_path):
+    env, params = envs.make("GridWorld", size=(2, 4), goal=(0, 3))
+    frames = record_episode(RightThenDown(env), (), KEY, params)
+    assert len(frames) == 4  # the last shows the goal, not the next episode's start
+    for col, frame in enumerate(frames):
+        assert shown(frame, 0, col)[0] == AGENT
+    params = params.replace(max_steps_in_episode=2)
+    assert len(record_episode(RightThenDown(env), (), KEY, params)) == 3  # truncated
+    assert len(record_episode(RightThenDown(env), (), KEY, params, max_steps=1)) == 2
+    down = record_episode(RightThenDown(env), (), KEY, greedy=False)  # default parameters
+    assert len(down) == 101
+    assert shown(down[-1], 1, 0)[0] == AGENT
+
+    save_image(tmp_path / "frame.png", frames[0])
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "frame.png")), frames[0])
+    save_gif(tmp_path / "film.gif", frames, fps=4)
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames == 4
+        assert film.info["duration"] == 250
+        film.seek(3)
+        shade = np.asarray(film.convert("RGB"), int)
+    assert np.abs(shade - frames[3]).max() <= 8  # colours of a palette
+
+
+def test_mistakes(tmp_path):
+    env, params = envs.make("CartPole-v1")
+    with pytest.raises(ValueError, match=r"CartPole-v1 cannot be drawn: it has no `render`"):
+        record_episode(RightThenDown(env), (), KEY, params)
+    with pytest.raises(ValueError, match=r"a film needs at least one frame"):
+        save_gif(tmp_path / "film.gif", [])
+    frames = [np.zeros((4, 4, 3), np.uint8)]
+    for fps in (0, -1.0, 101, float("nan")):
+        with pytest.raises(ValueError, match=r"fps = .* must be above 0 and at most 100"):
+            save_gif(tmp_path / "film.gif", frames, fps=fps)
