@@ -10,19 +10,20 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo import devices, plots, report
+from metaevo import devices, plots, report, value_maps
 from metaevo.config import ConfigError
 from metaevo.problems.fitness import FINAL_FRACTION
 from metaevo.run_directory import write_json_atomic, write_text_atomic
 from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import summarise
-from purerl.evaluation import evaluate, evaluate_in_gymnasium
+from purerl.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
 
 if TYPE_CHECKING:
     from metaevo.training import TrainingRun
 
 AGENTS_AT_ONCE = 64
+VALUE_MAP = "value_map.png"
 
 
 def check(settings: Any, env_name: str) -> None:
@@ -38,11 +39,19 @@ def check(settings: Any, env_name: str) -> None:
         raise ConfigError(f"evaluation.gymnasium = {wanted}: needs evaluation.episodes > 0")
     gymnasium = importlib.import_module("gymnasium")
     try:
-        gymnasium.make(env_name).close()
-    except gymnasium.error.Error as error:
+        gymnasium.make(gymnasium_name(env_name), **_gymnasium_kwargs(settings, env_name)).close()
+    except (gymnasium.error.Error, TypeError) as error:
         raise ConfigError(
             f"evaluation.gymnasium = {wanted}: Gymnasium cannot make {env_name!r}: {error}"
         ) from None
+
+
+def _gymnasium_kwargs(settings: Any, env_name: str) -> dict[str, Any]:
+    """Our own environments take the same overrides there; others are played as they are."""
+    if not gymnasium_name(env_name).startswith("purerl/"):
+        return {}
+    overrides = settings.task.env_params
+    return {key: value for key, value in overrides.items() if key != "observations"}
 
 
 def returns(episodes: EpisodeSums) -> np.ndarray:
@@ -80,6 +89,7 @@ def finish(
     plots.plot_learning_curves(
         {settings.learner: curves}, steps, run.figures / "learning_curves.png", title=""
     )
+    _draw_table(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
     rows += _play(this, policies, check_stop)
     finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
@@ -149,7 +159,11 @@ def _play(
         scores = []
         for index in range(total - settings.seeds):
             policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
-            options = {"num_episodes": config.episodes, "greedy": config.greedy}
+            options = {
+                "num_episodes": config.episodes,
+                "greedy": config.greedy,
+                "env_kwargs": _gymnasium_kwargs(settings, env_name),
+            }
             try:
                 scores.append(
                     evaluate_in_gymnasium(
@@ -192,6 +206,17 @@ def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> Non
         this.tracker.log(record)
 
 
+def _draw_table(this: "TrainingRun", policies: Any) -> None:
+    """Draw what tabular agents have learned: the mean of their tables."""
+    if not hasattr(policies, "visits"):
+        return
+    q = np.mean(policies.q, axis=0)
+    grid = value_maps.grid_map(this.trainee.learner.env, len(q))
+    if grid is not None:
+        visits = np.sum(policies.visits, axis=0)
+        value_maps.plot_value_map(q, visits, grid, this.run.figures / VALUE_MAP)
+
+
 def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
     """Write report.html and print its table."""
     run, settings = this.run, this.settings
@@ -211,6 +236,9 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
         f"plays {result['episodes']} episodes. Diverged agents: {result['diverged']}.",
     )
     print("\n" + table.text() + "\n")
+    path = run.figures / VALUE_MAP
+    caption = "Means over the agents: highest action value of each state with the greedy actions, "
+    value_map = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
     sections: list[Any] = [
         table,
         report.Image(
@@ -218,6 +246,7 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
             run.figures / "learning_curves.png",
             "Mean return of finished episodes, with 95% bootstrap interval over agents.",
         ),
+        *value_map,
         report.KeyValues("Settings", saved["config"]),
         report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
     ]

@@ -62,6 +62,19 @@ def evaluate(
     return jax.lax.while_loop(unfinished, step, start)[4]
 
 
+GYMNASIUM_NAMES = {
+    "GridWorld": "purerl/GridWorld-v0",
+    "Doors": "purerl/DoorsNumPy-v0",
+    "FrozenLake-misc": "FrozenLake-v1",
+}
+"""Environments that Gymnasium knows by another name."""
+
+
+def gymnasium_name(name: str) -> str:
+    """Return the name by which Gymnasium knows an environment of `purerl.envs`."""
+    return GYMNASIUM_NAMES.get(name, name)
+
+
 def evaluate_in_gymnasium(
     learner: Learner,
     policy: Any,
@@ -70,11 +83,13 @@ def evaluate_in_gymnasium(
     num_episodes: int = 20,
     seed: int = 0,
     greedy: bool = True,
+    env_kwargs: dict[str, Any] | None = None,
 ) -> np.ndarray:
     """Play episodes in the Gymnasium environment of this name: NumPy, one process.
 
     An independent check: nothing of the environment that the agent was trained in takes part
-    (except in purerl/GridWorld-v0, which is our own; for Doors ask for purerl/DoorsNumPy-v0).
+    (except in GridWorld, whose Gymnasium version is an adapter around ours). `env_kwargs` are
+    arguments for `gymnasium.make`.
 
     Returns:
         undiscounted returns [num_episodes].
@@ -86,11 +101,13 @@ def evaluate_in_gymnasium(
     gymnasium = importlib.import_module("gymnasium")
     importlib.import_module("purerl.envs")  # registers purerl/DoorsNumPy-v0, purerl/GridWorld-v0
     try:
-        env = gymnasium.make(name)
-    except gymnasium.error.Error as error:
+        env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))
+    except (gymnasium.error.Error, TypeError) as error:
         raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
     spaces, obs_space = gymnasium.spaces, env.observation_space
-    obs_shape = learner.env.observation_space(learner.env.default_params).shape
+    own_space = learner.env.observation_space(learner.env.default_params)
+    tabular = hasattr(own_space, "n")
+    obs_shape = (own_space.n,) if tabular else own_space.shape
     if spaces.flatdim(obs_space) != math.prod(obs_shape):
         raise ValueError(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
@@ -106,7 +123,8 @@ def evaluate_in_gymnasium(
             key, act_key = jax.random.split(key)
             features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
             features = np.asarray(features, np.float32).reshape(obs_shape)
-            action = np.asarray(act(act_key, features))
+            seen = np.int32(obs) if tabular else features
+            action = np.asarray(act(act_key, seen))
             obs, reward, terminated, truncated, _ = env.step(
                 int(action) if action.ndim == 0 else action
             )
