@@ -4,8 +4,8 @@
 
 After "Discovered Policy Optimisation" (Lu et al. 2022, LPO). The network has no biases and all its
 inputs vanish at ratio 1. So whatever its parameters, D and its gradient are zero there and D is
-never negative: the conditions under which mirror learning (Grudzien et al. 2022) proves that the
-policy improves and converges.
+never negative: the conditions of mirror learning (Grudzien et al. 2022) on a drift. The offset keeps
+it flat only where the network is that small, so its slope may jump right beside ratio 1.
 """
 
 from collections.abc import Callable
@@ -98,7 +98,7 @@ def _distill(config: Config, key: jax.Array, meta_params: Any) -> Any:
     def network(meta_params, log_ratio, advantage):
         return _network(meta_params, log_ratio, advantage) - config.offset
 
-    def both(function: Callable, *arguments):
+    def both(function: Callable, *arguments: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jax.vmap(jax.value_and_grad(function, argnums=0))(*arguments)
 
     def distance(meta_params, key):
