@@ -4,8 +4,8 @@
 
 After "Discovered Policy Optimisation" (Lu et al. 2022, LPO). The network has no biases and all its
 inputs vanish at ratio 1. So whatever its parameters, D and its gradient are zero there and D is
-never negative: the conditions of mirror learning (Grudzien et al. 2022) on a drift. The offset keeps
-it flat only where the network is that small, so its slope may jump right beside ratio 1.
+never negative: the conditions of mirror learning (Grudzien et al. 2022) on a drift. The offset
+keeps it flat only where the network is that small, so its slope may jump right beside ratio 1.
 """
 
 from collections.abc import Callable
