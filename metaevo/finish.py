@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo import discovery, plots, report, value_loss_study
+from metaevo import discovery, plots, policy_loss_study, report, value_loss_study
 from metaevo.comparison import Comparison, hand_written
 from metaevo.evaluation import LEARNED, Contender, Scores, curve_frames
 from metaevo.run_directory import RunDirectory, write_json_atomic
@@ -31,6 +31,10 @@ def finish(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
     records = run.read_metrics("generation")
     if records:
         plots.plot_fitness(records, run.figures / "fitness.png", title="")
+    if this.parts.slot == "policy_loss":
+        policy_loss_study.draw(
+            *discovery.load(run.path), settings.hyperparams, run.figures / "policy_loss.png"
+        )
     if settings.evaluation.seeds:
         _compare(this, check_stop)
     write_run_report(run)
@@ -181,6 +185,9 @@ def write_run_report(run: RunDirectory) -> None:
     captions = {
         "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
         "that occur half-way through training with squared error.",
+        "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
+        "of one standard deviation up and down. Above: the drift, what the objective is below "
+        "ratio times advantage; below: the objective's derivative, which pushes the policy.",
         "fitness.png": "Fitness over the generations.",
         "scores.png": "Interquartile mean on held-out seeds with 95% bootstrap intervals.",
     }
