@@ -20,18 +20,14 @@ def _learner(name: str, updates: int) -> tuple[Any, Any, Any]:
     from purerl import dqn, envs, losses, ppo
 
     env, env_params = envs.make("CartPole-v1")
-    module: Any = ppo if name == "ppo" else dqn
-    total = float(module.Config().total_timesteps)
-    frames = updates * module.Config().frames_per_update
+    frames = updates * frames_per_update(name)
     if name == "ppo":
-        config = ppo.Config(total_timesteps=frames)
-        return (
-            ppo.PPO(config, env, value_loss=losses.clipped_squared),
-            env_params,
-            ppo.Hyperparams(annealing_steps=total),
-        )
+        total = float(ppo.Config().total_timesteps)
+        learner = ppo.PPO(ppo.Config(frames), env, value_loss=losses.clipped_squared)
+        return learner, env_params, ppo.Hyperparams(annealing_steps=total)
     # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
-    config = dqn.Config(total_timesteps=frames, learning_starts=1_000)
+    config = dqn.Config(frames, learning_starts=1_000)
+    total = float(dqn.Config().total_timesteps)
     hyperparams = dqn.Hyperparams(annealing_steps=total, epsilon_decay_steps=total / 2)
     return dqn.DQN(config, env), env_params, hyperparams
 
