@@ -263,14 +263,18 @@ class QLearning:
     def _draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, "Draws"]:
         """Draw the random numbers of a whole update at once: far cheaper than one by one."""
         steps = self.config.num_steps
-        key, explore_key, choice_key, table_key, env_key = jax.random.split(state.key, 5)
+        key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        explore = jax.random.uniform(explore_key, (steps,)) < self.epsilon(hyperparams, frames)
+        epsilon = self.epsilon(hyperparams, frames)
+        # One number decides whether to explore and, stretched again, which action to take.
+        uniform = jax.random.uniform(choice_key, (steps,))
+        explore = uniform < epsilon
+        choice = jnp.where(
+            explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
+        )
         table = jnp.zeros(steps, jnp.int32)
         if self.config.target == "double":
             table = jax.random.bernoulli(table_key, shape=(steps,)).astype(jnp.int32)
-        choice = jax.random.uniform(choice_key, (steps,))
-        epsilon = self.epsilon(hyperparams, frames)
         return key, Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
 
     def _act(
@@ -348,7 +352,7 @@ def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
         uniform: [] a random number in [0, 1).
     """
     counts = jnp.cumsum(among)
-    rank = jnp.floor(uniform * counts[-1]).astype(jnp.int32)  # 0 .. size - 1
+    rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)
     return jnp.argmax(counts > rank).astype(jnp.int32)
 
 

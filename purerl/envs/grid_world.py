@@ -47,6 +47,8 @@ class GridWorld(environment.Environment):
             but the goal.
         goal: the cell to reach; None for the lower right corner.
         walls: cells that cannot be entered.
+        slippery: False for a grid without slips, whatever `slip_probability` says: a step with a
+            fixed start then draws no random number, which was most of its cost.
 
     Raises:
         ValueError: for a start or goal that is outside the grid, on a wall or the same cell, and
@@ -59,8 +61,10 @@ class GridWorld(environment.Environment):
         start: grid.Cell | Literal["random"] = (0, 0),
         goal: grid.Cell | None = None,
         walls: tuple[grid.Cell, ...] = (),
+        slippery: bool = True,
     ):
         super().__init__()
+        self.slippery = bool(slippery)
         self.shape = _checked_shape(size)
         self.is_wall = np.zeros(self.shape, bool)
         if not isinstance(walls, tuple | list):
@@ -180,9 +184,10 @@ class GridWorld(environment.Environment):
         self, bits: jax.Array, state: EnvState, action: Any, params: EnvParams
     ) -> tuple[EnvState, jax.Array, jax.Array]:
         """Return the state after a step, its reward (float32) and whether it is the goal."""
-        # One draw has room for both: 24 bits say whether to slip, 2 others where to.
-        slips = (bits >> 8).astype(jnp.float32) * 2.0**-24 < params.slip_probability
-        action = jnp.where(slips, (bits & 3).astype(jnp.int32), jnp.asarray(action, jnp.int32))
+        action = jnp.asarray(action, jnp.int32)
+        if self.slippery:  # one draw has room for both: 24 bits say whether to slip, 2 where to
+            slips = (bits >> 8).astype(jnp.float32) * 2.0**-24 < params.slip_probability
+            action = jnp.where(slips, (bits & 3).astype(jnp.int32), action)
         index = action * self.is_wall.size + state.cell
         cell = jnp.asarray(self._neighbours).at[index].get(mode="clip")
         terminated = cell == self._goal_cell

@@ -169,3 +169,13 @@ def test_names_and_sharing():
     env, params = envs.make("GridWorld", size=10, slip_probability=0.2)
     assert env.observation_space(params).shape == (100,)
     assert params.slip_probability == 0.2
+
+
+def test_a_grid_that_is_not_slippery_never_slips():
+    env, params = envs.make(
+        "GridWorld", observations="raw", slippery=False, slip_probability=1.0, size=3
+    )
+    _, state = env.reset(KEY, params)
+    for index in range(20):
+        obs, *_ = env.step(jax.random.fold_in(KEY, index), state, RIGHT, params)
+        assert obs == 1
