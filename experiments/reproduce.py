@@ -10,24 +10,21 @@ python experiments/reproduce.py doors-vectorisation --help  # its settings
 Tables and figures are printed and lie in runs/reproduce/NAME/<time> (or --run-dir DIR).
 """
 
-import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from experiments.reproductions.xla_flags import lift_loop_limit
 from metaevo import devices
 
-LOOP_FLAG = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=100000000"
-if sys.argv[1:2] == ["grid-world"] and "xla_backend_extra_options" not in os.environ.get(
-    "XLA_FLAGS", ""
-):
-    # XLA's CPU backend runs small loops without a dispatch for each operation; the limit of what
-    # is small is lifted. It helps sequential loops over scalars and changes nothing for networks.
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {LOOP_FLAG}".strip()
-devices.setup()  # before anything starts JAX
+if __name__ == "__main__":  # before anything starts JAX
+    if sys.argv[1:2] == ["grid-world"]:
+        lift_loop_limit()
+    devices.setup()
 
 import argparse
+import dataclasses
 import difflib
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +34,15 @@ from experiments.reproductions.registry import COMPARISONS
 from metaevo.command_line import parse_command_line
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
 from metaevo.run_directory import RunDirectory
+
+
+def _with_lists(cls: type, raw: dict[str, Any]) -> type:
+    """Make `--agents 8` in the raw settings a list of one; return the class."""
+    for field in dataclasses.fields(cls):
+        is_list = isinstance(field.default, tuple)
+        if is_list and isinstance(raw.get(field.name), int | float | str):
+            raw[field.name] = [raw[field.name]]
+    return cls
 
 
 @exit_on_config_error()
@@ -65,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     settings, args = parse_command_line(
         parser,
         rest,
-        lambda raw: comparison.settings,
+        lambda raw: _with_lists(comparison.settings, raw),
         lambda args, overrides: comparison.quick if args.quick else {},
     )
     comparison.check(settings)
