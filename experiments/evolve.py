@@ -2,6 +2,7 @@
 
 python experiments/evolve.py --config my_component.yaml
 python experiments/evolve.py --evolve value_loss --strategy.algorithm SNES
+python experiments/evolve.py --evolve drift --config configs/evolve_drift/quick.yaml
 """
 
 import sys

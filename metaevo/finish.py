@@ -6,13 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import numpy as np
-from tqdm import tqdm
-
-from metaevo import discovery, plots, report, value_loss_study
-from metaevo.comparison import Comparison, hand_written
-from metaevo.evaluation import LEARNED, Contender, Scores, curve_frames
+from metaevo import discovery, plots, policy_loss_study, report
+from metaevo.evaluation import LEARNED
+from metaevo.held_out import compare
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from purerl.learners import LEARNERS, num_frames
 
@@ -31,6 +27,10 @@ def finish(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
     records = run.read_metrics("generation")
     if records:
         plots.plot_fitness(records, run.figures / "fitness.png", title="")
+    if this.parts.slot == "policy_loss":
+        policy_loss_study.draw(
+            *discovery.load(run.path), settings.hyperparams, run.figures / "policy_loss.png"
+        )
     if settings.evaluation.seeds:
         _compare(this, check_stop)
     write_run_report(run)
@@ -40,104 +40,19 @@ def finish(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
 
 
 def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
-    settings, run, parts = this.settings, this.run, this.parts
-    config, seed = settings.evaluation, settings.run.seed
-    slot_function, meta_params = discovery.load(run.path)
-    meta_params = jax.device_get(meta_params)
-    names, baseline_function = hand_written(parts.slot, settings.learner)
-
-    def contender(function: Callable, example: Any) -> Contender:
-        return Contender(
-            parts.tasks(settings, function),
-            settings.hyperparams,
-            example,
-            settings.fitness,
-            curve_points=config.curve_points,
-            chunk_size=settings.evolution.chunk_size,
-        )
-
-    comparison = Comparison(
-        contender(slot_function, meta_params),
-        contender(baseline_function, np.int32(0)),
-        names,
-        meta_params,
-        config,
-        seed=seed,
-        evolution_frames=this.evolution.frames(settings.evolution.generations),
+    run = this.run
+    result = compare(
+        this.settings,
+        this.parts,
+        *discovery.load(run.path),
+        path=run.path,
+        figures=run.figures,
+        evolution_frames=this.evolution.frames(this.settings.evolution.generations),
         normalisation=this.normalisation,
+        check_stop=check_stop,
     )
-    ablating = parts.slot == "value_loss" and config.ablation_seeds > 0 and len(this.tasks) == 1
-    scale_name = LEARNERS[settings.learner].loss_scale
-    total = comparison.frames
-    if ablating:
-        count = len(value_loss_study.SIDES)
-        if scale_name is not None:
-            count += value_loss_study.scale_ablation_variants(settings.hyperparams)
-        total += count * config.ablation_seeds * comparison.learned.frames_per_seed
-    with tqdm(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
-        result, scores = comparison.run(run.path / "tuning.json", progress)
-        if parts.slot == "value_loss":
-            task = comparison.baselines.tasks[0]
-            errors = value_loss_study.observed_errors(
-                task, settings.hyperparams, np.int32(0), seed=seed
-            )
-            curves = value_loss_study.loss_curves(
-                slot_function, meta_params, settings.hyperparams, errors
-            )
-            plots.plot_losses(
-                curves, run.figures / "loss.png", title="", density=errors[0] - errors[1]
-            )
-            if ablating and scale_name is not None:
-                ratio = value_loss_study.scale_ratio(
-                    slot_function, meta_params, settings.hyperparams, errors
-                )
-                result["scale_ratio"] = ratio
-                result["ablation"] = value_loss_study.ablate_scale(
-                    comparison,
-                    settings.hyperparams,
-                    ratio,
-                    scale_name=scale_name,
-                    seeds=config.ablation_seeds,
-                    seed=seed,
-                    progress=progress,
-                )
-            if ablating:
-                result["sides"] = value_loss_study.ablate_sides(
-                    contender(
-                        value_loss_study.sides_of(slot_function),
-                        {"side": np.int32(0), "meta_params": meta_params},
-                    ),
-                    meta_params,
-                    seeds=config.ablation_seeds,
-                    seed=seed,
-                    progress=progress,
-                )
-    result["frames_per_agent"] = comparison.learned.frames_per_seed
-    result["evolution_frames"] = this.evolution.frames(settings.evolution.generations)
-    _draw_scores(this, result, scores)
     _log(this, result)
     write_json_atomic(run.evaluation_path, result)
-
-
-def _draw_scores(this: "EvolutionRun", result: dict[str, Any], scores: dict[str, Scores]) -> None:
-    figures = this.run.figures
-    rows = [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]]
-    plots.plot_scores(rows, figures / "scores.png", xlabel="fitness on held-out seeds, IQM")
-    shown = [row["name"] for row in result["variants"] if row["tuning_frames"]] or list(scores)
-    for index, task in enumerate(this.tasks):
-        config = task.learner.config
-        suffix = "" if len(this.tasks) == 1 else f"_{task.name}"
-        plots.plot_learning_curves(
-            {name: scores[name].curves[:, index] for name in shown},
-            curve_frames(config, this.settings.evaluation.curve_points),
-            figures / f"learning_curves{suffix}.png",
-            title="" if len(this.tasks) == 1 else task.name,
-        )
 
 
 def _log(this: "EvolutionRun", result: dict[str, Any]) -> None:
@@ -181,6 +96,9 @@ def write_run_report(run: RunDirectory) -> None:
     captions = {
         "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
         "that occur half-way through training with squared error.",
+        "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
+        "of one standard deviation up and down. Above: the drift, what the objective is below "
+        "ratio times advantage; below: the objective's derivative, which pushes the policy.",
         "fitness.png": "Fitness over the generations.",
         "scores.png": "Interquartile mean on held-out seeds with 95% bootstrap intervals.",
     }
@@ -195,7 +113,11 @@ def write_run_report(run: RunDirectory) -> None:
     env = config["task"]["env"]
     component = config["evolve"].replace("_", " ")
     title = f"Evolving the {component} of {config['learner']}"
-    subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} generations"
+    names = env if isinstance(env, str) else ", ".join(env)
+    subtitle = f"{names}, {len(records)} generations"
+    if not records:  # of a transfer
+        title = f"A {component} of {config['learner']} on another task"
+        subtitle = f"{names} {config['task']['env_params'] or ''}"
     report.write_report(run.report_path, title, subtitle, sections)
 
 

@@ -9,6 +9,7 @@ high differently. So the learned loss is taken apart, and its parts are given to
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,11 +19,12 @@ import numpy as np
 from metaevo import devices
 from metaevo.comparison import Comparison, Variant
 from metaevo.evaluation import LEARNED, Contender, Progress, Scores, without_diverged
-from metaevo.plots import LossCurve
+from metaevo.plots import LossCurve, plot_losses
 from metaevo.problems.train_learner import Task, working_set
 from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import summarise
 from purerl import losses
+from purerl.learners import LEARNERS
 
 AGENTS = 16
 
@@ -235,3 +237,57 @@ def _with_summaries(rows: list[dict[str, Any]], scores: list[Scores]) -> list[di
         summary = summarise(values)
         row |= {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
     return rows
+
+
+def num_variants(settings: Any) -> int:
+    """Return how many variants `Study.ablate` trains."""
+    scaled = LEARNERS[settings.learner].loss_scale is not None
+    return len(SIDES) + (scale_ablation_variants(settings.hyperparams) if scaled else 0)
+
+
+class Study:
+    """The picture and the ablations of one learned loss."""
+
+    def __init__(
+        self, settings: Any, comparison: Comparison, value_loss: Callable, meta_params: Any
+    ):
+        """Collect the errors that occur.
+
+        Args:
+            settings: of the experiment.
+            comparison: holds the compiled contenders.
+            value_loss: the learned loss.
+            meta_params: its parameters.
+        """
+        self.settings, self.comparison = settings, comparison
+        self.value_loss, self.meta_params = value_loss, meta_params
+        task, seed = comparison.baselines.tasks[0], settings.run.seed
+        self.errors = observed_errors(task, settings.hyperparams, np.int32(0), seed=seed)
+
+    def draw(self, path: Path) -> None:
+        """Draw the loss and its derivative beside hand-written ones."""
+        hyperparams, errors = self.settings.hyperparams, self.errors
+        curves = loss_curves(self.value_loss, self.meta_params, hyperparams, errors)
+        plot_losses(curves, path, title="", density=errors[0] - errors[1])
+
+    def ablate(
+        self, contender: Callable[[Callable, Any], Contender], progress: Progress
+    ) -> dict[str, Any]:
+        """Return `sides` and, where the learner has a scale for its loss, `ablation`."""
+        hyperparams = self.settings.hyperparams
+        options = {
+            "seeds": self.settings.evaluation.ablation_seeds,
+            "seed": self.settings.run.seed,
+            "progress": progress,
+        }
+        result: dict[str, Any] = {}
+        scale_name = LEARNERS[self.settings.learner].loss_scale
+        if scale_name is not None:
+            ratio = scale_ratio(self.value_loss, self.meta_params, hyperparams, self.errors)
+            result["scale_ratio"] = ratio
+            result["ablation"] = ablate_scale(
+                self.comparison, hyperparams, ratio, scale_name=scale_name, **options
+            )
+        example = {"side": np.int32(0), "meta_params": self.meta_params}
+        parts = contender(sides_of(self.value_loss), example)
+        return {**result, "sides": ablate_sides(parts, self.meta_params, **options)}

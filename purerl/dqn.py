@@ -139,8 +139,8 @@ class Hyperparams(struct.PyTreeNode):
     """discount factor"""
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
     """probability of a random action at the start"""
-    epsilon_end: Annotated[float, Interval(ge=0, le=1)] = 0.05
-    """probability of a random action in the end"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
+    """probability of a random action in the end; null: epsilon_start, for ever"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default half of total_timesteps"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
@@ -162,7 +162,8 @@ class Hyperparams(struct.PyTreeNode):
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random for ever."""
-        return self.replace(epsilon_start=1.0, epsilon_end=1.0)
+        end = None if self.epsilon_end is None else 1.0  # the same structure, not to recompile
+        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 class State(struct.PyTreeNode):
@@ -480,6 +481,7 @@ class DQN:
     def _epsilon(self, state: State, hyperparams: Hyperparams) -> jax.Array:
         """The probability of a random action: linear in environment steps, then constant."""
         start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
+        end = start if end is None else end
         steps = hyperparams.epsilon_decay_steps
         return start + (end - start) * self._progress(state, steps, self.config.total_timesteps / 2)
 

@@ -48,5 +48,5 @@ def assert_all_used(raw, settings):
 
 
 def test_every_file_is_looked_at():
-    assert {path.parent.name for path in FILES} >= {"evolve_value_loss", "train"}
+    assert {path.parent.name for path in FILES} >= {"evolve_drift", "evolve_value_loss", "train"}
     assert all("evolve" in names(path) or "train" in names(path) for path in FILES)

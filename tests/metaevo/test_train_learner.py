@@ -10,7 +10,6 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.problem import bytes_per_evaluation, frames_per_evaluation
 from metaevo.problems.fitness import FitnessConfig, fitness, measures
 from metaevo.problems.train_learner import (
-    Normalisation,
     TrainLearner,
     fitness_of,
     measure_normalisation,
@@ -117,32 +116,30 @@ def test_frames_and_working_set(evaluate):
     assert bytes_per_evaluation(problem) >= size
 
 
-def test_several_environments_are_normalised_and_averaged():
-    """CartPole counts up from 10, Acrobot down to -500: measured scales make them comparable."""
-    config = ppo.Config(512, 2, 32, 1, 1, hidden_sizes=(8,))
+def test_several_environments_on_measured_scales():
+    """CartPole counts up from 20, Acrobot down to -500; squared error is worth 1 in both."""
     names = ("CartPole-v1", "Acrobot-v1")
+    config = ppo.Config(4096, 4, 64, 4, 2, hidden_sizes=(16,))
     tasks = [ppo_task(config, losses.squared, name) for name in names]
-    hyperparams = ppo.Hyperparams(learning_rate=3e-2)
-    weights = FitnessConfig(reward_per_step=1.0, mean_return=0.0)
+    hyperparams, weights = ppo.Hyperparams(learning_rate=1e-2), FitnessConfig()
+    measured = measure_normalisation(tasks, hyperparams, None, weights, seed=0)
+    assert 18 < measured.random[0] < 27
+    assert -500 <= measured.random[1] < -490
+    assert measured.reference[0] > measured.random[0] + 10
+    assert measured.reference[1] > measured.random[1] + 50
+
     component = Component(lambda key: jnp.zeros(2), losses.squared)
-    normalisation = Normalisation((1.0, -2.0), (3.0, -1.5))
-    problem = TrainLearner(tasks, hyperparams, component, weights, normalisation)
-    assert frames_per_evaluation(problem) == 1024
-    key = jax.random.key(0)
-    found = jax.jit(problem.evaluate)(key, jnp.zeros(2))
+    problem = TrainLearner(tasks, hyperparams, component, weights, measured)
+    assert frames_per_evaluation(problem) == 8192
+    keys = jax.random.split(jax.random.key(1), 16)  # not those that measured the scales
+    found = jax.jit(jax.vmap(problem.evaluate, in_axes=(0, None)))(keys, jnp.zeros(2))
     assert {name.split("/")[0] for name in found.metrics} == set(names)
-    cartpole, acrobot = (float(found.metrics[f"{name}/reward_per_step"]) for name in names)
-    expected = ((cartpole - 1.0) / 2.0 + (acrobot + 2.0) / 0.5) / 2
-    assert found.fitness == pytest.approx(expected, rel=1e-4)
-
-
-def test_baselines_are_measured():
-    config = ppo.Config(2048, 4, 32, 4, 2, hidden_sizes=(16,))
-    task = ppo_task(config, losses.squared)
-    hyperparams, weights = ppo.Hyperparams(learning_rate=2e-2), FitnessConfig()
-    ((low,), (high,)) = measure_normalisation([task], hyperparams, None, weights, seed=0)
-    assert 15 < low < 30  # random play
-    assert high > 1.5 * low
+    values = [
+        (np.asarray(found.metrics[f"{name}/mean_return"]) - low) / (high - low)
+        for name, low, high in zip(names, measured.random, measured.reference, strict=True)
+    ]
+    np.testing.assert_allclose(found.fitness, np.mean(values, axis=0), rtol=1e-3, atol=1e-4)
+    assert np.mean(values, axis=1) == pytest.approx(1.0, abs=0.4)
 
 
 class Standing(ppo.PPO):

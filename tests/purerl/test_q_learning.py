@@ -131,7 +131,7 @@ def test_every_action_in_question_is_equally_likely(among):
 
 
 def test_ties_are_broken_at_random():
-    learner, env_params, _, _ = one_step_learner()
+    learner, *_ = one_step_learner()
     policy = q_learning.Policy(jnp.zeros((6, 4)).at[0, 2].set(-1.0), jnp.zeros((6, 4)))
     keys = jax.random.split(jax.random.key(0), 3000)
     act = jax.vmap(lambda key: learner.act(policy, key, jnp.int32(0), greedy=True))
@@ -229,7 +229,7 @@ def test_nothing_is_stored_per_step(trained):
 
 
 def test_training_is_init_and_updates(trained):
-    learner, env_params, hyperparams, train, result = trained
+    learner, env_params, hyperparams, _, result = trained
     init = jax.jit(jax.vmap(learner.init, in_axes=(0, None, None, None)))
     update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
     state = init(jax.random.split(jax.random.key(1), 16), hyperparams, None, env_params)

@@ -32,7 +32,7 @@ def test_four_rooms_counts_cells_row_by_row():
 
 def test_the_final_observation_has_an_index_too():
     env, params = envs.make("FrozenLake-misc", observations="index")
-    obs, state = env.reset(KEY, params)
+    _, state = env.reset(KEY, params)
     info = env.step(KEY, state, 1, params)[5]
     assert jnp.shape(info["final_observation"]) == ()
 
