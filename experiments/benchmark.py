@@ -3,6 +3,7 @@
 python experiments/benchmark.py                              # all suites, a few minutes on 2 cores
 python experiments/benchmark.py ppo --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
+python experiments/benchmark.py dqn --agents 1 64 --peers
 python experiments/benchmark.py evolution --json evolution.json
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
@@ -13,6 +14,7 @@ step costs: what the layout gains by using every core shows on an idle one.
 
 import argparse
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -20,102 +22,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from experiments.benchmarks import training
+from experiments.benchmarks.training import Measure
+
 TARGET_AGENTS, TARGET_RATIO = 256, 2.0
+FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
+"""Names of the references, and whether they are single-threaded."""
 PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
-# --- What runs in the processes -----------------------------------------------------------------
-# A worker sets up its devices, compiles, and returns a function that measures once.
-
-Measure = Callable[[int], dict[str, float]]
-
-
-def _ppo() -> tuple[Any, Any, Any]:
-    """PPO on CartPole-v1 at CleanRL's settings: the defaults of `ppo.Config`."""
-    from purerl import envs, losses, ppo
-
-    env, env_params = envs.make("CartPole-v1")
-    return ppo, losses, (env, env_params)
-
-
-def _ppo_train(updates: int) -> tuple[Any, Any, Any]:
-    """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
-    from metaevo.problems.train_learner import Task
-    from purerl.evaluation import mean_return
-
-    ppo, losses, (env, env_params) = _ppo()
-    batch = ppo.Config().batch_size
-    config = ppo.Config(total_timesteps=updates * batch)
-    # The learning rate anneals as in the whole run of which this is the beginning.
-    hyperparams = ppo.Hyperparams(annealing_steps=float(ppo.Config().total_timesteps))
-    learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
-
-    def train(key):
-        return mean_return(learner.train(key, hyperparams, None, env_params).episodes)
-
-    return train, Task("CartPole-v1", learner, env_params), hyperparams
-
-
-def _timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> Measure:
-    import jax
-
-    def measure(repeat):
-        argument = jax.block_until_ready(make_input(repeat))
-        start, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(compiled(argument))
-        return {
-            "seconds": time.perf_counter() - start,
-            "cpu_seconds": time.process_time() - cpu,
-        }
-
-    return measure
-
-
-def ppo_ours(agents: int, updates: int, chunk_size: int | None) -> tuple[Measure, dict[str, Any]]:
-    """Agents dealt to one device a core, each of which trains chunk after chunk."""
-    from metaevo import devices
-
-    devices.setup()
-    import jax
-
-    from metaevo.problems.train_learner import working_set
-
-    train, task, hyperparams = _ppo_train(updates)
-    count = min(len(jax.devices()), agents)
-    size = chunk_size or devices.choose_chunk_size(
-        agents, working_set(task, hyperparams, None), count
-    )
-
-    def train_all(key):
-        return devices.map_rows(
-            lambda row: train(jax.random.fold_in(key, row)),
-            capacity=agents,
-            num_rows=agents,
-            chunk_size=size,
-            num_devices=count,
-        )
-
-    compiled = devices.spread(train_all, num_devices=count)
-    measure = _timed(compiled, lambda i: devices.replicate(jax.random.key(i), count))
-    return measure, {"layout": f"{count} devices, chunks of {size}"}
-
-
-def ppo_flat(agents: int, updates: int, single_threaded: bool) -> tuple[Measure, dict[str, Any]]:
-    """The reference: the same `train` under one flat `vmap` on one device."""
-    if single_threaded:
-        from metaevo import devices
-
-        devices.setup(num_devices=1)
-    import jax
-
-    train, _, _ = _ppo_train(updates)
-    compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
-    measure = _timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
-    return measure, {"layout": "one device, " + ("one thread" if single_threaded else "default")}
+# --- What runs in the processes; see also benchmarks/training.py --------------------------------
 
 
 def evolution_block(config: str, generations: int, training: bool) -> tuple[Measure, dict]:
@@ -165,8 +86,7 @@ def evolution_block(config: str, generations: int, training: bool) -> tuple[Meas
 
 
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
-    "ppo_ours": ppo_ours,
-    "ppo_flat": ppo_flat,
+    **training.WORKERS,
     "evolution_block": evolution_block,
 }
 
@@ -236,7 +156,28 @@ def alternate(workers: dict[str, Worker], repeats: int) -> Iterator[tuple[str, d
 
 def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
     """PPO CartPole-v1 at CleanRL's settings, against one flat vmap of the same function."""
-    batch, rows = 4 * 128, []
+    rows = _compare("ppo", options)
+    return {"rows": rows, "work": "PPO, CartPole-v1, 4 envs x 128 steps, 4 epochs x 4 minibatches"}
+
+
+def suite_dqn(options: argparse.Namespace) -> dict[str, Any]:
+    """DQN CartPole-v1 at PureJaxRL's settings, against one flat vmap, with --peers also rejax."""
+    peers = []
+    if options.peers:
+        if importlib.util.find_spec("rejax"):
+            peers = ["rejax"]
+        else:
+            print("rejax is not installed (pip install rejax): left out")
+    work = "DQN, CartPole-v1, 10 envs, a minibatch of 128 every 10 steps"
+    return {"rows": _compare("dqn", options, peers), "work": work}
+
+
+def _compare(
+    learner: str, options: argparse.Namespace, peers: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Measure a learner in our layout, as one flat vmap and as the peers have it; print a table."""
+    batch, rows = training.frames_per_update(learner), []
+    own: dict[str, Any] = {"learner": learner}
     head = f"{'steps/s: min':>12} {'median':>9} {'max':>9} {'per CPU s':>9} {'first call':>10}"
     print(f"{'agents':>6}  {'variant':30} {head}  layout")
     for agents in options.agents:
@@ -248,13 +189,16 @@ def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
                 return stack.enter_context(Worker(name, **arguments))
 
             _progress(f"{agents} agents x {updates} updates: compiling")
-            workers = {"ours": start("ppo_ours", chunk_size=None, **shape)}
+            workers = {"ours": start("ours", chunk_size=None, **own, **shape)}
             for size in options.chunk_sizes:
-                workers[f"ours, chunks of {size}"] = start("ppo_ours", chunk_size=size, **shape)
+                workers[f"ours, chunks of {size}"] = start("ours", chunk_size=size, **own, **shape)
             workers |= {
-                "flat vmap": start("ppo_flat", single_threaded=False, default_flags=True, **shape),
-                "flat vmap, single-threaded": start("ppo_flat", single_threaded=True, **shape),
+                name: start(
+                    "flat", single_threaded=single, default_flags=not single, **own, **shape
+                )
+                for name, single in FLAT.items()
             }
+            workers |= {name: start(name, default_flags=True, **shape) for name in peers}
             steps = agents * updates * batch
             rates: dict[str, list[float]] = {name: [] for name in workers}
             per_cpu: dict[str, list[float]] = {name: [] for name in workers}
@@ -271,18 +215,18 @@ def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
                 numbers += f" {statistics.median(per_cpu[name]):9,.0f}"
                 numbers += f" {row['first_seconds']:9.1f}s"
                 print(f"{agents:6}  {name:30} {numbers}  {row['layout']}")
-            for reference in ("flat vmap", "flat vmap, single-threaded"):
+            for reference in (*FLAT, *peers):
                 # Neighbours in time are compared: what disturbs one is likely to disturb both.
                 ratios = [a / b for a, b in zip(rates["ours"], rates[reference], strict=True)]
                 row = {"agents": agents, "variant": f"ratio to {reference}", **_spread(ratios)}
                 rows.append(row)
                 target = ""
-                if agents == TARGET_AGENTS and reference == "flat vmap":
+                if (learner, agents, reference) == ("ppo", TARGET_AGENTS, "flat vmap"):
                     reached = "reached" if row["median"] >= TARGET_RATIO else "MISSED"
                     target = f"  (target {TARGET_RATIO}: {reached})"
                 print(f"{agents:6}  ours / {reference:23} {row['min']:12.2f} {row['median']:9.2f} "
                       f"{row['max']:9.2f}{target}", flush=True)  # fmt: skip
-    return {"rows": rows, "work": "PPO, CartPole-v1, 4 envs x 128 steps, 4 epochs x 4 minibatches"}
+    return rows
 
 
 def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
@@ -321,6 +265,7 @@ def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
 
 SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "ppo": suite_ppo,
+    "dqn": suite_dqn,
     "evolution": suite_evolution,
 }
 
@@ -360,8 +305,9 @@ def main() -> int:
     for flag, (default, text) in numbers.items():
         text = f"{text}; default: {default}"
         parser.add_argument(flag, type=_positive, default=default, metavar="N", help=text)
-    text = "also measure these (suite ppo)"
+    text = "also measure these (suites ppo, dqn)"
     parser.add_argument("--chunk-sizes", type=_positive, nargs="+", default=[], help=text)
+    parser.add_argument("--peers", action="store_true", help="suite dqn: also rejax, if installed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):

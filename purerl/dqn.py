@@ -193,6 +193,9 @@ LEARNED = ("params", "target_params", "opt_state", "priorities")
 """What learning changes of a state. The replay memory is not among it: it would be copied."""
 
 
+METRICS = "value_loss", "value_error", "q_value"
+
+
 class Policy(NamedTuple):
     """What acting needs, and what is saved of an agent."""
 
@@ -224,7 +227,7 @@ class DQN:
     config: Config
     env: Any
     value_loss: ValueLoss = losses.squared
-    make_optimizer: MakeOptimizer = losses.clipped_adam
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -259,9 +262,14 @@ class DQN:
         )
 
     def collect(
-        self, state: State, key: jax.Array, hyperparams: Hyperparams, env_params: EnvParams
+        self,
+        state: State,
+        sums: EpisodeSums,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
     ) -> tuple[State, EpisodeSums]:
-        """Act for the `train_interval` environment steps of a phase and remember them."""
+        """Act for the environment steps of a phase, remember them, add to the sums (each [N])."""
         config = self.config
         epsilon = self._epsilon(state, hyperparams)
 
@@ -282,9 +290,8 @@ class DQN:
             return (env_state, next_obs, unfinished, sums), steps
 
         keys = jax.random.split(key, config.train_interval // config.num_envs)
-        carry = state.env_state, state.obs, state.unfinished, episodes.zero_sums(config.num_envs)
-        carry, steps = jax.lax.scan(step, carry, keys)
-        env_state, obs, unfinished, sums = carry
+        carry = state.env_state, state.obs, state.unfinished, sums
+        (env_state, obs, unfinished, sums), steps = jax.lax.scan(step, carry, keys)
         steps = jax.tree.map(lambda x: x.reshape(config.train_interval, *x.shape[2:]), steps)
         priorities = state.priorities
         if priorities is not None:
@@ -298,7 +305,7 @@ class DQN:
             priorities=priorities,
             epsilon=epsilon,
         )
-        return state, jax.tree.map(jnp.sum, sums)
+        return state, sums
 
     def make_batch(
         self, state: State, key: jax.Array, hyperparams: Hyperparams, env_params: EnvParams
@@ -333,19 +340,14 @@ class DQN:
         meta_params: MetaParams,
         env_params: EnvParams,
     ) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
-        """The scalar that is descended on a minibatch [B, ...], errors [B] and diagnostics."""
+        """The scalar that is descended on a minibatch [B, ...]; errors [B] and diagnostics."""
         prediction = self._values(params, batch.obs, env_params).of(batch.action)
         value_losses = jax.vmap(self.value_loss, in_axes=(None, None, 0, 0, 0))(
             meta_params, hyperparams, prediction, batch.target, batch.old_prediction
         )
-        total = jnp.mean(batch.weight * value_losses)
-        error = prediction - batch.target
-        metrics = {
-            "value_loss": total,
-            "value_error": jnp.sqrt(jnp.mean(jnp.square(error))),
-            "q_value": jnp.mean(prediction),
-        }
-        return total, (error, metrics)
+        total, error = jnp.mean(batch.weight * value_losses), prediction - batch.target
+        metrics = total, jnp.sqrt(jnp.mean(jnp.square(error))), jnp.mean(prediction)
+        return total, (error, dict(zip(METRICS, metrics, strict=True)))
 
     def learn(
         self,
@@ -392,29 +394,30 @@ class DQN:
         config, others = self.config, (hyperparams, meta_params, env_params)
         waiting_phases = -(-config.learning_starts // config.train_interval)
 
-        def phase(state, key):
+        def phase(carry, key):
+            state, sums, totals = carry
             collect_key, learn_key = jax.random.split(key)
-            state, sums = self.collect(state, collect_key, hyperparams, env_params)
+            state, sums = self.collect(state, sums, collect_key, hyperparams, env_params)
 
             def learn():
                 after, metrics = self.learn(state, learn_key, *others)
-                return [getattr(after, name) for name in LEARNED], metrics
+                return [getattr(after, name) for name in LEARNED], {**metrics, "phases": 1.0}
 
             def wait():
                 zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), jax.eval_shape(learn)[1])
                 return [getattr(state, name) for name in LEARNED], zeros
 
-            ready = state.phase >= waiting_phases
-            learned, metrics = branches.cond(ready, learn, wait)
-            return state.replace(**dict(zip(LEARNED, learned, strict=True))), (sums, metrics, ready)
+            learned, metrics = branches.cond(state.phase >= waiting_phases, learn, wait)
+            state = state.replace(**dict(zip(LEARNED, learned, strict=True)))
+            return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
         phases_key, key = jax.random.split(state.key)
         keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
-        state, (sums, metrics, ready) = jax.lax.scan(phase, state.replace(key=key), keys)
-        learned = jnp.maximum(jnp.sum(ready), 1)
-        metrics = jax.tree.map(lambda metric: jnp.sum(metric) / learned, metrics)
-        metrics["epsilon"] = state.epsilon
-        return state, jax.tree.map(jnp.sum, sums), metrics
+        totals = dict.fromkeys((*METRICS, "phases"), jnp.float32(0.0))
+        carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
+        (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
+        metrics = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in METRICS}
+        return state, jax.tree.map(jnp.sum, sums), {**metrics, "epsilon": state.epsilon}
 
     def train(
         self,
@@ -504,7 +507,7 @@ def make_train(
     env: Any,
     *,
     value_loss: ValueLoss = losses.squared,
-    make_optimizer: MakeOptimizer = losses.clipped_adam,
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 

@@ -111,6 +111,24 @@ def clipped_adam(
     )
 
 
+def flat_clipped_adam(
+    meta_params: MetaParams, hyperparams: Hyperparams
+) -> optax.GradientTransformationExtraArgs:
+    """`clipped_adam` on all parameters as one vector: fewer operations, each of them larger.
+
+    The same numbers up to rounding; faster on a CPU where a gradient step is short.
+    """
+    del meta_params
+    vector = optax.chain(
+        optax.clip_by_global_norm(hyperparams.max_grad_norm),
+        optax.scale_by_adam(eps=hyperparams.adam_epsilon),
+    )
+    return optax.chain(
+        optax.flatten(vector),
+        scale_by_progress(hyperparams.learning_rate, hyperparams.final_learning_rate),
+    )
+
+
 def scale_by_progress(
     learning_rate: jax.Array | float, final_fraction: jax.Array | float
 ) -> optax.GradientTransformationExtraArgs:

@@ -136,10 +136,11 @@ class ActionValues(NamedTuple):
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
         """Return the best actions [...] int32, or with probability `epsilon` any, each its own."""
-        explore_key, action_key = jax.random.split(key)
-        shape, num_actions = self.values.shape[:-1], self.values.shape[-1]
-        random = jax.random.randint(action_key, shape, 0, num_actions, jnp.int32)
-        return jnp.where(jax.random.uniform(explore_key, shape) < epsilon, random, self.best())
+        num_actions = self.values.shape[-1]
+        # One number decides both: below epsilon it is uniform there, and so tells the action too.
+        number = jax.random.uniform(key, self.values.shape[:-1])
+        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * num_actions).astype(jnp.int32)
+        return jnp.where(number < epsilon, jnp.minimum(random, num_actions - 1), self.best())
 
 
 class Categorical(NamedTuple):

@@ -100,9 +100,10 @@ class Layout(NamedTuple):
 
     def draw_uniformly(self, key: jax.Array, written: jax.Array, count: int) -> jax.Array:
         """Draw rows [count] with equal probability, with replacement."""
-        age = jax.random.randint(key, (count,), 0, self.drawable(written))
+        # A remainder of 32 bits: the rows' probabilities differ by C / 2^32 at most.
+        age = jax.random.bits(key, (count,)) % self.drawable(written).astype(jnp.uint32)
         oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.rows_per_write
-        return (oldest + age) % self.capacity
+        return (oldest + age.astype(jnp.int32)) % self.capacity
 
     def admit(self, priorities: "Priorities", written: jax.Array) -> "Priorities":
         """Give the rows that a write completes the largest priority so far.

@@ -162,17 +162,27 @@ def test_resume_of_a_damaged_config(complain, tmp_path, content):
     assert "config.yaml" in complain("--resume", "--run-dir", tmp_path)
 
 
-def test_a_learner_that_cannot_act(complain, tmp_path, monkeypatch):
-    """As a value-based one with continuous actions; PPO itself can do both."""
-    from purerl import ppo
-
-    def refuse(self):
-        raise ValueError("actions must be discrete")
-
-    monkeypatch.setattr(ppo.PPO, "__post_init__", refuse, raising=False)
-    complaint = complain("--task.env", "Pendulum-v1", "--run-dir", tmp_path / "run")
-    for text in ("task.env", "ppo", "Pendulum-v1", "actions must be discrete"):
+def test_a_learner_that_cannot_act(complain, tmp_path):
+    complaint = complain(
+        "--learner", "dqn", "--task.env", "Pendulum-v1", "--run-dir", tmp_path / "run"
+    )  # fmt: skip
+    for text in ("task.env", "dqn", "Pendulum-v1", "DQN needs a discrete action space"):
         assert text in complaint
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("--train.train_interval 15", "train_interval = 15 must be a multiple of num_envs = 10"),
+        ("--train.buffer_size 100", "buffer_size = 100"),
+        ("--train.learning_starts 100", "learning_starts = 100 must be at least batch_size = 128"),
+        ("--train.learning_starts 1000000", "learning_starts = 1000000 is beyond"),
+        ("--hyperparams.tau 2", "hyperparams.tau = 2"),
+    ],
+)
+def test_impossible_settings_of_dqn(complain, tmp_path, line, text):
+    complaint = complain("--learner", "dqn", *line.split(), "--run-dir", tmp_path / "run")
+    assert text in complaint
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,12 @@ class Adam:
         return -self.learning_rate * fraction * m_hat / (np.sqrt(v_hat) + self.epsilon)
 
 
-def test_optimizer_is_adam_after_clipping_the_global_norm():
+@pytest.mark.parametrize("make", [losses.clipped_adam, losses.flat_clipped_adam])
+def test_optimizer_is_adam_after_clipping_the_global_norm(make):
     hyperparams = Hyperparams(
         learning_rate=0.1, final_learning_rate=0.2, max_grad_norm=0.5, adam_epsilon=1e-3
     )
-    optimizer = losses.clipped_adam(None, hyperparams)
+    optimizer = make(None, hyperparams)
     params = {"a": jnp.zeros(3), "b": jnp.zeros(2)}  # clipped by their common norm
     state = optimizer.init(params)
     reference = Adam(0.1, 0.5, 1e-3)

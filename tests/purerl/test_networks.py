@@ -123,3 +123,22 @@ def test_unsuitable_actions_are_refused():
         networks.actor_critic(env, env.default_params, **settings)
     env = TargetAction()
     assert networks.actor_critic(env, env.default_params, **settings).continuous
+
+
+@pytest.mark.parametrize("dueling", [False, True])
+def test_action_values(dueling):
+    env, env_params = envs.make("CartPole-v1")
+    network = networks.q_network(
+        env, env_params, hidden_sizes=(8,), activation="relu", dueling=dueling
+    )
+    obs = jax.random.normal(jax.random.key(1), (5, 3, 4))
+    params = jax.jit(network.init)(jax.random.key(0), (), obs)
+    shapes = sorted(leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1)
+    assert shapes == sorted([(4, 8), (8, 2)] + [(8, 1)] * dueling)
+    carry, q = jax.jit(network.apply)(params, (), obs, jnp.zeros((5, 3), bool))
+    assert carry == ()
+    assert q.values.shape == (5, 3, 2)
+    np.testing.assert_array_equal(q.best(), np.argmax(q.values, -1))
+    action = jax.random.randint(jax.random.key(2), (5, 3), 0, 2)
+    expected = np.take_along_axis(np.asarray(q.values), np.asarray(action)[..., None], -1)[..., 0]
+    np.testing.assert_array_equal(q.of(action), expected)

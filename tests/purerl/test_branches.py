@@ -1,0 +1,54 @@
+"""A conditional that decides once for a batch where it can, and is right where it cannot."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import branches
+
+RAN: list[int] = []
+
+
+def expensive(x):
+    jax.debug.callback(lambda: RAN.append(1))
+    return x + 1.0
+
+
+def increment_if(predicate, x):
+    return branches.cond(predicate, expensive, lambda x: x, x)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit])
+@pytest.mark.parametrize(
+    ("predicates", "ran"),
+    [([True, True], True), ([False, False], False), ([True, False], True)],
+)
+def test_a_batch(predicates, ran, transform):
+    RAN.clear()
+    x = jnp.array([10.0, 20.0])
+    result = transform(jax.vmap(increment_if))(jnp.array(predicates), x)
+    jax.effects_barrier()
+    np.testing.assert_array_equal(result, x + np.array(predicates))
+    assert bool(RAN) == ran
+
+
+def test_one_predicate_and_batches_of_batches():
+    x = jnp.arange(6.0).reshape(2, 3)
+    for predicate in (True, False):
+        assert increment_if(predicate, jnp.float32(1.0)) == 1.0 + predicate
+    odd = x % 2 == 1
+    np.testing.assert_array_equal(jax.vmap(jax.vmap(increment_if))(odd, x), x + odd)
+    by_row = jax.vmap(jax.vmap(increment_if, in_axes=(None, 0)))(jnp.array([True, False]), x)
+    np.testing.assert_array_equal(by_row, x + np.array([[1.0], [0.0]]))
+
+
+def test_inside_a_scan():
+    def step(carry, _):
+        count, x = carry
+        return (count + 1, increment_if(count >= 2, x)), None
+
+    def run(count):
+        return jax.lax.scan(step, (count, jnp.float32(0.0)), length=4)[0][1]
+
+    np.testing.assert_array_equal(jax.vmap(run)(jnp.array([0, 2, -9])), [2.0, 4.0, 0.0])

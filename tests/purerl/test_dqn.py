@@ -1,0 +1,302 @@
+"""The pieces of DQN against independent computations: NumPy, float64, another route."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from purerl import dqn, losses
+from purerl.episodes import zero_sums
+from purerl.networks import ActionValues
+from purerl.replay import Priorities, set_priorities
+from tests.purerl import probes, reference
+from tests.purerl.test_losses import Adam
+
+KEY = jax.random.key(0)
+CONFIG = dqn.Config(
+    total_timesteps=12 * 24,
+    num_envs=4,
+    num_steps=6,
+    train_interval=8,
+    gradient_steps=1,
+    batch_size=16,
+    buffer_size=72,
+    learning_starts=24,
+    target_interval=16,
+    hidden_sizes=(3, 3),
+    activation="tanh",
+)
+HYPERPARAMS = dqn.Hyperparams(
+    learning_rate=0.03, gamma=0.9, max_grad_norm=0.2, adam_epsilon=1e-2, tau=0.25
+)
+ENV = probes.Cycle()
+PARAMS = ENV.default_params
+VARIANTS = {
+    "plain": {},
+    "double": {"double": True},
+    "dueling": {"dueling": True},
+    "everything": {"double": True, "dueling": True, "n_step": 3, "replay": "prioritized"},
+}
+
+
+def replace(config, **changes):
+    return dqn.Config(**{**vars(config), **changes})
+
+
+class Phases:
+    """A learner after some phases of collecting and none of learning, with two networks."""
+
+    def __init__(self, phases=5, value_loss=losses.squared, **changes):
+        self.learner = dqn.DQN(replace(CONFIG, **changes), ENV, value_loss)
+        self.collect = jax.jit(self.learner.collect)
+        self.learn = jax.jit(self.learner.learn)
+        self.states = [jax.jit(self.learner.init)(KEY, HYPERPARAMS, None, PARAMS)]
+        for index in range(phases):
+            key = jax.random.fold_in(KEY, index)
+            arguments = zero_sums(4), key, HYPERPARAMS, PARAMS
+            self.states.append(self.collect(self.states[-1], *arguments)[0])
+        rng = np.random.default_rng(0)
+
+        def shifted(params):
+            return jax.tree.map(
+                lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), params
+            )
+
+        state = self.states[-1]
+        self.state = state.replace(
+            params=shifted(state.params), target_params=shifted(state.target_params)
+        )
+
+
+def q_values(params, obs):
+    """All action values, float64, of a tanh network with or without dueling heads."""
+    layers = params["params"]
+    x = np.asarray(obs, np.float64)
+    for index in range(len(layers["torso"])):
+        x = np.tanh(reference.dense(layers["torso"][f"Dense_{index}"], x))
+    q = reference.dense(layers["action_head"], x)
+    if "value_head" in layers:
+        q = q - q.mean(1, keepdims=True) + reference.dense(layers["value_head"], x)
+    return q
+
+
+def in_order_of_time(ring, env):
+    """The steps of one environment that the ring of two or more phases holds, oldest first."""
+    return jax.tree.map(lambda x: np.asarray(x)[env::4], ring)
+
+
+def target_of(state, row, config):
+    """The target of a row of a ring that has not wrapped, by the definition."""
+    steps = in_order_of_time(state.ring, row % 4)
+    t, total, factor = row // 4, 0.0, 1.0
+    for k in range(t, t + config.n_step):
+        total += factor * steps.reward[k]
+        factor *= 0.9
+        if steps.terminated[k] or steps.truncated[k]:
+            break
+    if steps.terminated[k]:
+        return total
+    obs = steps.final_obs[k : k + 1]
+    values = q_values(reference.to_float64(state.target_params), obs)[0]
+    chooser = reference.to_float64(state.params) if config.double else None
+    action = np.argmax(values if chooser is None else q_values(chooser, obs)[0])
+    return total + factor * values[action]
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def phases(request):
+    return Phases(**VARIANTS[request.param])
+
+
+def test_targets(phases):
+    learner, state = phases.learner, phases.state
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS, PARAMS)
+    expected = [target_of(state, row, learner.config) for row in np.asarray(rows)]
+    np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(batch.obs, state.ring.obs[rows])
+    np.testing.assert_array_equal(batch.action, state.ring.action[rows])
+    old = q_values(reference.to_float64(state.target_params), batch.obs)
+    chosen = old[np.arange(16), batch.action]
+    np.testing.assert_allclose(batch.old_prediction, chosen, rtol=1e-4, atol=1e-4)
+    predictions, targets = jax.jit(learner.value_targets)(state, HYPERPARAMS, PARAMS)
+    assert predictions.shape == targets.shape == (16,)
+
+
+def test_learn_is_adam_on_the_clipped_gradient(phases):
+    learner, state = phases.learner, phases.state
+    config = learner.config
+    key = jax.random.key(7)
+    (batch_key,) = jax.random.split(key, 1)
+    batch, rows = jax.jit(learner.make_batch)(state, batch_key, HYPERPARAMS, PARAMS)
+    exact = reference.to_float64(batch)
+
+    def loss(params):
+        errors = q_values(params, exact.obs)[np.arange(16), exact.action] - exact.target
+        return np.mean(exact.weight * errors**2) / 2
+
+    params = reference.to_float64(state.params)
+    grads = reference.gradient(params, loss)
+    flat = np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(grads)])
+    assert np.linalg.norm(flat) > 0.2  # clipping is at work
+    step = iter(Adam(0.03, 0.2, 1e-2).step(flat, fraction=1.0))
+    leaves = jax.tree.leaves(params)
+    moved = [x + np.array([next(step) for _ in range(x.size)]).reshape(x.shape) for x in leaves]
+    after, metrics = phases.learn(state, key, HYPERPARAMS, None, PARAMS)
+    for actual, expected in zip(jax.tree.leaves(after.params), moved, strict=True):
+        np.testing.assert_allclose(actual, expected, atol=3e-5)
+    assert metrics["value_loss"] == pytest.approx(loss(params), rel=1e-4)
+    errors = q_values(params, exact.obs)[np.arange(16), exact.action] - exact.target
+    assert metrics["value_error"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-4)
+    if config.replay == "prioritized":
+        expected = (np.abs(errors) + 1e-6) ** 0.6
+        np.testing.assert_allclose(after.priorities.levels[0][rows], expected, rtol=1e-3)
+        others = np.setdiff1d(np.arange(72), rows)
+        before = state.priorities.levels[0]
+        np.testing.assert_array_equal(after.priorities.levels[0][others], before[others])
+
+
+def test_importance_weights():
+    phases = Phases(replay="prioritized", n_step=2)
+    learner, state = phases.learner, phases.state
+    priority = np.zeros(72, np.float32)
+    priority[:36] = np.random.default_rng(0).random(36) + 0.1  # 40 rows less the 4 that wait
+    tree = set_priorities(Priorities.empty(72), jnp.arange(72), jnp.asarray(priority))
+    state = state.replace(priorities=tree)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS, PARAMS)
+    beta = 0.4 + 0.6 * 40 / 288  # five phases of eight frames are done
+    weight = (36 * priority[rows] / priority.sum()) ** -beta
+    np.testing.assert_allclose(batch.weight, weight / weight.max(), rtol=1e-4)
+
+
+def test_the_memory_holds_true_final_observations():
+    state = Phases(phases=9).state
+    ring = jax.tree.map(np.asarray, state.ring)
+    done = ring.terminated | ring.truncated
+    assert (ring.terminated & ~ring.truncated).any()
+    assert (~ring.terminated & ring.truncated).any()
+    np.testing.assert_array_equal(ring.terminated, ring.final_obs[:, 0] > 0.84)
+    np.testing.assert_array_equal(ring.truncated, ring.final_obs[:, 1] >= 4)
+    np.testing.assert_allclose(ring.reward, ring.final_obs[:, 0] + ring.action, rtol=1e-5)
+    for env in range(4):
+        steps = in_order_of_time(ring, env)
+        ends = (steps.terminated | steps.truncated)[:-1]
+        np.testing.assert_array_equal(steps.obs[1:][~ends], steps.final_obs[:-1][~ends])
+        np.testing.assert_array_equal(steps.obs[1:][ends][:, 1], 0.0)  # a new episode
+    assert done.any()
+    assert np.unique(ring.final_obs[:, 0]).size == 72  # all steps draw for themselves
+
+
+def first_bias(state):
+    return state.params["params"]["action_head"]["bias"][0]
+
+
+def count_steps(meta_params, hyperparams):
+    """An optimizer that adds 1 to every parameter at every gradient step."""
+
+    def update(updates, state, params=None, **extra):
+        return jax.tree.map(jnp.ones_like, updates), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: (), update)
+
+
+def run_updates(config, count, hyperparams=HYPERPARAMS, make_optimizer=count_steps):
+    """Every state, and the metrics, of a run whose parameters count the gradient steps."""
+    learner = dqn.DQN(config, ENV, make_optimizer=make_optimizer)
+    state = jax.jit(learner.init)(KEY, hyperparams, None, PARAMS)
+    states, metrics = [state], []
+    update = jax.jit(learner.update)
+    for _ in range(count):
+        state, _, metric = update(state, hyperparams, None, PARAMS)
+        states.append(state)
+        metrics.append(metric)
+    return states, metrics
+
+
+def test_when_it_learns_and_when_the_target_follows():
+    """An update here is one phase of 8 frames; targets are due every ceil(20 / 8) = 3 phases."""
+    config = replace(CONFIG, num_steps=2, gradient_steps=2, learning_starts=25, target_interval=20)
+    states, metrics = run_updates(config, 12)
+    start = first_bias(states[0])
+    steps = [round(float(first_bias(state) - start)) for state in states]
+    assert steps == [0, 0, 0, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18]  # from 32 >= 25 frames on
+    targets = [state.target_params["params"]["action_head"]["bias"][0] for state in states]
+    targets = [round(float(target - start)) for target in targets]
+    assert targets == [0, 0, 0, 0, 0, 0, 6, 6, 6, 12, 12, 12, 18]
+    assert [float(m["value_loss"]) > 0 for m in metrics] == [False] * 3 + [True] * 9
+
+
+def test_polyak_targets():
+    config = replace(CONFIG, num_steps=2, target_update="polyak", gradient_steps=3)
+    states, _ = run_updates(config, 4)
+    target = np.zeros(())
+    for step in range(1, 7):  # two updates of three gradient steps after learning starts
+        target = 0.75 * target + 0.25 * step
+    moved = states[-1].target_params["params"]["action_head"]["bias"][0] - first_bias(states[0])
+    assert moved == pytest.approx(target, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [1.0, 0.5, 0.1, 0.1]),  # by default over half of the 4 updates
+        ({"epsilon_decay_steps": 96.0}, [1.0, 0.775, 0.55, 0.325]),
+        ({"epsilon_start": 0.0, "epsilon_end": 0.0}, [0.0] * 4),
+    ],
+)
+def test_exploration_is_linear_in_frames(changes, expected):
+    config = replace(CONFIG, total_timesteps=96, train_interval=24)
+    hyperparams = HYPERPARAMS.replace(**{"epsilon_end": 0.1, **changes})
+    states, metrics = run_updates(config, 4, hyperparams)
+    if not changes:
+        expected = [1.0, 0.55, 0.1, 0.1]
+    np.testing.assert_allclose([m["epsilon"] for m in metrics], expected, rtol=1e-5)
+    assert states[0].epsilon == hyperparams.epsilon_start
+
+
+def test_epsilon_greedy_actions():
+    values = ActionValues(jnp.tile(jnp.array([0.0, 2.0, 1.0]), (30_000, 1)))
+    draw = jax.jit(values.epsilon_greedy)
+    for epsilon in (0.0, 0.3, 1.0):
+        counts = np.bincount(draw(KEY, jnp.float32(epsilon)), minlength=3) / 30_000
+        expected = np.full(3, epsilon / 3)
+        expected[1] += 1 - epsilon
+        np.testing.assert_allclose(counts, expected, atol=0.012)
+    assert counts.size == 3
+
+
+def test_random_play_is_random_for_ever():
+    config = replace(CONFIG, total_timesteps=960, buffer_size=480)
+    states, _ = run_updates(config, 20, HYPERPARAMS.random_play(), losses.flat_clipped_adam)
+    action = np.asarray(states[-1].ring.action)
+    assert states[-1].epsilon == 1.0
+    assert abs(action.mean() - 0.5) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"train_interval": 6}, "train_interval = 6 must be a multiple of num_envs = 4"),
+        ({"train_interval": 16}, "num_envs x num_steps = 24 must be a multiple of .* = 16"),
+        ({"total_timesteps": 23}, "total_timesteps = 23 must be at least one update, .* = 24"),
+        ({"buffer_size": 15}, "buffer_size = 15, .* must hold at least batch_size = 16"),
+        ({"learning_starts": 15}, "learning_starts = 15 must be at least batch_size = 16"),
+        ({"learning_starts": 289}, "learning_starts = 289 is beyond total_timesteps = 288"),
+        ({"n_step": 4}, "learning_starts = 24 must be .* = 16 and .* = 12 that wait"),
+    ],
+)
+def test_impossible_configs(changes, message):
+    with pytest.raises(ValueError, match=message) as error:
+        replace(CONFIG, **changes)
+    assert "\n" not in str(error.value)
+
+
+def test_counts():
+    config = dqn.Config(total_timesteps=1999, num_steps=100, learning_starts=1500)
+    assert (config.frames_per_update, config.num_updates) == (1000, 1)
+
+
+@pytest.mark.parametrize("env", [probes.GridAction(), probes.TargetAction()])
+def test_continuous_actions_are_refused(env):
+    with pytest.raises(ValueError, match=f"{env.name}: DQN needs a discrete action space"):
+        dqn.make_train(CONFIG, env)

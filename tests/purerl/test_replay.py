@@ -1,0 +1,208 @@
+"""The replay memory against a list of transitions, and its priorities against their definition."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import replay
+from purerl.replay import Layout, Priorities, Steps
+
+N = 2
+
+
+def recorded(rng, length):
+    """A stretch of `length` steps of N environments whose every number can be told apart."""
+    time = np.arange(length)[:, None] * np.ones((1, N))
+    env = np.ones((length, 1)) * np.arange(N)
+    return Steps(
+        obs=np.stack([time, env], -1).astype(np.float32),
+        action=rng.integers(3, size=(length, N)).astype(np.int32),
+        reward=rng.normal(size=(length, N)).astype(np.float32),
+        terminated=rng.random((length, N)) < 0.15,
+        truncated=rng.random((length, N)) < 0.15,
+        final_obs=np.stack([time + 0.5, env], -1).astype(np.float32),
+    )
+
+
+def filled(layout, steps, writes):
+    """Write the first steps, a phase after another."""
+    ring = layout.empty(jnp.zeros(2), "float32")
+    per_write = layout.rows_per_write // N
+    write = jax.jit(layout.write)
+    for index in range(writes):
+        part = slice(index * per_write, (index + 1) * per_write)
+        flat = jax.tree.map(lambda x, p=part: x[p].reshape(-1, *x.shape[2:]), steps)
+        ring = write(ring, flat, jnp.int32(index))
+    return ring
+
+
+@pytest.mark.parametrize("writes", [3, 5, 8, 13])
+def test_the_ring_holds_the_newest_steps(writes):
+    layout = Layout(writes=5, rows_per_write=4, num_envs=N, n_step=1)
+    steps = recorded(np.random.default_rng(0), 2 * writes)
+    ring = filled(layout, steps, writes)
+    held = {tuple(row) for row in np.asarray(ring.obs)[: min(writes, 5) * 4]}
+    first = max(0, 2 * writes - 10)
+    assert held == {(float(t), float(n)) for t in range(first, 2 * writes) for n in range(N)}
+    assert layout.drawable(jnp.int32(writes)) == min(writes, 5) * 4
+
+
+def brute_force(steps, t, n, n_step, gamma):
+    """Reward, discount and the observation to bootstrap from, by the definition."""
+    total, factor = 0.0, 1.0
+    for k in range(t, t + n_step):
+        total += factor * steps.reward[k, n]
+        factor *= gamma
+        if steps.terminated[k, n]:
+            return total, 0.0, steps.final_obs[k, n]
+        if steps.truncated[k, n]:
+            break
+    return total, factor, steps.final_obs[k, n]
+
+
+@pytest.mark.parametrize("n_step", [1, 3, 4])
+@pytest.mark.parametrize("writes", [4, 11])
+def test_n_step_returns_of_all_drawable_rows(n_step, writes):
+    layout = Layout(writes=6, rows_per_write=4, num_envs=N, n_step=n_step)
+    steps = recorded(np.random.default_rng(n_step), 2 * writes)
+    ring = filled(layout, steps, writes)
+    rows = jax.jit(layout.draw_uniformly, static_argnums=2)(
+        jax.random.key(0), jnp.int32(writes), 2000
+    )
+    drawn = jax.tree.map(np.asarray, jax.jit(layout.read)(ring, rows, 0.9))
+    kept = min(writes, 6) * 2  # steps
+    expected = {(t, n) for t in range(2 * writes - kept, 2 * writes - n_step + 1) for n in range(N)}
+    assert {(int(t), int(n)) for t, n in drawn.obs} == expected  # all of them and no other
+    assert len(expected) == layout.drawable(jnp.int32(writes))
+    for index in range(0, 2000, 7):
+        t, n = drawn.obs[index].astype(int)
+        reward, discount, final_obs = brute_force(steps, t, n, n_step, 0.9)
+        assert drawn.reward[index] == pytest.approx(reward, abs=1e-5)
+        assert drawn.discount[index] == pytest.approx(discount, abs=1e-6)
+        np.testing.assert_array_equal(drawn.final_obs[index], final_obs)
+        assert drawn.action[index] == steps.action[t, n]
+
+
+def test_rows_are_drawn_with_equal_probability():
+    layout = Layout(writes=5, rows_per_write=4, num_envs=N, n_step=2)
+    rows = layout.draw_uniformly(jax.random.key(1), jnp.int32(7), 18_000)
+    counts = np.bincount(rows, minlength=20)
+    waiting = [6, 7]  # of the newest write, the second, two rows have no successor yet
+    assert not counts[waiting].any()
+    drawn = np.delete(counts, waiting)
+    assert np.abs(drawn - 1000).max() < 5 * 1000**0.5
+
+
+def test_observations_keep_their_dtype():
+    layout = Layout(writes=2, rows_per_write=2, num_envs=2, n_step=1)
+    ring = layout.empty(jnp.zeros((3, 3, 2)), "uint8")
+    obs = jnp.arange(36.0).reshape(2, 3, 3, 2)
+    flags = jnp.zeros(2, bool)
+    steps = Steps(obs, jnp.zeros(2, jnp.int32), jnp.ones(2), flags, flags, obs + 100)
+    ring = layout.write(ring, steps, jnp.int32(3))
+    assert ring.obs.dtype == ring.final_obs.dtype == jnp.uint8
+    drawn = layout.read(ring, jnp.array([3, 2]), 0.9)
+    assert drawn.obs.dtype == drawn.final_obs.dtype == jnp.float32
+    np.testing.assert_array_equal(drawn.obs, obs[::-1])
+    np.testing.assert_array_equal(drawn.final_obs, obs[::-1] + 100)
+
+
+def tree_of(values):
+    values = jnp.asarray(values, jnp.float32)
+    rows = jnp.arange(values.size)
+    return replay.set_priorities(Priorities.empty(values.size), rows, values)
+
+
+@pytest.mark.parametrize("capacity", [1, 15, 16, 17, 300])
+def test_every_node_is_the_sum_of_its_children(capacity):
+    rng = np.random.default_rng(capacity)
+    expected = np.zeros(capacity)
+    tree = Priorities.empty(capacity)
+    change = jax.jit(replay.set_priorities)
+    largest = 1.0
+    for _ in range(5):
+        rows = rng.integers(capacity, size=8)
+        values = rng.random(8).astype(np.float32) * 3
+        values = values[[list(rows).index(row) for row in rows]]  # twins agree
+        tree = change(tree, rows, values)
+        expected[rows] = values
+        largest = max(largest, values.max())
+    np.testing.assert_array_equal(tree.levels[0][:capacity], expected.astype(np.float32))
+    for below, above in zip(tree.levels, tree.levels[1:], strict=False):
+        sums = np.asarray(below).reshape(-1, replay.FAN_OUT).sum(1)
+        np.testing.assert_allclose(above[: sums.size], sums, rtol=1e-6)
+    assert tree.levels[-1].shape == (1,)
+    assert tree.levels[-1][0] == pytest.approx(expected.sum(), rel=1e-5)
+    assert tree.largest == pytest.approx(largest)
+
+
+def test_rows_are_drawn_in_proportion_to_their_priorities():
+    values = np.random.default_rng(0).random(50) ** 3
+    values[[0, 7, 31, 49]] = 0.0
+    tree = tree_of(values)
+    draw = jax.jit(replay.draw, static_argnums=2)
+    draws = [draw(tree, jax.random.key(seed), 500) for seed in range(20)]
+    rows = np.concatenate([rows for rows, _ in draws])
+    counts = np.bincount(rows, minlength=50)
+    share = values / values.sum()
+    assert not counts[[0, 7, 31, 49]].any()
+    # one draw from each of equal shares: no row is further than two from its expectation
+    for each, _ in draws:
+        assert np.abs(np.bincount(each, minlength=50) - 500 * share).max() < 2
+    np.testing.assert_allclose(counts / counts.sum(), share, atol=4 * 0.5 / 10_000**0.5)
+    np.testing.assert_allclose(draws[0][1], share[draws[0][0]], rtol=1e-4)
+
+
+def test_the_draw_is_a_search_in_the_cumulative_sums():
+    """The walk through the tree finds what NumPy finds, also with huge differences of scale."""
+    values = 10.0 ** np.random.default_rng(1).uniform(-6, 3, size=700)
+    tree = tree_of(values)
+    key = jax.random.key(3)
+    rows, _ = jax.jit(replay.draw, static_argnums=2)(tree, key, 64)
+    shares = (np.arange(64) + np.asarray(jax.random.uniform(key, (64,)))) / 64
+    sums = np.cumsum(np.float64(values))
+    expected = np.searchsorted(sums, shares * sums[-1], side="right")
+    assert np.mean(rows == expected) > 0.95  # the rest is rounding at a border
+    assert np.abs(sums[rows] - shares * sums[-1]).max() < values.max() * 1.001
+
+
+def test_rounding_never_leads_to_a_row_without_priority():
+    values = np.zeros(600)
+    values[:3] = [1e6, 1e-3, 1.0]
+    tree, draw = tree_of(values), jax.jit(replay.draw, static_argnums=2)
+    for seed in range(3):
+        rows, probability = draw(tree, jax.random.key(seed), 4096)
+        assert set(np.asarray(rows)) <= {0, 1, 2}
+        assert (probability > 0).all()
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_only_complete_rows_are_admitted(n_step):
+    """Priorities are positive for exactly the rows that a uniform draw can return."""
+    layout = Layout(writes=4, rows_per_write=4, num_envs=N, n_step=n_step)
+    tree, admit = Priorities.empty(layout.capacity), jax.jit(layout.admit)
+    for written in range(11):
+        tree = admit(tree, jnp.int32(written))
+        rows = layout.draw_uniformly(jax.random.key(0), jnp.int32(written + 1), 1000)
+        if layout.drawable(jnp.int32(written + 1)) > 0:
+            allowed = np.isin(np.arange(16), rows)
+        else:
+            allowed = np.zeros(16, bool)
+        np.testing.assert_array_equal(tree.levels[0] > 0, allowed)
+        if written == 6:  # new rows begin at the largest priority that ever was
+            tree = replay.set_priorities(tree, jnp.array([1]), jnp.array([5.0]))
+    fresh = np.asarray(tree.levels[0])
+    assert set(fresh[fresh > 0]) >= {5.0}
+
+
+def test_every_agent_has_priorities_of_its_own():
+    values = jnp.abs(jax.random.normal(jax.random.key(0), (3, 40)))
+    keys = jax.random.split(jax.random.key(1), 3)
+    trees = jax.jit(jax.vmap(tree_of))(values)
+    draw = jax.jit(lambda tree, key: replay.draw(tree, key, 16))
+    rows, probability = jax.vmap(draw)(trees, keys)
+    for index in range(3):
+        alone, p = draw(tree_of(values[index]), keys[index])
+        np.testing.assert_array_equal(rows[index], alone)
+        np.testing.assert_allclose(probability[index], p, rtol=1e-5)
