@@ -9,7 +9,13 @@ from metaevo.components import COMPONENTS
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.experiment import experiment_class, learner_entry
 from metaevo.runner import run_evolution
-from metaevo.script import in_project, run_parser, settings_to_resume, with_wandb
+from metaevo.script import (
+    for_environment_of,
+    in_project,
+    run_parser,
+    settings_to_resume,
+    with_wandb,
+)
 
 
 @exit_on_config_error()
@@ -32,7 +38,8 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         learner = overrides.get("learner", "ppo")
         learner_entry(learner)
         name = "quick.yaml" if learner == "ppo" else f"{learner}_quick.yaml"
-        return load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
+        preset = load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
+        return for_environment_of(overrides, preset)
 
     def make_class(raw: dict[str, Any]) -> type:
         wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then

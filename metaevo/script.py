@@ -51,6 +51,18 @@ def in_project(path: Path) -> Path:
     return path if path.exists() else Path(__file__).resolve().parent.parent / path
 
 
+def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return default settings without their `task.env_params` if another environment is asked for.
+
+    Args:
+        overrides: settings of the command line, of which `task.env` is read.
+        settings: the defaults.
+    """
+    if "env" not in (overrides.get("task") or {}):
+        return settings
+    return {**settings, "task": {**settings["task"], "env_params": {}}}
+
+
 def settings_to_resume(args: argparse.Namespace) -> dict[str, Any]:
     """Return the settings of the run that the command line continues.
 

@@ -16,7 +16,7 @@ from metaevo.finish import write_run_report
 from metaevo.held_out import compare
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.runner import check_settings
-from metaevo.script import StopRequestedError, raise_if_requested
+from metaevo.script import StopRequestedError, for_environment_of, raise_if_requested
 from metaevo.signals import StopOnSignal
 
 FREE = (
@@ -59,10 +59,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         if args.run_dir is None:
             raise ConfigError("missing --run-dir: the run whose component is judged")
         saved.update(RunDirectory.open(args.run_dir).read_config()["config"])
-        task = dict(saved["task"])
-        if "env" in overrides.get("task", {}):  # whose parameters are others
-            task["env_params"] = {}
-        return {**saved, "task": task}
+        return for_environment_of(overrides, saved)
 
     settings: Any
     settings, args = parse_command_line(

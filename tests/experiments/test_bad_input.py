@@ -75,6 +75,34 @@ CASES = {
     "convex tanh": ("--component.convex true", ["component", "convex", "relu"]),
     "no weight": ("--fitness.mean_return 0", ["fitness", "weight"]),
     "unknown wandb mode": ("--wandb maybe", ["--wandb", "maybe", "offline"]),
+    "vectors for a table": (
+        "--learner q_learning --task.env CartPole-v1",
+        ["task.env", "CartPole-v1", "no state index", "GridWorld"],
+    ),
+    "steps of a table": (
+        "--learner q_learning --train.total_timesteps 10",
+        ["total_timesteps = 10", "num_steps = 100"],
+    ),
+    "continuous actions for DQN": (
+        "--learner dqn --task.env Pendulum-v1",
+        ["task.env", "dqn", "Pendulum-v1", "discrete"],
+    ),
+    "replay smaller than a batch": (
+        "--learner dqn --train.buffer_size 16",
+        ["train", "buffer_size = 16", "batch_size = 32"],
+    ),
+    "learning starts too late": (
+        "--learner dqn --train.learning_starts 20000",
+        ["learning_starts = 20000", "total_timesteps = 10000"],
+    ),
+    "grid too small for its doors": (
+        "--learner dqn --task.env Doors --task.env_params.size 4",
+        ["task.env", "Doors", "size"],
+    ),
+    "slot of another learner": (
+        "--learner q_learning --evolve drift",
+        ["q_learning", "policy_loss", "value_loss"],
+    ),
     "missing file": ("--config missing.yaml", ["missing.yaml", "No such file"]),
     "resume without a directory": ("--resume", ["--resume", "--run-dir"]),
     "resume of nothing": ("--resume --run-dir missing", ["missing", "holds no run"]),

@@ -1,0 +1,88 @@
+"""A loss evolved for Q-learning, and judged on a task that its evolution has not seen."""
+
+import json
+
+import pytest
+
+from metaevo import transfer
+from metaevo.config import load_yaml
+from metaevo.evolve_script import main
+from metaevo.value_loss_study import SIDES
+
+TINY = """
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
+train: {total_timesteps: 60, num_steps: 20}
+component: {form: additive, hidden_sizes: [2], start: squared}
+fitness: {mean_return: 0, reward_per_step: 10}
+strategy: {population_size: 8, sigma: 0.1}
+evolution: {generations: 2, validation_seeds: 4, num_devices: 1}
+evaluation: {seeds: 8, grid: {learning_rate: [0.2, 0.5]}, tuning_seeds: 2, ablation_seeds: 4}
+"""
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    """A finished run."""
+    path = tmp_path_factory.mktemp("evaluate")
+    (path / "tiny.yaml").write_text(TINY)
+    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
+    assert main(argv, component="value_loss", description="") == 0
+    return path / "run"
+
+
+def test_a_loss_for_q_learning_is_compared_and_taken_apart(evolved):
+    result = json.loads((evolved / "evaluation.json").read_text())
+    functions = {row["function"] for row in result["variants"]}
+    assert functions == {"learned", "squared", "huber"}  # clipping makes no difference here
+    assert [row["loss"] for row in result["sides"]] == list(SIDES)
+    assert {row["clipping"] for row in result["ablation"]} == {False}
+    page = (evolved / "report.html").read_text()
+    assert "two sides of the error" in page
+    assert "learning_rate" in page
+
+
+def test_on_another_grid(evolved, capsys):
+    argv = ["--run-dir", evolved, "--name", "wide", "--task.env_params.size", "[2,4]"]
+    argv += ["--evaluation.ablation_seeds", "0", "--hyperparams.gamma", "0.9"]
+    assert transfer.main([str(each) for each in argv], description="") == 0
+    there = evolved / "transfer" / "wide"
+    result = json.loads((there / "evaluation.json").read_text())
+    assert len(result["variants"]) == 5
+    settings = load_yaml(there / "config.yaml")["config"]
+    assert settings["task"]["env_params"] == {"size": [2, 4], "slip_probability": 0.1}
+    assert settings["hyperparams"]["gamma"] == 0.9
+    assert "on another task" in (there / "report.html").read_text()
+    assert "Held-out comparison" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("--task.env GridWorlds", ["GridWorlds", "GridWorld"]),
+        ("--task.env FrozenLake-misc --task.env_params.size 3", ["FrozenLake-misc", "size"]),
+        ("--task.env CartPole-v1", ["CartPole-v1", "no state index"]),
+        ("--task.env [GridWorld,Doors]", ["task.env", "single"]),
+        ("--strategy.sigma 0.5", ["strategy.sigma", "judged as it is"]),
+        ("--evaluation.seeds 0", ["evaluation.seeds = 0"]),
+        ("--config other.yaml", ["--config"]),
+    ],
+)
+def test_what_cannot_be_judged(evolved, capsys, line, texts):
+    (evolved / ".." / "other.yaml").write_text("learner: q_learning\nevolve: value_loss\n")
+    line = line.replace("other.yaml", str(evolved / ".." / "other.yaml"))
+    with pytest.raises(SystemExit) as exit_info:
+        transfer.main(["--run-dir", str(evolved), *line.split()], description="")
+    complaint = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert complaint.startswith("error: ")
+    assert complaint.count("\n") == 1
+    for text in texts:
+        assert text in complaint
+
+
+def test_without_a_run(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        transfer.main([], description="")
+    assert exit_info.value.code == 2
+    assert "--run-dir" in capsys.readouterr().err
