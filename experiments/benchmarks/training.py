@@ -20,15 +20,14 @@ def _learner(name: str, updates: int) -> tuple[Any, Any, Any]:
     from purerl import dqn, envs, losses, ppo
 
     env, env_params = envs.make("CartPole-v1")
-    module: Any = {"ppo": ppo, "dqn": dqn}[name]
-    total = float(module.Config().total_timesteps)
-    config = module.Config(total_timesteps=updates * module.Config().frames_per_update)
+    frames = updates * frames_per_update(name)
     if name == "ppo":
-        return (
-            ppo.PPO(config, env, value_loss=losses.clipped_squared),
-            env_params,
-            ppo.Hyperparams(annealing_steps=total),
-        )
+        total = float(ppo.Config().total_timesteps)
+        learner = ppo.PPO(ppo.Config(frames), env, value_loss=losses.clipped_squared)
+        return learner, env_params, ppo.Hyperparams(annealing_steps=total)
+    # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
+    config = dqn.Config(frames, learning_starts=1_000)
+    total = float(dqn.Config().total_timesteps)
     hyperparams = dqn.Hyperparams(annealing_steps=total, epsilon_decay_steps=total / 2)
     return dqn.DQN(config, env), env_params, hyperparams
 
@@ -128,7 +127,7 @@ def rejax(agents: int, updates: int) -> tuple[Measure, dict[str, Any]]:
     total = updates * frames_per_update("dqn")
     algorithm = library.get_algo("dqn").create(
         env=FiveValues(env), env_params=env_params, total_timesteps=total, eval_freq=total,
-        num_envs=10, num_epochs=1, buffer_size=10_000, batch_size=128, fill_buffer=10_000,
+        num_envs=10, num_epochs=1, buffer_size=10_000, batch_size=128, fill_buffer=1_000,
         target_update_freq=500, learning_rate=2.5e-4, gamma=0.99, max_grad_norm=10.0, ddqn=False,
         eps_end=0.05, exploration_fraction=0.5, skip_initial_evaluation=True,
     )  # fmt: skip

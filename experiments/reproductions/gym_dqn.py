@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from experiments.reproductions import torch_networks
 from experiments.reproductions.gym_envs import final_observations
-from purerl import dqn, losses
+from purerl import dqn
 
 Batch = tuple[np.ndarray, ...]
 """Observations, actions, rewards, terminated and next observations, each [B, ...]."""
@@ -98,13 +98,14 @@ def train(
     steps_to_learn = -(-config.train_interval // count)
     steps_to_copy = -(-config.target_interval // config.train_interval) * steps_to_learn
     total, record = config.total_timesteps // count, -(-config.total_timesteps // count // points)
+    start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
+    end = start if end is None else end
     curve: list[tuple[int, float, float]] = []
     reward_sum = 0.0
     obs, _ = vector.reset(seed=seed)
     began = time.perf_counter()
     for step in range(1, total + 1):
         fraction = min((step - 1) * count / decay, 1.0)
-        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
         explore = rng.random(count) < start + (end - start) * fraction
         action = np.where(explore, rng.integers(num_actions, size=count), network.best(obs))
         next_obs, reward, terminated, truncated, infos = vector.step(action)
@@ -152,7 +153,7 @@ def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> N
     module = learner._network(env_params)
     space = learner.env.observation_space(env_params)
     example = np.zeros((1, *space.shape), np.float32)
-    optimizer = losses.clipped_adam(None, hyperparams)
+    optimizer = learner.make_optimizer(None, hyperparams)
     params = jax.jit(lambda key: module.init(key, (), example))(jax.random.key(seed))
     held = {"params": params, "target": params, "optimizer": optimizer.init(params)}
 

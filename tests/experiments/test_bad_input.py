@@ -190,10 +190,16 @@ def test_resume_of_a_damaged_config(complain, tmp_path, content):
     assert "config.yaml" in complain("--resume", "--run-dir", tmp_path)
 
 
-def test_a_learner_that_cannot_act(complain, tmp_path):
-    complaint = complain(
-        "--learner", "dqn", "--task.env", "Pendulum-v1", "--run-dir", tmp_path / "run"
-    )  # fmt: skip
+@pytest.fixture
+def complain_about_dqn(complain, tmp_path):
+    """The same, with settings that have nothing of PPO in them."""
+    path = tmp_path / "dqn.yaml"
+    path.write_text("learner: dqn\n")
+    return lambda *argv: complain("--config", path, *argv, "--run-dir", tmp_path / "run")
+
+
+def test_a_learner_that_cannot_act(complain_about_dqn):
+    complaint = complain_about_dqn("--task.env", "Pendulum-v1")
     for text in ("task.env", "dqn", "Pendulum-v1", "DQN needs a discrete action space"):
         assert text in complaint
 
@@ -208,9 +214,8 @@ def test_a_learner_that_cannot_act(complain, tmp_path):
         ("--hyperparams.tau 2", "hyperparams.tau = 2"),
     ],
 )
-def test_impossible_settings_of_dqn(complain, tmp_path, line, text):
-    complaint = complain("--learner", "dqn", *line.split(), "--run-dir", tmp_path / "run")
-    assert text in complaint
+def test_impossible_settings_of_dqn(complain_about_dqn, line, text):
+    assert text in complain_about_dqn(*line.split())
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,14 @@ def test_q_learning_prints_ratios_and_targets():
     )
 
 
+@pytest.mark.slow
+def test_dqn_prints_a_ratio_and_may_lack_peers():
+    done = benchmark("dqn", "--agents", "2", "--frames", "4000", "--repeats", "1", "--peers")
+    assert done.returncode == 0, done.stderr
+    assert "ours / flat vmap" in done.stdout
+    assert ("rejax is not installed" in done.stdout) or ("ours / rejax" in done.stdout)
+
+
 @pytest.mark.slow  # make test-slow; the quick preset's generations take seconds each
 def test_evolution_prints_frames_and_overhead():
     done = benchmark("evolution", "--generations", "1", "--repeats", "1")
