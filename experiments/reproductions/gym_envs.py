@@ -10,8 +10,6 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-NAMES = ("Doors", "CartPole-v1", "Breakout-MinAtar")
-
 
 class MinAtar(gymnasium.Env):
     """The minatar package's game under the rules of gymnax's: no sticky actions, 1000 steps.
@@ -67,20 +65,24 @@ class FlatDoors(gymnasium.ObservationWrapper):
         return observation.ravel()
 
 
-def maker(name: str) -> Callable[[], gymnasium.Env]:
-    """Return what builds one environment of this name."""
+def maker(name: str, **arguments: Any) -> Callable[[], gymnasium.Env]:
+    """Return what builds one environment of this name; only Doors takes arguments."""
     if name == "Doors":
-        return FlatDoors
+        return lambda: FlatDoors(**arguments)
     if name == "Breakout-MinAtar":
         return lambda: MinAtar("breakout")
     return lambda: gymnasium.make(name, disable_env_checker=True)
 
 
 def make_vector(
-    name: str, num_envs: int, kind: Literal["sync", "async"] = "sync", context: str | None = None
+    name: str,
+    num_envs: int,
+    kind: Literal["sync", "async"] = "sync",
+    context: str | None = None,
+    **arguments: Any,
 ) -> VectorEnv:
     """Return `num_envs` environments stepped together, reset in the step that ends an episode."""
-    makers, mode = [maker(name)] * num_envs, AutoresetMode.SAME_STEP
+    makers, mode = [maker(name, **arguments)] * num_envs, AutoresetMode.SAME_STEP
     if kind == "sync":
         return SyncVectorEnv(makers, autoreset_mode=mode)
     return AsyncVectorEnv(makers, autoreset_mode=mode, context=context)

@@ -114,7 +114,9 @@ def run(settings: CartPole, output: Output) -> None:
     if not settings.pytorch_seeds:
         output.note("PyTorch was left out.")
     plot_curves(
-        curves, output.figure("learning_curves"), title=f"PPO on {settings.env}, mean and 95%"
+        curves,
+        output.figure("learning_curves"),
+        title=f"PPO on {settings.env}, mean and 95% interval",
     )
 
 

@@ -1,5 +1,6 @@
 """experiments/reproduce.py: every comparison at sizes that measure nothing, and its parts."""
 
+import dataclasses
 import importlib.util
 import json
 
@@ -11,6 +12,7 @@ from experiments import reproduce
 from experiments.reproductions import (
     cartpole_dqn,
     comparison,
+    doors_dqn,
     gym_dqn,
     gym_envs,
     ppo_curves,
@@ -120,6 +122,15 @@ def test_ppo_breakout(reproduce_tiny):
     )  # fmt: skip
     (row,) = results["ppo_Breakout-MinAtar"]
     assert row["steps of all agents"] == 16384
+
+
+@pytest.mark.slow
+def test_doors_are_learned(reproduce_tiny):
+    """Both loops that need no PyTorch come close to the optimum, 0.773."""
+    results = reproduce_tiny(
+        "doors-dqn", "--pytorch", "false", "--frames", 100_000, "--learning_starts", 5_000
+    )
+    assert all(row["reward per step, greedy"] > 0.5 for row in results["doors_dqn"])
 
 
 @pytest.mark.slow
@@ -254,6 +265,13 @@ def test_memory_keeps_the_last_transitions():
     assert sorted(memory.fields[2].tolist()) == [3, 4, 5, 6, 7]
     rewards = memory.draw(np.random.default_rng(0), 100)[2]
     assert set(rewards.tolist()) == {3, 4, 5, 6, 7}
+
+
+def test_the_optimum_of_doors():
+    settings = doors_dqn.Settings()
+    assert doors_dqn.optimal_reward(settings) == pytest.approx(0.7732, abs=1e-4)
+    everywhere = dataclasses.replace(settings, random_goal=True)
+    assert doors_dqn.optimal_reward(everywhere) == pytest.approx(0.7540, abs=1e-4)
 
 
 def test_final_observations_are_those_before_the_reset():
