@@ -69,6 +69,7 @@ def parse_command_line(
         settings = default_config(args, overrides)
     raw = merge(settings, overrides)
     cls = make_class(raw)
+    raw = _with_whole_mappings(cls, raw, overrides)
     if wants_help:
         print(parser.format_help(), _format_settings(cls, raw), sep="\n", end="")
         raise SystemExit(0)
@@ -99,10 +100,32 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--{name} needs a value")
         values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
         setting: Any = values[0] if len(values) == 1 else values
+        if isinstance(setting, dict):
+            setting = _Whole(setting)
         for key in reversed(name.split(".")):
             setting = {key: setting}
         overrides = merge(overrides, setting)
     return overrides
+
+
+def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any]) -> Any:
+    """Settings whose mappings, given as a whole on the command line, replace the file's.
+
+    `--evaluation.grid {vf_coef: [1]}` is that grid and no more, while `--evaluation.grid.vf_coef
+    [1]` changes one axis; sections (`--strategy {sigma: 1}`) are always merged.
+    """
+    hints = get_type_hints(cls)
+    result = dict(raw)
+    for name, value in overrides.items():
+        if isinstance(value, _Whole) and not dataclasses.is_dataclass(hints.get(name)):
+            result[name] = dict(value)
+        elif isinstance(value, dict) and dataclasses.is_dataclass(hints.get(name)):
+            result[name] = _with_whole_mappings(hints[name], raw[name], value)
+    return result
+
+
+class _Whole(dict):
+    """A mapping that stands on the command line as one value."""
 
 
 def _format_settings(cls: Any, raw: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 PathLike = str | os.PathLike[str]
 
-_PNG = b"\x89PNG\r\n\x1a\n"
+_KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif"}
 _NUMBER = re.compile(r"[\[(]?\s*[+\-\N{MINUS SIGN}]?\.?\d|[+-]?(nan|inf)\b", re.IGNORECASE)
 _MISSING = "-"
 
@@ -187,18 +187,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Image:
-    """A PNG file, read when the report is written and embedded in it."""
+    """A PNG or GIF file, read when the report is written and embedded in it."""
 
     heading: str
-    png_path: PathLike
+    path: PathLike
     caption: str = ""
 
     def html(self) -> str:
-        """The figure as a data URI; ValueError if the file is not a PNG, OSError if unreadable."""
-        data = Path(self.png_path).read_bytes()
-        if not data.startswith(_PNG):
-            raise ValueError(f"{self.png_path} is not a PNG file")
-        source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+        """The figure as a data URI; ValueError if the file is neither, OSError if unreadable."""
+        data = Path(self.path).read_bytes()
+        kinds = [kind for magic, kind in _KINDS.items() if data.startswith(magic)]
+        if not kinds:
+            raise ValueError(f"{self.path} is not a PNG or GIF file")
+        source = f"data:image/{kinds[0]};base64,{base64.b64encode(data).decode()}"
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
         alt = escape(self.caption or self.heading)
         return (

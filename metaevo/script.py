@@ -58,9 +58,10 @@ def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> d
         overrides: settings of the command line, of which `task.env` is read.
         settings: the defaults.
     """
-    if "env" not in (overrides.get("task") or {}):
-        return settings
-    return {**settings, "task": {**settings["task"], "env_params": {}}}
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings["task"], "env_params": {}}}
+    return settings
 
 
 def settings_to_resume(args: argparse.Namespace) -> dict[str, Any]:

@@ -38,6 +38,8 @@ class PlayConfig:
     """take the likeliest action instead of sampling one"""
     gymnasium: Annotated[int, Ge(0)] = 0
     """agents, the first ones, that also play in Gymnasium's environment of the same name"""
+    film: bool = False
+    """record an episode of the first agent, as figures/episode.gif (GridWorld and Doors)"""
 
 
 @dataclass(frozen=True)

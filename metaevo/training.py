@@ -100,7 +100,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
     """
     trainee = make_trainee(settings, run_dir if resume else None)
-    training_report.check(settings, trainee.env_name)
+    training_report.check(settings, trainee.env_name, trainee.learner.env)
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")

@@ -16,6 +16,8 @@ from metaevo.problems.fitness import FINAL_FRACTION
 from metaevo.run_directory import write_json_atomic, write_text_atomic
 from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import summarise
+from purerl.envs.registry import OWN
+from purerl.envs.render import painter, record_episode, save_gif
 from purerl.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
 
@@ -23,15 +25,19 @@ if TYPE_CHECKING:
     from metaevo.training import TrainingRun
 
 AGENTS_AT_ONCE = 64
-VALUE_MAP = "value_map.png"
+VALUE_MAP, FILM = "value_map.png", "episode.gif"
 
 
-def check(settings: Any, env_name: str) -> None:
-    """Find out before anything compiles whether Gymnasium has the environment.
+def check(settings: Any, env_name: str, env: Any) -> None:
+    """Find out before anything compiles whether Gymnasium has the environment, or it can be drawn.
 
     Raises:
-        ConfigError: if it is wanted and missing.
+        ConfigError: if that is wanted and cannot be.
     """
+    if settings.evaluation.film and painter(env) is None:
+        raise ConfigError(
+            f"evaluation.film = true: {env_name} cannot be drawn; {', '.join(OWN)} can"
+        )
     wanted = settings.evaluation.gymnasium
     if not wanted:
         return
@@ -90,6 +96,8 @@ def finish(
         {settings.learner: curves}, steps, run.figures / "learning_curves.png", title=""
     )
     _draw_table(this, policies)
+    if settings.evaluation.film:
+        _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
     rows += _play(this, policies, check_stop)
     finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
@@ -217,6 +225,17 @@ def _draw_table(this: "TrainingRun", policies: Any) -> None:
         value_maps.plot_value_map(q, visits, grid, this.run.figures / VALUE_MAP)
 
 
+def _film(this: "TrainingRun", policies: Any) -> None:
+    """Record an episode of the first agent."""
+    settings, (_, learner, _, env_params) = this.settings, this.trainee
+    policy = jax.tree.map(lambda leaf: leaf[0], policies)
+    (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
+    frames = record_episode(
+        learner, policy, key, env_params, greedy=settings.evaluation.greedy, max_steps=500
+    )
+    save_gif(this.run.figures / FILM, frames)
+
+
 def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
     """Write report.html and print its table."""
     run, settings = this.run, this.settings
@@ -238,7 +257,9 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
     print("\n" + table.text() + "\n")
     path = run.figures / VALUE_MAP
     caption = "Means over the agents: highest action value of each state with the greedy actions, "
-    value_map = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
+    pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
+    if (run.figures / FILM).exists():
+        pictures.append(report.Image("An episode", run.figures / FILM, "Of the first agent."))
     sections: list[Any] = [
         table,
         report.Image(
@@ -246,7 +267,7 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
             run.figures / "learning_curves.png",
             "Mean return of finished episodes, with 95% bootstrap interval over agents.",
         ),
-        *value_map,
+        *pictures,
         report.KeyValues("Settings", saved["config"]),
         report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
     ]

@@ -162,8 +162,9 @@ class Hyperparams(struct.PyTreeNode):
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random for ever."""
-        end = None if self.epsilon_end is None else 1.0  # the same structure, not to recompile
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
+        return self.replace(
+            epsilon_start=1.0, epsilon_end=None if self.epsilon_end is None else 1.0
+        )
 
 
 class State(struct.PyTreeNode):
@@ -484,9 +485,9 @@ class DQN:
     def _epsilon(self, state: State, hyperparams: Hyperparams) -> jax.Array:
         """The probability of a random action: linear in environment steps, then constant."""
         start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
-        end = start if end is None else end
-        steps = hyperparams.epsilon_decay_steps
-        return start + (end - start) * self._progress(state, steps, self.config.total_timesteps / 2)
+        half, steps = self.config.total_timesteps / 2, hyperparams.epsilon_decay_steps
+        change = 0.0 if end is None else end - start
+        return start + change * self._progress(state, steps, half)
 
     def _draw(
         self, state: State, key: jax.Array, hyperparams: Hyperparams

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from PIL import Image
 
+from purerl.envs.registry import OWN
 from purerl.types import Learner
 
 
@@ -33,8 +34,11 @@ def save_gif(path: str | os.PathLike[str], frames: Sequence[np.ndarray], fps: fl
 
 
 def painter(env: Any) -> Any:
-    """Return the environment that has `render`: this one or one that it wraps; None if none."""
-    while env is not None and not hasattr(env, "render"):
+    """Return the environment that can draw: this one or one that it wraps; None if none.
+
+    Some of gymnax's have a `render` as well, but it returns figures, not frames.
+    """
+    while env is not None and not isinstance(env, tuple(OWN.values())):
         env = getattr(env, "env", None)
     return env
 

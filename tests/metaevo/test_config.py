@@ -341,6 +341,16 @@ def test_own_flags_and_settings_mix() -> None:
     assert raw["learner"] == "dqn"
 
 
+def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("env: {size: 3, slip: 0.1}\ntrain: {every: 7, num_envs: 8}\n")
+    config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", default=path)
+    assert config.env == {"size": 4}
+    assert (config.train.every, config.train.num_envs) == (9, 8)  # a section is merged
+    config, *_ = command_line("--env.size", "4", default=path)
+    assert config.env == {"size": 4, "slip": 0.1}
+
+
 def test_a_bracketed_list_is_one_and_the_last_of_two_values_wins() -> None:
     argv = ["--train.hidden_sizes=[4, 5]", "--train.every", "1", "--train.every", "5e3"]
     train = command_line(*argv)[0].train

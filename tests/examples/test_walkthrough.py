@@ -1,0 +1,93 @@
+"""The walkthrough runs from top to bottom, without Jupyter, and its stored outputs are whole."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = ROOT / "examples" / "walkthrough.ipynb"
+NOTEBOOK = json.loads(PATH.read_text(encoding="utf-8"))
+CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+TEXT = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "markdown"]
+OUTPUTS = [output for cell in CODE for output in cell["outputs"]]
+NUMBER = r"(-?\d+(?:\.\d+)?)"
+
+
+def number(pattern: str, text: str) -> float:
+    """The number after the one place where a pattern matches."""
+    (found,) = re.findall(pattern + NUMBER, text)
+    return float(found)
+
+
+def check_numbers(text: str) -> None:
+    """What the notebook prints agrees with what it says."""
+    assert number("goals reached in the first 500 steps: ", text) < 5
+    assert number("and in the last: ", text) > 10
+    assert number("mean return of 16 episodes after training: ", text) > 100
+    assert re.findall(r"compilations so far: (\d+)", text) == ["1", "1", "2"]
+
+    evolved = number(r"learned \(hyperparameters of section 1\): ", text)
+    squared = number(r"squared error \(the same\): ", text)
+    tuned = number(r"\nsquared error \(best of the sweep\): ", text)
+    assert squared < tuned
+    assert evolved > 1.2 * squared
+    assert "learned against squared error at the same: better" in text
+    there = number("10x10 grid, learned: ", text)
+    assert there > 1.2 * number("10x10 grid, squared error: ", text)
+
+
+def test_every_cell_runs_as_plain_python(tmp_path: Path):
+    source = "\n".join("".join(cell["source"]) for cell in CODE)
+    script = tmp_path / "walkthrough.py"
+    script.write_text(source, encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "TMPDIR": str(tmp_path)}
+    env.pop("XLA_FLAGS", None)  # the tests' own: the notebook sets up its devices itself
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=550,
+    )
+    assert run.returncode == 0, run.stderr
+    check_numbers(run.stdout)
+    names = {path.name for path in tmp_path.rglob("*.png")}
+    assert len(names) == sum("image/png" in output.get("data", {}) for output in OUTPUTS)
+
+
+def test_stored_outputs_say_the_same():
+    printed = [output["text"] for output in OUTPUTS if output["output_type"] == "stream"]
+    check_numbers("\n" + "".join("".join(text) for text in printed))
+
+
+def test_stored_outputs_are_whole():
+    assert {output["output_type"] for output in OUTPUTS} == {"stream", "execute_result"}
+    assert {output["name"] for output in OUTPUTS if "name" in output} == {"stdout"}
+    assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
+    for cell in CODE:
+        source = "".join(cell["source"])
+        speaks = re.search(r"^ *(print|show)\(", source, re.MULTILINE) is not None
+        assert bool(cell["outputs"]) == speaks, source
+    assert PATH.stat().st_size < 600_000
+
+
+def test_the_file_holds_nothing_of_the_machine():
+    assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 5)
+    assert all(cell["metadata"] == {} for cell in NOTEBOOK["cells"])
+    assert len({cell["id"] for cell in NOTEBOOK["cells"]}) == len(NOTEBOOK["cells"])
+    assert set(NOTEBOOK["metadata"]) == {"kernelspec", "language_info"}
+    assert set(NOTEBOOK["metadata"]["language_info"]) == {"name"}
+
+
+@pytest.mark.parametrize(
+    "link", sorted(set(re.findall(r"\]\(([^)]+)\)", "".join("".join(c["source"]) for c in TEXT))))
+)
+def test_links_lead_somewhere(link: str):
+    assert (PATH.parent / link.split("#")[0]).exists()

@@ -1,0 +1,57 @@
+"""Tabular agents through experiments/train.py: their map, their film, their play in Gymnasium."""
+
+import json
+
+import pytest
+
+from metaevo import training
+from metaevo.training_report import FILM, VALUE_MAP
+
+SETTINGS = (
+    "--learner q_learning --seeds 2 --task.env GridWorld --task.env_params.size 3 "
+    "--task.env_params.max_steps_in_episode 9 --train.total_timesteps 2000 --train.num_steps 100 "
+    "--hyperparams.epsilon_start 0.5 --run.num_devices 1 --evaluation.episodes 2"
+)
+
+
+def train(line, path):
+    return training.main([*line.split(), "--run-dir", str(path)], description=None)
+
+
+def test_a_table_is_drawn_filmed_and_played_in_gymnasium(tmp_path):
+    path = tmp_path / "run"
+    assert train(SETTINGS + " --evaluation.gymnasium 1 --evaluation.film true", path) == 0
+    assert (path / "figures" / VALUE_MAP).read_bytes()[:4] == b"\x89PNG"
+    assert (path / "figures" / FILM).read_bytes()[:4] == b"GIF8"
+    rows = json.loads((path / "evaluation.json").read_text())["variants"]
+    assert {row["name"]: row["mean"] for row in rows[1:]} == {
+        "greedy policy": 1.0,
+        "greedy policy in Gymnasium": 1.0,
+    }
+    page = (path / "report.html").read_text()
+    for text in ("data:image/gif;base64", "Value map", "An episode"):
+        assert text in page
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("--evaluation.film true", ["evaluation.film = true", "CartPole-v1", "GridWorld"]),
+        ("--learner q_learning", ["CartPole-v1", "no state index"]),
+        ("--learner dqn --task.env Pendulum-v1", ["dqn", "Pendulum-v1", "discrete"]),
+        (
+            "--task.env Breakout-MinAtar --evaluation.gymnasium 1",
+            ["evaluation.gymnasium = 1", "Breakout-MinAtar"],
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_at_once(tmp_path, capsys, line, texts):
+    with pytest.raises(SystemExit) as exit_info:
+        train(line, tmp_path / "run")
+    complaint = capsys.readouterr().err
+    assert exit_info.value.code == 2
+    assert complaint.startswith("error: ")
+    assert complaint.count("\n") == 1
+    for text in texts:
+        assert text in complaint
+    assert not (tmp_path / "run").exists()
