@@ -108,7 +108,8 @@ def run(settings: CartPole, output: Output) -> None:
     output.table(
         f"ppo_{settings.env}",
         ["variant", "steps of all agents", "seconds", "steps/s", "return, last tenth",
-         "steps/s against PyTorch", "time of one PyTorch agent"],
+         "steps/s against PyTorch",
+         "time against one PyTorch agent of as many steps"],
         rows,
     )  # fmt: skip
     if not settings.pytorch_seeds:
