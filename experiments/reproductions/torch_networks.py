@@ -7,7 +7,7 @@ from typing import Any
 
 
 def load(seed: int) -> Any:
-    """Return PyTorch, seeded and on one thread: for small networks faster than several."""
+    """Return PyTorch, seeded and on one thread, as every JAX device on a CPU."""
     torch = importlib.import_module("torch")
     torch.manual_seed(seed)
     torch.set_num_threads(1)
