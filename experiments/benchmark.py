@@ -4,6 +4,7 @@ python experiments/benchmark.py                              # all suites, a few
 python experiments/benchmark.py ppo --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py dqn --agents 1 64 --peers
+python experiments/benchmark.py q-learning --repeats 5
 python experiments/benchmark.py evolution --json evolution.json
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
@@ -28,7 +29,7 @@ from pathlib import Path
 from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import training
+from experiments.benchmarks import tabular, training
 from experiments.benchmarks.training import Measure
 
 TARGET_AGENTS, TARGET_RATIO = 256, 2.0
@@ -87,6 +88,7 @@ def evolution_block(config: str, generations: int, training: bool) -> tuple[Meas
 
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **training.WORKERS,
+    **tabular.WORKERS,
     "evolution_block": evolution_block,
 }
 
@@ -229,6 +231,45 @@ def _compare(
     return rows
 
 
+def suite_q_learning(options: argparse.Namespace) -> dict[str, Any]:
+    """Tabular Q-learning in GridWorld, against a plain loop in Python and NumPy."""
+    loop_steps = min(tabular.NUMPY_STEPS, options.agent_steps or tabular.NUMPY_STEPS)
+    sizes = {n: (options.agent_steps or steps) for n, (steps, _) in tabular.CASES.items()}
+    names = {f"{n:,} agent{'s' * (n > 1)} x {steps:,}": n for n, steps in sizes.items()}
+    total = {name: n * sizes[n] for name, n in names.items()} | {"NumPy loop": loop_steps}
+    rows = []
+    with ExitStack() as stack:
+        _progress("q-learning: compiling")
+        workers = {"NumPy loop": stack.enter_context(Worker("q_numpy", steps=loop_steps))}
+        for name, n in names.items():
+            worker = Worker("q_ours", agents=n, steps=sizes[n])
+            workers[name] = stack.enter_context(worker)
+        rates: dict[str, list[float]] = {name: [] for name in workers}
+        per_cpu: dict[str, list[float]] = {name: [] for name in workers}
+        for name, result in alternate(workers, options.repeats):
+            rates[name].append(total[name] / result["seconds"])
+            per_cpu[name].append(total[name] / result["cpu_seconds"])
+            _progress(f"{name}: {rates[name][-1]:,.0f} steps/s")
+        _progress("")
+        head = f"{'steps/s: min':>12} {'median':>11} {'max':>11} {'per CPU s':>11}"
+        print(f"{'variant':24} {head}  layout")
+        for name, worker in workers.items():
+            row = {"variant": name, **_spread(rates[name]), **worker.about}
+            row |= {"steps_per_second": rates[name], "steps_per_cpu_second": per_cpu[name]}
+            rows.append(row)
+            print(f"{name:24} {row['min']:12,.0f} {row['median']:11,.0f} {row['max']:11,.0f} "
+                  f"{statistics.median(per_cpu[name]):11,.0f}  {row['layout']}")  # fmt: skip
+    for name, n in names.items():
+        ratios = [a / b for a, b in zip(rates[name], rates["NumPy loop"], strict=True)]
+        row = {"variant": f"ratio of {name} to the NumPy loop", **_spread(ratios)}
+        rows.append(row)
+        goal = tabular.CASES[n][1]
+        reached = "reached" if row["median"] >= goal else "MISSED"
+        print(f"{name + ' / NumPy':24} {row['min']:12.1f} {row['median']:11.1f} {row['max']:11.1f}"
+              f"  (target {goal:.0f}: {reached})", flush=True)  # fmt: skip
+    return {"rows": rows, "work": "Q-learning, GridWorld 8 x 8"}
+
+
 def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
     """Value-loss evolution at the quick preset's shape, and what all but training costs."""
     config = Path(__file__).resolve().parent.parent / "configs/evolve_value_loss/quick.yaml"
@@ -266,6 +307,7 @@ def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
 SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "ppo": suite_ppo,
     "dqn": suite_dqn,
+    "q-learning": suite_q_learning,
     "evolution": suite_evolution,
 }
 
@@ -305,6 +347,8 @@ def main() -> int:
     for flag, (default, text) in numbers.items():
         text = f"{text}; default: {default}"
         parser.add_argument(flag, type=_positive, default=default, metavar="N", help=text)
+    text = "of an agent (suite q-learning); default: 1,000,000 alone, else 100,000"
+    parser.add_argument("--agent-steps", type=_positive, metavar="N", help=text)
     text = "also measure these (suites ppo, dqn)"
     parser.add_argument("--chunk-sizes", type=_positive, nargs="+", default=[], help=text)
     parser.add_argument("--peers", action="store_true", help="suite dqn: also rejax, if installed")

@@ -36,6 +36,16 @@ def test_ppo_prints_a_ratio(tmp_path):
     assert all(0 < row["min"] <= row["median"] <= row["max"] for row in results["ppo"]["rows"])
 
 
+def test_q_learning_prints_ratios_and_targets():
+    done = benchmark("q-learning", "--agent-steps", "1000", "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "target" in line]
+    assert [line.split()[0] for line in lines] == ["1", "30", "1,024"]
+    assert all(
+        f"(target {goal}: " in line for goal, line in zip([40, 120, 400], lines, strict=True)
+    )
+
+
 @pytest.mark.slow
 def test_dqn_prints_a_ratio_and_may_lack_peers():
     done = benchmark("dqn", "--agents", "2", "--frames", "4000", "--repeats", "1", "--peers")

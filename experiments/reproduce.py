@@ -1,0 +1,88 @@
+"""Run a published comparison side by side on this machine.
+
+python experiments/reproduce.py                             # what there is
+python experiments/reproduce.py grid-world
+python experiments/reproduce.py ppo-cartpole --agents 1 8 64 256 2048
+python experiments/reproduce.py doors-dqn --pytorch false --frames 200000
+python experiments/reproduce.py cartpole-dqn --quick        # that it works, not what it measures
+python experiments/reproduce.py doors-vectorisation --help  # its settings
+
+Tables and figures are printed and lie in runs/reproduce/NAME/<time> (or --run-dir DIR).
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from experiments.reproductions.xla_flags import lift_loop_limit
+from metaevo import devices
+
+if __name__ == "__main__":  # before anything starts JAX
+    if sys.argv[1:2] == ["grid-world"]:
+        lift_loop_limit()
+    devices.setup()
+
+import argparse
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from experiments.reproductions.comparison import Output
+from experiments.reproductions.registry import COMPARISONS
+from metaevo.command_line import parse_command_line
+from metaevo.config import ConfigError, exit_on_config_error, to_dict
+from metaevo.run_directory import RunDirectory
+
+
+def _with_lists(cls: type, raw: dict[str, Any]) -> type:
+    """Make `--agents 8` in the raw settings a list of one; return the class."""
+    for field in dataclasses.fields(cls):
+        is_list = isinstance(field.default, tuple)
+        if is_list and isinstance(raw.get(field.name), int | float | str):
+            raw[field.name] = [raw[field.name]]
+    return cls
+
+
+@exit_on_config_error()
+def main(argv: Sequence[str]) -> int:
+    """Run the comparison that a command line names."""
+    listing = "\n".join(f"  {name:22}{each.title}" for name, each in COMPARISONS.items())
+    if not argv or argv[0] in ("-h", "--help"):
+        print(f"{__doc__}\ncomparisons:\n{listing}")
+        return 0
+    name, *rest = argv
+    if name not in COMPARISONS:
+        close = difflib.get_close_matches(name, COMPARISONS, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ConfigError(f"unknown comparison {name!r}{hint}; known: {', '.join(COMPARISONS)}")
+    comparison = COMPARISONS[name]
+    parser = argparse.ArgumentParser(
+        prog=f"reproduce.py {name}",
+        description=f"{comparison.title}. Published: {comparison.published}",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes, within a minute or so")
+    parser.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help=f"default: runs/reproduce/{name}/<timestamp>"
+    )
+    settings: Any
+    settings, args = parse_command_line(
+        parser,
+        rest,
+        lambda raw: _with_lists(comparison.settings, raw),
+        lambda args, overrides: comparison.quick if args.quick else {},
+    )
+    comparison.check(settings)
+    run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
+    run.write_config(to_dict(settings), {"comparison": name}, devices.describe())
+    print(f"{comparison.title}. Published: {comparison.published}", flush=True)
+    output = Output(run, comparison)
+    comparison.run(settings, output)
+    output.write(to_dict(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Published comparisons, run again side by side on one machine; see experiments/reproduce.py."""

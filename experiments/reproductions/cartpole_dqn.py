@@ -1,0 +1,151 @@
+"""20,000 steps of DQN on CartPole-v1, compiled from the first to the last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Gt
+from tqdm import tqdm
+
+from experiments.reproductions import gym_dqn
+from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.figures import Curve, plot_curves
+from experiments.reproductions.gym_envs import make_vector
+from experiments.reproductions.training import train
+from metaevo.config import ConfigError
+from purerl import dqn, envs
+
+Count = Annotated[int, Gt(0)]
+DECENT, AVERAGED = 195.0, 10
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much of everything."""
+
+    frames: Count = 20_000
+    """environment steps of one agent"""
+    seeds: Count = 8
+    """agents of the learning curve"""
+    pytorch: bool = False
+    """train one agent with PyTorch in Gymnasium too"""
+    seed: int = 0
+    """of the first agent"""
+
+
+def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
+    """One environment, a gradient step after each of its steps: nothing is parallel but agents."""
+    config = dqn.Config(
+        total_timesteps=settings.frames,
+        num_envs=1,
+        num_steps=1,  # every step is a point of the curve: each episode can be told apart
+        train_interval=1,
+        batch_size=64,
+        buffer_size=10_000,
+        learning_starts=500,
+        target_interval=100,
+        hidden_sizes=(64, 64),
+    )
+    env, env_params = envs.make("CartPole-v1")
+    hyperparams = dqn.Hyperparams(
+        learning_rate=1e-3, epsilon_decay_steps=2_000.0, epsilon_end=0.02, max_grad_norm=10.0
+    )
+    return dqn.DQN(config, env), env_params, hyperparams
+
+
+def episode_returns(episodes: Any) -> list[np.ndarray]:
+    """Return the returns of each agent's episodes in their order, from sums per step [A, steps]."""
+    return [
+        returns[count > 0]
+        for count, returns in zip(episodes.episodes, episodes.returns, strict=True)
+    ]
+
+
+def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> float:
+    """Return the number of the first episode at which the last `over` average at least `level`."""
+    if len(returns) < over:
+        return np.nan
+    means = np.convolve(returns, np.ones(over) / over, mode="valid")
+    reached = np.flatnonzero(means >= level)
+    return float(reached[0] + over) if len(reached) else np.nan
+
+
+def run(settings: Settings, output: Output) -> None:
+    """Train one agent for its speed and several for the curve."""
+    learner, env_params, hyperparams = _learner(settings)
+    rows: list[Sequence[Any]] = []
+    columns = [
+        "variant", "agents", "seconds", "steps/s",
+        f"episodes until {AVERAGED} average {DECENT:.0f} (median)",
+        "agents that got there", "return of the last 10 episodes", "published steps/s",
+    ]  # fmt: skip
+    for agents in dict.fromkeys((1, settings.seeds)):
+        trained = train(
+            learner,
+            hyperparams,
+            env_params,
+            agents=agents,
+            seed=settings.seed,
+            name=f"{agents} agents",
+            windows=settings.frames,
+        )
+        per_agent = episode_returns(trained.episodes)
+        until = np.array([episodes_until(each, DECENT) for each in per_agent])
+        there = np.isfinite(until)
+        last = [each[-AVERAGED:].mean() for each in per_agent if len(each)]
+        rows.append([
+            "compiled", agents, trained.seconds, trained.total_frames / trained.seconds,
+            float(np.median(until[there])) if there.any() else "none",
+            f"{there.sum()} of {agents}", float(np.mean(last)) if last else None,
+            "15,800" if agents == 1 else "",
+        ])  # fmt: skip
+    if settings.pytorch:
+        rows.append(_with_pytorch(settings, learner, hyperparams))
+    output.table("cartpole_dqn", columns, rows)
+    output.note(f"Compilation takes {trained.compile_seconds:.1f} s and is not counted.")
+    longest = max(map(len, per_agent))
+    curve = np.full((len(per_agent), longest), np.nan)
+    for row, returns in zip(curve, per_agent, strict=True):
+        row[: len(returns)] = returns
+    name = f"compiled, {len(per_agent)} seeds"
+    plot_curves(
+        {name: Curve(np.arange(1, longest + 1), curve)},
+        output.figure("episodes"),
+        title=f"DQN on CartPole-v1, {settings.frames:,} steps",
+        xlabel="episode",
+        ylabel="return",
+    )
+
+
+def _with_pytorch(
+    settings: Settings, learner: dqn.DQN, hyperparams: dqn.Hyperparams
+) -> Sequence[Any]:
+    vector = make_vector("CartPole-v1", 1)
+    network = gym_dqn.torch_network(learner.config, hyperparams, 4, 2, settings.seed)
+    with tqdm(total=settings.frames, desc="PyTorch", unit="step", leave=False) as bar:
+        record = gym_dqn.train(
+            learner.config, hyperparams, vector, network, settings.seed, bar.update
+        )
+    seconds = float(record.seconds[-1])
+    return ["PyTorch, Gymnasium", 1, seconds, settings.frames / seconds, None, None, None, ""]
+
+
+def check(settings: Settings) -> None:
+    """Find out what is missing or does not fit."""
+    if settings.pytorch:
+        require("torch", unless="--pytorch false")
+    try:
+        _learner(settings)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+COMPARISON = Comparison(
+    title="DQN on CartPole-v1",
+    published="20,000 steps at 15,800 steps/s; a decent policy after about 45 episodes.",
+    settings=Settings,
+    quick={"frames": 6_000, "seeds": 2},
+    check=check,
+    run=run,
+)

@@ -1,0 +1,184 @@
+"""DQN on Doors three times: PyTorch or Flax in Gymnasium's loop, and everything compiled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+from annotated_types import Gt
+from tqdm import tqdm
+
+from experiments.reproductions import gym_dqn
+from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.figures import Curve, plot_curves
+from experiments.reproductions.gym_envs import make_vector
+from experiments.reproductions.training import train
+from metaevo.config import ConfigError
+from metaevo.seeding import Purpose, key_for
+from purerl import dqn, envs
+from purerl.envs import grid
+from purerl.envs.doors import Doors
+from purerl.evaluation import evaluate
+
+Count = Annotated[int, Gt(0)]
+GOAL = (4, 11)
+EPISODE = 38
+"""steps of an episode"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much of everything; what is learned with is the same for all three."""
+
+    frames: Count = 300_000
+    """environment steps of each"""
+    random_goal: bool = False
+    """a new goal in every episode: 213 times as many states, which take far more steps to learn"""
+    gym_envs: Count = 8
+    """environments at once in Gymnasium"""
+    jax_factor: Count = 16
+    """so many times as many environments in JAX"""
+    learning_starts: Count = 10_000
+    """environment steps before the first gradient step"""
+    buffer_size: Count = 100_000
+    """transitions that the replay memory holds"""
+    batch_size: Count = 128
+    """transitions of a minibatch, one for every `gym_envs` environment steps"""
+    hidden_sizes: tuple[Count, ...] = (128, 128)
+    """units of each hidden layer"""
+    learning_rate: Annotated[float, Gt(0)] = 1e-3
+    """of Adam"""
+    evaluation_episodes: Count = 512
+    """of the greedy policy in the end"""
+    pytorch: bool = True
+    """train with PyTorch too"""
+    gymnasium: bool = True
+    """train with Gymnasium's loop at all; --gymnasium false leaves only ours"""
+    seed: int = 0
+    """of everything"""
+
+
+def _goal(settings: Settings) -> tuple[int, int] | None:
+    return None if settings.random_goal else GOAL
+
+
+def optimal_reward(settings: Settings) -> float:
+    """Return the mean reward per step of the optimal policy, over starts and goals."""
+    doors = Doors()
+    free = [(row, col) for row, col in np.argwhere(~doors.is_wall).tolist()]
+    lengths = []
+    for goal in free if settings.random_goal else [GOAL]:
+        steps = grid.distances(doors.is_wall, goal)
+        lengths.append(steps[np.isfinite(steps) & (steps > 0)].mean())
+    # The step that reaches the goal is the first one rewarded.
+    return float(1.0 - (np.mean(lengths) - 1.0) / EPISODE)
+
+
+def _learner(settings: Settings, num_envs: int) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
+    """The same amount of learning a frame, however many environments there are."""
+    config = dqn.Config(
+        total_timesteps=settings.frames,
+        num_envs=num_envs,
+        num_steps=max(1, settings.frames // 100 // num_envs),
+        train_interval=num_envs,
+        gradient_steps=max(1, num_envs // settings.gym_envs),
+        batch_size=settings.batch_size,
+        buffer_size=settings.buffer_size,
+        learning_starts=settings.learning_starts,
+        target_interval=1000,
+        store_observations="uint8",
+        hidden_sizes=settings.hidden_sizes,
+    )
+    env, env_params = envs.make("Doors", observations="flat", goal=_goal(settings))
+    hyperparams = dqn.Hyperparams(learning_rate=settings.learning_rate, gamma=0.9)
+    return dqn.DQN(config, env), env_params, hyperparams
+
+
+def run(settings: Settings, output: Output) -> None:
+    """Train three times, play greedily, compare."""
+    rows: list[Sequence[Any]] = []
+    curves: dict[str, Curve] = {}
+    published = {"torch": ("0.73", "22.5"), "flax": ("0.64", "22.8"), "jax": ("0.71", "2.3")}
+    names = {
+        "torch": "PyTorch, Gymnasium",
+        "flax": "Flax, Gymnasium",
+        "jax": "Flax, JAX environment, all compiled",
+    }
+
+    def add(variant: str, num_envs: int, curve: Curve, greedy: float) -> None:
+        rewards, seconds = np.asarray(curve.returns)[0], np.asarray(curve.seconds)[-1]
+        last = float(np.mean(rewards[-max(1, len(rewards) // 10) :]))
+        minutes, rate = seconds / 60, settings.frames / seconds
+        rows.append([names[variant], num_envs, greedy, last, minutes, rate, *published[variant]])
+        curves[names[variant]] = curve
+
+    learner, env_params, hyperparams = _learner(settings, settings.gym_envs)
+    variants = [name for name in ("torch", "flax") if settings.gymnasium]
+    for variant in variants if settings.pytorch else variants[1:]:
+        vector = make_vector("Doors", settings.gym_envs, goal=_goal(settings))
+        config = learner.config
+        if variant == "torch":
+            size = int(np.prod(vector.single_observation_space.shape or ()))
+            count = int(learner.env.action_space(env_params).n)
+            network = gym_dqn.torch_network(config, hyperparams, size, count, settings.seed)
+        else:
+            network = gym_dqn.flax_network(learner, hyperparams, settings.seed)
+        with tqdm(total=settings.frames, desc=names[variant], unit="step", leave=False) as bar:
+            record = gym_dqn.train(config, hyperparams, vector, network, settings.seed, bar.update)
+        players = make_vector("Doors", 64, goal=_goal(settings))
+        episodes = -(-settings.evaluation_episodes // 64)
+        greedy = gym_dqn.play(network, players, EPISODE * episodes, settings.seed + 1)
+        curve = Curve(record.frames, record.rewards[None], record.seconds)
+        add(variant, settings.gym_envs, curve, greedy)
+
+    num_envs = settings.jax_factor * settings.gym_envs
+    learner, env_params, hyperparams = _learner(settings, num_envs)
+    trained = train(
+        learner, hyperparams, env_params, agents=1, seed=settings.seed, name=names["jax"]
+    )
+    policy = learner.policy(jax.tree.map(lambda leaf: leaf[0], trained.agents))
+    scores = jax.jit(
+        lambda key: evaluate(
+            learner, policy, key, env_params, num_episodes=settings.evaluation_episodes
+        )
+    )(key_for(settings.seed, Purpose.PLAYING))
+    rewards = trained.episodes.rewards / np.maximum(trained.episodes.steps, 1)
+    curve = Curve(trained.frames, rewards, trained.clock)
+    add("jax", num_envs, curve, float(np.mean(scores)) / EPISODE)
+    output.table(
+        "doors_dqn",
+        ["variant", "environments", "reward per step, greedy", "reward per step, last tenth",
+         "minutes", "steps/s", "published reward", "published minutes (GPU)"],
+        rows,
+    )  # fmt: skip
+    output.note(
+        f"{settings.frames:,} environment steps each, the goal "
+        f"{'new in every episode' if settings.random_goal else f'always at {GOAL}'}; the optimal "
+        f"policy has {optimal_reward(settings):.3f}. Compilation "
+        f"({trained.compile_seconds:.1f} s) is not counted."
+    )
+    plot_curves(curves, output.figure("doors_dqn"), title="DQN on Doors", ylabel="reward per step")
+
+
+def check(settings: Settings) -> None:
+    """Find out what is missing or does not fit."""
+    if settings.pytorch and settings.gymnasium:
+        require("torch", unless="--pytorch false")
+    for num_envs in (settings.gym_envs, settings.jax_factor * settings.gym_envs):
+        try:
+            _learner(settings, num_envs)
+        except ValueError as error:
+            raise ConfigError(f"with {num_envs} environments: {error}") from None
+
+
+COMPARISON = Comparison(
+    title="DQN on Doors",
+    published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.64 in 22.8 minutes with "
+    "Flax and Gymnasium, 0.71 in 2.3 minutes with Flax and 16 times as many environments in JAX, "
+    "on a GPU.",
+    settings=Settings,
+    quick={"frames": 40_000, "learning_starts": 2_000, "evaluation_episodes": 64},
+    check=check,
+    run=run,
+)

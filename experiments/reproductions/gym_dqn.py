@@ -1,0 +1,230 @@
+"""DQN in the usual way: Gymnasium's environments, a replay memory in NumPy, one of two networks.
+
+The algorithm is that of `purerl.dqn` (uniform replay, hard updates of the target network, squared
+error, Adam after clipping the gradient's norm), with the same settings and the same network. The
+loop is one for both networks; only `torch_network` and `flax_network` differ.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from experiments.reproductions import torch_networks
+from experiments.reproductions.gym_envs import final_observations
+from purerl import dqn
+
+Batch = tuple[np.ndarray, ...]
+"""Observations, actions, rewards, terminated and next observations, each [B, ...]."""
+
+
+class Network(NamedTuple):
+    """A network of action values with its optimizer, whatever it is written in."""
+
+    best: Callable[[np.ndarray], np.ndarray]
+    """from observations [N, ...] to the best actions [N]"""
+    learn: Callable[[Batch], Any]
+    """one gradient step"""
+    update_target: Callable[[], None]
+    """copy the network to the target network"""
+
+
+class Memory:
+    """The last transitions, in NumPy."""
+
+    def __init__(self, capacity: int, obs_size: int):
+        self.capacity, self.size, self.next = capacity, 0, 0
+        self.fields: Batch = (
+            np.zeros((capacity, obs_size), np.float32),
+            np.zeros(capacity, np.int32),
+            np.zeros(capacity, np.float32),
+            np.zeros(capacity, np.float32),
+            np.zeros((capacity, obs_size), np.float32),
+        )
+
+    def add(self, *values: np.ndarray) -> None:
+        """Add one transition of each environment [N, ...]."""
+        rows = (self.next + np.arange(len(values[0]))) % self.capacity
+        for field, value in zip(self.fields, values, strict=True):
+            field[rows] = value
+        self.next = (self.next + len(rows)) % self.capacity
+        self.size = min(self.size + len(rows), self.capacity)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Batch:
+        """Draw transitions uniformly."""
+        rows = rng.integers(self.size, size=count)
+        return tuple(field[rows] for field in self.fields)
+
+
+class Record(NamedTuple):
+    """What a run left behind."""
+
+    frames: np.ndarray
+    """[points] environment steps"""
+    seconds: np.ndarray
+    """[points] since the start"""
+    rewards: np.ndarray
+    """[points] reward per step since the last point"""
+    network: Network
+
+
+def train(
+    config: dqn.Config,
+    hyperparams: dqn.Hyperparams,
+    vector: VectorEnv,
+    network: Network,
+    seed: int,
+    progress: Callable[[int], Any],
+    points: int = 100,
+) -> Record:
+    """Train one agent: act in all environments, remember, learn, in turns.
+
+    Args:
+        config: its num_envs must be the vector's; n_step, double and the like are not for here.
+        hyperparams: with constant learning rate.
+        vector: environments with flat observations that reset in the step that ends an episode.
+        network: untrained.
+        seed: of exploration, replay and the environments.
+        progress: called with the number of steps just taken.
+        points: of the learning curve.
+    """
+    rng, count = np.random.default_rng(seed), config.num_envs
+    num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]
+    memory = Memory(config.buffer_size, int(np.prod(vector.single_observation_space.shape or ())))
+    decay = hyperparams.epsilon_decay_steps or config.total_timesteps / 2
+    steps_to_learn = -(-config.train_interval // count)
+    steps_to_copy = -(-config.target_interval // config.train_interval) * steps_to_learn
+    total, record = config.total_timesteps // count, -(-config.total_timesteps // count // points)
+    start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
+    end = start if end is None else end
+    curve: list[tuple[int, float, float]] = []
+    reward_sum = 0.0
+    obs, _ = vector.reset(seed=seed)
+    began = time.perf_counter()
+    for step in range(1, total + 1):
+        fraction = min((step - 1) * count / decay, 1.0)
+        explore = rng.random(count) < start + (end - start) * fraction
+        action = np.where(explore, rng.integers(num_actions, size=count), network.best(obs))
+        next_obs, reward, terminated, truncated, infos = vector.step(action)
+        final = final_observations(next_obs, terminated | truncated, infos)
+        memory.add(obs, action, reward, terminated, final)
+        obs = next_obs
+        reward_sum += float(reward.sum())
+        if step * count >= config.learning_starts and step % steps_to_learn == 0:
+            for _ in range(config.gradient_steps):
+                network.learn(memory.draw(rng, config.batch_size))
+            if step % steps_to_copy == 0:
+                network.update_target()
+        if step % record == 0 or step == total:
+            since = step - (curve[-1][0] // count if curve else 0)
+            seconds = time.perf_counter() - began
+            curve.append((step * count, seconds, reward_sum / max(1, since * count)))
+            reward_sum = 0.0
+            progress(since * count)
+    vector.close()
+    frames, clock, rewards = (np.array(column) for column in zip(*curve, strict=True))
+    return Record(frames, clock, rewards, network)
+
+
+def play(network: Network, vector: VectorEnv, steps: int, seed: int) -> float:
+    """Return the mean reward per step of the greedy policy."""
+    obs, _ = vector.reset(seed=seed)
+    total = 0.0
+    for _ in range(steps):
+        obs, reward, *_ = vector.step(network.best(obs))
+        total += float(reward.sum())
+    count = vector.num_envs
+    vector.close()
+    return total / (steps * count)
+
+
+def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> Network:
+    """Return our own network, its gradient steps compiled one by one and once for all.
+
+    Args:
+        learner: bound to the environment in JAX, from which nothing but spaces is used.
+        hyperparams: of the optimizer and the targets.
+        seed: of the initial parameters.
+    """
+    env_params = learner.env.default_params
+    module = learner._network(env_params)
+    space = learner.env.observation_space(env_params)
+    example = np.zeros((1, *space.shape), np.float32)
+    optimizer = learner.make_optimizer(None, hyperparams)
+    params = jax.jit(lambda key: module.init(key, (), example))(jax.random.key(seed))
+    held = {"params": params, "target": params, "optimizer": optimizer.init(params)}
+
+    def values(params, obs):
+        outputs: Any = module.apply(params, (), obs)
+        return outputs[1]
+
+    best = jax.jit(lambda params, obs: values(params, obs).best())
+
+    def loss(params, target, batch):
+        obs, action, reward, terminated, next_obs = batch
+        following = values(target, next_obs).values.max(axis=-1)
+        goal = reward + hyperparams.gamma * (1.0 - terminated) * following
+        prediction = values(params, obs).of(action)
+        return 0.5 * jax.numpy.mean((prediction - goal) ** 2)
+
+    @jax.jit
+    def descend(params, target, state, batch):
+        grads = jax.grad(loss)(params, target, batch)
+        updates, state = optimizer.update(grads, state, params, progress=0.0)
+        return jax.tree.map(jax.numpy.add, params, updates), state
+
+    def learn(batch):
+        held["params"], held["optimizer"] = descend(
+            held["params"], held["target"], held["optimizer"], batch
+        )
+
+    def update_target():
+        held["target"] = held["params"]
+
+    # Compile before any clock starts.
+    rows = learner.config.batch_size
+    best(params, np.zeros((learner.config.num_envs, *space.shape), np.float32))
+    nothing = Memory(rows, int(np.prod(space.shape))).fields
+    jax.block_until_ready(descend(params, params, held["optimizer"], nothing))
+    return Network(lambda obs: np.asarray(best(held["params"], obs)), learn, update_target)
+
+
+def torch_network(
+    config: dqn.Config, hyperparams: dqn.Hyperparams, obs_size: int, num_actions: int, seed: int
+) -> Network:
+    """Return the same network in PyTorch, on the CPU."""
+    torch = torch_networks.load(seed)
+    sizes = (obs_size, *config.hidden_sizes)
+
+    def make():
+        return torch_networks.perceptron(torch, sizes, num_actions, activation="relu", scale=1.0)
+
+    network, target = make(), make()
+    target.load_state_dict(network.state_dict())
+    optimizer = torch.optim.Adam(
+        network.parameters(), lr=hyperparams.learning_rate, eps=hyperparams.adam_epsilon
+    )
+
+    def best(obs):
+        with torch.no_grad():
+            return network(torch.from_numpy(obs)).argmax(dim=-1).numpy()
+
+    def learn(batch):
+        obs, action, reward, terminated, next_obs = (torch.from_numpy(each) for each in batch)
+        with torch.no_grad():
+            following = target(next_obs).max(dim=-1).values
+            goal = reward + hyperparams.gamma * (1.0 - terminated) * following
+        prediction = network(obs).gather(1, action[:, None].long()).squeeze(1)
+        loss = 0.5 * ((prediction - goal) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), hyperparams.max_grad_norm)
+        optimizer.step()
+
+    def update_target():
+        target.load_state_dict(network.state_dict())
+
+    return Network(best, learn, update_target)

@@ -1,0 +1,19 @@
+"""The comparisons by name."""
+
+from experiments.reproductions import (
+    cartpole_dqn,
+    doors_dqn,
+    doors_vectorisation,
+    grid_world,
+    ppo_curves,
+)
+from experiments.reproductions.comparison import Comparison
+
+COMPARISONS: dict[str, Comparison] = {
+    "grid-world": grid_world.COMPARISON,
+    "cartpole-dqn": cartpole_dqn.COMPARISON,
+    "doors-vectorisation": doors_vectorisation.COMPARISON,
+    "doors-dqn": doors_dqn.COMPARISON,
+    "ppo-cartpole": ppo_curves.CARTPOLE,
+    "ppo-breakout": ppo_curves.BREAKOUT,
+}

@@ -1,0 +1,115 @@
+"""Training a population with a progress bar, the clock running and compilation apart."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from metaevo.population import Population
+from metaevo.seeding import Purpose, keys_for
+from metaevo.training_report import returns
+from purerl.types import EpisodeSums, Learner
+
+BLOCK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training run left behind."""
+
+    population: Population
+    agents: Any
+    """the learner's states on the host, [agents, ...]"""
+    episodes: EpisodeSums
+    """each [agents, windows]"""
+    seconds: float
+    """without compilation"""
+    compile_seconds: float
+
+    @property
+    def frames(self) -> np.ndarray:
+        """Environment steps of one agent at the end of each window [windows]."""
+        config, log_every = self.population.learner.config, self.population.log_every
+        ends = np.minimum(
+            np.arange(1, self.population.num_windows + 1) * log_every, config.num_updates
+        )
+        return ends * config.frames_per_update
+
+    @property
+    def total_frames(self) -> int:
+        """Environment steps of all agents."""
+        return int(self.frames[-1]) * self.population.agents
+
+    @property
+    def clock(self) -> np.ndarray:
+        """Seconds since the start at the end of each window, at the mean speed of the run."""
+        return self.frames / self.frames[-1] * self.seconds
+
+    @property
+    def curves(self) -> np.ndarray:
+        """Mean returns of the episodes that finished in a window [agents, windows], or NaN."""
+        return returns(self.episodes)
+
+    def final_return(self, fraction: float = 0.1) -> np.ndarray:
+        """Return the mean return over the last part of training, per agent [agents]."""
+        last = max(1, round(self.population.num_windows * fraction))
+        episodes = self.episodes.episodes[:, -last:].sum(axis=1)
+        total = self.episodes.returns[:, -last:].sum(axis=1)
+        return np.where(episodes > 0, total / np.maximum(episodes, 1), np.nan)
+
+
+def train(
+    learner: Learner,
+    hyperparams: Any,
+    env_params: Any,
+    *,
+    agents: int,
+    seed: int,
+    name: str,
+    windows: int = 100,
+    chunk_size: int | None = None,
+) -> Trained:
+    """Train agents side by side in the layout that the project uses everywhere.
+
+    Args:
+        learner: with its static parts bound.
+        hyperparams: of all agents.
+        env_params: of all agents.
+        agents: how many.
+        seed: of their keys.
+        name: in front of the progress bar.
+        windows: at most so many points of the learning curves.
+        chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+    """
+    total = learner.config.num_updates
+    population = Population(
+        learner,
+        hyperparams,
+        None,
+        env_params,
+        agents=agents,
+        log_every=-(-total // windows),
+        chunk_size=chunk_size,
+    )
+    keys = keys_for(seed, Purpose.TRAINING, agents)
+    began = time.perf_counter()
+    with tqdm(total=total, desc=f"{name}: compiling", unit="update", leave=False) as bar:
+        state = jax.block_until_ready(population.run(population.init(keys), 0, 0))
+        compile_seconds = time.perf_counter() - began
+        bar.set_description(name)
+        bar.unpause()  # the time left does not count compilation
+        done, length = 0, max(1, total // 100)
+        began = time.perf_counter()
+        while done < total:
+            length = max(1, min(length, total - done))
+            before = time.perf_counter()
+            state = jax.block_until_ready(population.run(state, done, length))
+            done += length
+            bar.update(length)
+            length = int(length * BLOCK_SECONDS / (time.perf_counter() - before))
+        seconds = time.perf_counter() - began
+    state = population.rows(state)
+    return Trained(population, state.agent, state.episodes, seconds, compile_seconds)

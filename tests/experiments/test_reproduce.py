@@ -1,0 +1,358 @@
+"""experiments/reproduce.py: every comparison at sizes that measure nothing, and its parts."""
+
+import dataclasses
+import importlib.util
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import reproduce
+from experiments.reproductions import (
+    cartpole_dqn,
+    comparison,
+    doors_dqn,
+    gym_dqn,
+    gym_envs,
+    ppo_curves,
+    q_learning_loops,
+)
+from experiments.reproductions.registry import COMPARISONS
+from metaevo.config import from_dict
+from purerl import dqn, envs, ppo, q_learning, returns
+
+
+@pytest.fixture
+def reproduce_tiny(tmp_path, capsys):
+    """Run a comparison; its results.json. Tables are printed and written, a figure is drawn."""
+
+    def run(name, *argv):
+        path = tmp_path / name
+        assert reproduce.main([name, *map(str, argv), "--run-dir", str(path)]) == 0
+        printed, text = capsys.readouterr().out, (path / "tables.md").read_text()
+        table = text[text.index("|") : text.rindex("|") + 1]
+        assert table.splitlines()[0] in printed
+        assert COMPARISONS[name].published in text
+        figures = list((path / "figures").glob("*.png"))
+        assert figures
+        assert all(figure.stat().st_size > 1000 for figure in figures)
+        assert (path / "config.yaml").is_file()
+        return json.loads((path / "results.json").read_text())
+
+    return run
+
+
+# --- End to end ---------------------------------------------------------------------------------
+
+
+def test_grid_world(reproduce_tiny):
+    results = reproduce_tiny(
+        "grid-world", "--jitted_steps", 20, "--numpy_steps", 8000, "--single_steps", 20000,
+        "--agents", 3, "--agent_steps", 20000,
+    )  # fmt: skip
+    rows = {row["variant"]: row for row in results["grid_world"]}
+    assert rows["compiled, 3 agents"]["steps"] == 60_000
+    for name in ("Python loop, NumPy", "compiled, 1 agent", "compiled, 3 agents"):
+        assert rows[name]["shortest way found"] == "100%"
+        assert rows[name]["steps/s"] > 0
+    assert results["machine"]["cores"] >= 1
+
+
+def test_cartpole_dqn(reproduce_tiny):
+    results = reproduce_tiny("cartpole-dqn", "--frames", 800, "--seeds", 1)
+    rows = results["cartpole_dqn"]
+    assert [row["agents"] for row in rows] == [1]
+    assert all(row["steps/s"] > 0 for row in rows)
+
+
+def test_doors_vectorisation(reproduce_tiny):
+    results = reproduce_tiny(
+        "doors-vectorisation", "--num_envs", 2, "--point_seconds", 0.02, "--frames", 400,
+        "--jax_envs", 8, "--minatar", "false", "--max_async", 2, "--gym_seconds", 0.0001,
+    )  # fmt: skip
+    for row in results["step_times"]:
+        assert all(value > 0 for name, value in row.items() if name != "Doors at once")
+    variants = [row["variant"] for row in results["frames"]]
+    assert variants[0].startswith("Gymnasium, 10 environments (extrapolated from ")
+    assert variants[1:] == ["JAX, 8 environments"] * 2
+
+
+DOORS = [
+    "--frames", 800, "--learning_starts", 100, "--buffer_size", 200, "--batch_size", 8,
+    "--hidden_sizes", 8, "--evaluation_episodes", 64, "--gym_envs", 2, "--jax_factor", 2,
+]  # fmt: skip
+
+
+def test_doors_dqn(reproduce_tiny):
+    results = reproduce_tiny("doors-dqn", *DOORS, "--pytorch", "false")
+    rows = results["doors_dqn"]
+    assert [row["environments"] for row in rows] == [2, 4]
+    assert all(0 <= row["reward per step, greedy"] <= 0.8 for row in rows)
+
+
+@pytest.mark.slow
+def test_doors_dqn_with_pytorch(reproduce_tiny):
+    pytest.importorskip("torch")
+    results = reproduce_tiny("doors-dqn", *DOORS)
+    assert [row["variant"].split(",")[0] for row in results["doors_dqn"]] == [
+        "PyTorch", "Flax", "Flax",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seeds", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_ppo_cartpole(reproduce_tiny, seeds):
+    if seeds:
+        pytest.importorskip("torch")
+    results = reproduce_tiny(
+        "ppo-cartpole", "--agents", 1, "--frames", 2048, "--pytorch_seeds", seeds,
+        "--pytorch_frames", 1024,
+    )  # fmt: skip
+    rows = results["ppo_CartPole-v1"]
+    expected = [1024, 2048] if seeds else [2048]
+    assert [row["steps of all agents"] for row in rows] == expected
+    assert all(row["return, last tenth"] > 8 for row in rows)
+    assert all(bool(row["steps/s against PyTorch"]) == bool(seeds) for row in rows)
+
+
+@pytest.mark.slow  # make test-slow; compiles another network
+def test_ppo_breakout(reproduce_tiny):
+    results = reproduce_tiny(
+        "ppo-breakout", "--agents", 1, "--frames", 16384, "--pytorch_seeds", 0
+    )  # fmt: skip
+    (row,) = results["ppo_Breakout-MinAtar"]
+    assert row["steps of all agents"] == 16384
+
+
+@pytest.mark.slow
+def test_doors_are_learned(reproduce_tiny):
+    """Both loops that need no PyTorch come close to the optimum, 0.773."""
+    results = reproduce_tiny(
+        "doors-dqn", "--pytorch", "false", "--frames", 100_000, "--learning_starts", 5_000
+    )
+    assert all(row["reward per step, greedy"] > 0.5 for row in results["doors_dqn"])
+
+
+@pytest.mark.slow
+def test_pytorch_learns(reproduce_tiny):
+    pytest.importorskip("torch")
+    results = reproduce_tiny("ppo-cartpole", "--agents", 4, "--frames", 102_400)
+    scores = [row["return, last tenth"] for row in results["ppo_CartPole-v1"]]
+    assert min(scores) > 100  # random play: 22
+
+
+# --- What a user gets wrong ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def complain(capsys, tmp_path, monkeypatch):
+    def too_late(*_, **__):
+        raise AssertionError("got as far as running")
+
+    monkeypatch.setattr(reproduce, "Output", too_late)
+
+    def run(*argv):
+        with pytest.raises(SystemExit) as exit_info:
+            reproduce.main([*map(str, argv), "--run-dir", str(tmp_path / "run")])
+        stderr = capsys.readouterr().err
+        assert exit_info.value.code == 2
+        assert stderr.startswith("error: ")
+        assert stderr.count("\n") == 1
+        assert not (tmp_path / "run").exists()
+        return stderr
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ("grid-wrld", ["'grid-wrld'", "did you mean grid-world", *COMPARISONS]),
+        ("grid-world --agents 0", ["agents", "greater than 0"]),
+        ("grid-world --steps 3", ["steps"]),
+        ("grid-world --quik 1", ["--quik", "--quick"]),
+        ("cartpole-dqn --frames 400", ["learning_starts = 500", "400"]),
+        ("doors-dqn --pytorch false --batch_size 20000", ["8 environments", "batch_size = 20000"]),
+        ("ppo-cartpole --pytorch_seeds 0 --frames 100", ["total_timesteps = 100", "512"]),
+        ("ppo-cartpole --pytorch_seeds 0 --agents []", ["agents"]),
+        ("doors-vectorisation --minatar false --num_envs []", ["num_envs"]),
+        ("doors-vectorisation --minatar false --point_seconds 0", ["point_seconds"]),
+    ],
+)
+def test_the_complaint_names_what_is_wrong(complain, line, texts):
+    complaint = complain(*line.split())
+    for text in texts:
+        assert text in complaint
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("ppo-cartpole", "torch"),
+        ("ppo-breakout", "torch"),
+        ("ppo-breakout", "minatar"),
+        ("doors-dqn", "torch"),
+        ("cartpole-dqn --pytorch true", "torch"),
+        ("doors-vectorisation", "minatar"),
+    ],
+)
+def test_a_missing_extra_is_named(complain, monkeypatch, line, missing):
+    def find_spec(name):
+        return None if name == missing else importlib.util.spec_from_loader(name, None)
+
+    monkeypatch.setattr(comparison.importlib.util, "find_spec", find_spec)
+    complaint = complain(*line.split())
+    assert f"{missing} is not installed: pip install -e '.[{missing}]'" in complaint
+
+
+def test_without_a_name_all_are_listed(capsys):
+    assert reproduce.main([]) == 0
+    listing = capsys.readouterr().out
+    assert all(name in listing for name in COMPARISONS)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_quick_settings_fit(name):
+    from_dict(COMPARISONS[name].settings, COMPARISONS[name].quick)
+
+
+def test_markdown():
+    text = comparison.markdown(["a", "b"], [["x", 1234567.8], ["y", float("nan")], ["z", 1536]])
+    assert text.splitlines() == [
+        "| a | b |", "| --- | ---: |", "| x | 1,230,000 |", "| y |  |", "| z | 1,536 |",
+    ]  # fmt: skip
+
+
+# --- The loops that ours are compared with ------------------------------------------------------
+
+
+def test_numpy_q_learning_agrees_with_value_iteration_and_with_ours():
+    optimal = q_learning_loops.optimal_values()
+    assert optimal[0].max() == pytest.approx(0.95**13)  # 14 steps, the last one rewarded
+    assert optimal.max() == 1.0
+    table, _ = q_learning_loops.numpy_loop(20_000)
+    env, env_params = envs.make("GridWorld", observations="index")
+    train = q_learning.make_train(q_learning.Config(total_timesteps=20_000), env)
+    result = jax.jit(train)(jax.random.key(0), q_learning.Hyperparams(), None, env_params)
+    ours = np.asarray(result.state.q[0])
+    for learned in (table, ours):
+        assert q_learning_loops.greedy_steps(learned) == 14
+        np.testing.assert_allclose(learned[0].max(), optimal[0].max(), rtol=1e-3)
+        assert np.all(learned <= optimal + 1e-5)  # from zero up
+    assert q_learning_loops.greedy_steps(np.zeros((64, 4))) is None
+
+
+def test_numpy_q_learning_acts_as_ours_does():
+    """The same learner collects the same reward while it learns, up to chance."""
+    config, hyperparams = q_learning.Config(total_timesteps=4_000), q_learning.Hyperparams()
+    env, env_params = envs.make("GridWorld", observations="index")
+    train = q_learning.make_train(config, env)
+    keys = jax.random.split(jax.random.key(1), 32)
+    result = jax.jit(jax.vmap(lambda key: train(key, hyperparams, None, env_params)))(keys)
+    ours = np.asarray(result.state.visits).sum(axis=(0, 2))
+    tables = [q_learning_loops.numpy_loop(4_000, seed)[0] for seed in range(8)]
+    seen = np.mean([table.max(axis=1) > 0.01 for table in tables], axis=0)
+    seen_by_ours = np.mean(np.asarray(result.state.q)[:, 0].max(axis=2) > 0.01, axis=0)
+    assert ours.sum() == 32 * 4_000
+    assert abs(seen.mean() - seen_by_ours.mean()) < 0.1
+
+
+def test_memory_keeps_the_last_transitions():
+    memory = gym_dqn.Memory(capacity=5, obs_size=1)
+    for step in range(4):
+        column = np.array([2.0 * step, 2.0 * step + 1])
+        memory.add(column[:, None], column, column, np.zeros(2), column[:, None])
+    assert sorted(memory.fields[2].tolist()) == [3, 4, 5, 6, 7]
+    rewards = memory.draw(np.random.default_rng(0), 100)[2]
+    assert set(rewards.tolist()) == {3, 4, 5, 6, 7}
+
+
+def test_the_optimum_of_doors():
+    settings = doors_dqn.Settings()
+    assert doors_dqn.optimal_reward(settings) == pytest.approx(0.7732, abs=1e-4)
+    everywhere = dataclasses.replace(settings, random_goal=True)
+    assert doors_dqn.optimal_reward(everywhere) == pytest.approx(0.7540, abs=1e-4)
+
+
+def test_final_observations_are_those_before_the_reset():
+    vector = gym_envs.make_vector("Doors", 2)
+    obs, _ = vector.reset(seed=0)
+    for _ in range(38):
+        before = obs
+        obs, _, terminated, truncated, infos = vector.step(np.zeros(2, int))  # stay
+    assert truncated.all()
+    final = gym_envs.final_observations(obs, terminated | truncated, infos)
+    np.testing.assert_array_equal(final, before)
+    assert (final != obs).any()
+    vector.close()
+
+
+@pytest.mark.parametrize("framework", ["flax", "torch"])
+def test_networks_learn_a_fixed_batch(framework):
+    config = dqn.Config(num_envs=2, batch_size=16, hidden_sizes=(16,))
+    hyperparams = dqn.Hyperparams(learning_rate=1e-2)
+    env, _ = envs.make("CartPole-v1")
+    if framework == "torch":
+        pytest.importorskip("torch")
+        network = gym_dqn.torch_network(config, hyperparams, 4, 2, seed=0)
+    else:
+        network = gym_dqn.flax_network(dqn.DQN(config, env), hyperparams, seed=0)
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(16, 4)).astype(np.float32)
+    better = (obs[:, 0] > 0).astype(np.int64)  # taking it is worth 1, the other action 0
+    for _ in range(300):
+        action = rng.integers(2, size=16).astype(np.int32)
+        reward = (action == better).astype(np.float32)
+        network.learn((obs, action, reward, np.ones(16, np.float32), obs))
+    np.testing.assert_array_equal(network.best(obs), better)
+
+
+def test_pytorch_advantages_are_ours():
+    torch = pytest.importorskip("torch")
+    from experiments.reproductions import torch_ppo
+
+    rng = np.random.default_rng(0)
+    reward, value = rng.normal(size=(2, 7, 3)).astype(np.float32)
+    last_value = rng.normal(size=3).astype(np.float32)
+    done = rng.random((7, 3)) < 0.3
+    hyperparams = ppo.Hyperparams()
+    theirs = torch_ppo._advantages(
+        torch, *(torch.from_numpy(x) for x in (reward, value, done.astype(np.float32), last_value)),
+        hyperparams,
+    )  # fmt: skip
+    ours, _ = returns.generalized_advantages(
+        reward, value, np.concatenate([value[1:], last_value[None]]), done, np.zeros_like(done),
+        gamma=hyperparams.gamma, gae_lambda=hyperparams.gae_lambda,
+    )  # fmt: skip
+    np.testing.assert_allclose(theirs.numpy(), ours, rtol=1e-4, atol=1e-5)
+
+
+def test_minatar_has_the_spaces_of_ours():
+    pytest.importorskip("minatar")
+    env, params = envs.make("Breakout-MinAtar", observations="flat")
+    vector = gym_envs.make_vector("Breakout-MinAtar", 2)
+    obs, _ = vector.reset(seed=0)
+    assert obs.shape[1:] == env.observation_space(params).shape
+    assert vector.single_action_space.n == env.action_space(params).n
+    vector.close()
+
+
+def test_episodes_are_told_apart():
+    class Sums:
+        episodes = np.array([[0, 1, 0, 1], [0, 0, 0, 0]])
+        returns = np.array([[0.0, 2.0, 0.0, 3.0], [0.0] * 4])
+
+    first, second = cartpole_dqn.episode_returns(Sums)
+    assert first.tolist() == [2.0, 3.0]
+    assert second.size == 0
+    assert cartpole_dqn.episodes_until(np.array([1.0, 3.0, 5.0, 1.0]), 4.0, over=2) == 3
+    assert np.isnan(cartpole_dqn.episodes_until(np.ones(9), 4.0, over=2))
+
+
+def test_curves_of_pytorch_have_few_points():
+    frames = np.arange(1, 201)
+    record = ppo_curves.torch_ppo.Record(frames, frames / 10, np.where(frames < 3, np.nan, 7.0))
+    curve = ppo_curves._windows([record, record])
+    assert np.shape(curve.returns) == (2, ppo_curves.WINDOWS)
+    assert np.nanmax(np.asarray(curve.returns)) == 7.0
+    assert curve.x[-1] == 200
