@@ -42,7 +42,7 @@ def make_learner(agents: int, steps: int) -> tuple[q_learning.QLearning, Any, An
     What was fastest on CPUs: few agents one after another, with XLA's limit on loops lifted;
     many in chunks, in stretches whose random numbers stay in a core's cache.
     """
-    env, env_params = envs.make("GridWorld", observations="index")
+    env, env_params = envs.make("GridWorld", observations="index", slippery=False)
     num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
     config = q_learning.Config(total_timesteps=steps, num_steps=min(num_steps, steps))
     learner = q_learning.QLearning(config, env)

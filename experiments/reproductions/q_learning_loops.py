@@ -86,7 +86,7 @@ def jitted_loop(steps: int, seed: int = 0) -> tuple[np.ndarray, float]:
     """
     from purerl import envs, q_learning
 
-    env, env_params = envs.make("GridWorld", observations="index")
+    env, env_params = envs.make("GridWorld", observations="index", slippery=False)
     learner = q_learning.QLearning(q_learning.Config(total_timesteps=1, num_steps=1), env)
     hyperparams = q_learning.Hyperparams()
     state = learner.init(jax.random.key(seed), hyperparams, None, env_params)

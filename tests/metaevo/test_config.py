@@ -292,10 +292,8 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 
 
 def test_merge_is_deep_and_leaves_its_arguments_alone() -> None:
-    base, override = (
-        {"a": {"b": 1, "c": 2}, "d": 3, "e": {}},
-        {"a": {"c": 4}, "d": {"f": 5}, "e": 6},
-    )
+    base = {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
+    override = {"a": {"c": 4}, "d": {"f": 5}, "e": 6}
     assert merge(base, override) == {"a": {"b": 1, "c": 4}, "d": {"f": 5}, "e": 6}
     assert base == {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
 
@@ -345,10 +343,8 @@ def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("env: {size: 3, slip: 0.1}\ntrain: {every: 7, num_envs: 8}\n")
     config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", default=path)
-    assert config.env == {"size": 4}
-    assert (config.train.every, config.train.num_envs) == (9, 8)  # a section is merged
-    config, *_ = command_line("--env.size", "4", default=path)
-    assert config.env == {"size": 4, "slip": 0.1}
+    assert (config.env, config.train.num_envs) == ({"size": 4}, 8)  # a section is merged
+    assert command_line("--env.size", "4", default=path)[0].env == {"size": 4, "slip": 0.1}
 
 
 def test_a_bracketed_list_is_one_and_the_last_of_two_values_wins() -> None:
