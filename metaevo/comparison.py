@@ -71,6 +71,7 @@ class Comparison:
         seed: int,
         evolution_frames: int,
         normalisation: Normalisation | None,
+        context: str = "",
     ):
         """Bind the parts.
 
@@ -83,10 +84,11 @@ class Comparison:
             seed: of the experiment.
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
+            context: whatever else scores depend on; tuning kept under another one is not used.
         """
         self.learned, self.baselines, self.names = learned, baselines, baseline_names
         self.meta_params, self.config, self.seed = meta_params, config, seed
-        self.normalisation = normalisation
+        self.normalisation, self.context = normalisation, context
         self.tuning_seeds = tuning_seeds(config, learned.frames_per_seed, evolution_frames)
 
     @property
@@ -140,7 +142,7 @@ class Comparison:
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
         settings = grid_settings(self.config.grid)
-        key = {"seeds": self.tuning_seeds, "settings": str(settings)}
+        key = {"seeds": self.tuning_seeds, "settings": str(settings), "context": self.context}
         known = _read_cache(cache, key)
         for name in (LEARNED, *self.names):
             # A run that was continued has found something else since.

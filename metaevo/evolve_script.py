@@ -6,7 +6,7 @@ from typing import Any
 
 from metaevo.command_line import parse_command_line
 from metaevo.components import COMPONENTS
-from metaevo.config import exit_on_config_error, from_dict, load_yaml, to_dict
+from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.experiment import experiment_class, learner_entry
 from metaevo.runner import run_evolution
 from metaevo.script import (
@@ -36,7 +36,11 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         if component is None:
             return {}
         learner = overrides.get("learner", "ppo")
-        learner_entry(learner)
+        slot = COMPONENTS[component].SLOT
+        if slot not in learner_entry(learner).slots:
+            raise ConfigError(
+                f"learner = {learner!r} has no slot {slot!r}, which {component} fills"
+            )
         name = "quick.yaml" if learner == "ppo" else f"{learner}_quick.yaml"
         preset = load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
         return for_environment_of(overrides, preset)

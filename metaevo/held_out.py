@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from metaevo import plots, value_loss_study
 from metaevo.comparison import Comparison, hand_written
+from metaevo.config import to_dict
 from metaevo.evaluation import Contender, Scores, curve_frames
 from metaevo.experiment import Parts
 from metaevo.problems.train_learner import Normalisation, Task
@@ -69,6 +70,7 @@ def compare(
         seed=seed,
         evolution_frames=evolution_frames,
         normalisation=normalisation,
+        context=str(task_of(settings)),
     )
     tasks = comparison.learned.tasks
     ablating = parts.slot == "value_loss" and config.ablation_seeds > 0 and len(tasks) == 1
@@ -92,6 +94,13 @@ def compare(
     result["evolution_frames"] = evolution_frames
     _draw_scores(settings, tasks, figures, result, scores)
     return result
+
+
+def task_of(settings: Any) -> dict[str, Any]:
+    """Return the settings on which scores depend, beside the number of seeds and the grid."""
+    everything = to_dict(settings)
+    sections = ("learner", "task", "train", "hyperparams", "fitness")
+    return {key: everything[key] for key in sections} | {"seed": settings.run.seed}
 
 
 def _draw_scores(

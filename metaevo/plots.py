@@ -254,7 +254,7 @@ def plot_losses(
     left, right = figure.subplots(1, 2)
     note = " (maximum in view = 1)" if normalise else ""
     _style(left, "error: prediction - target", f"loss{note}")
-    _style(right, "error: prediction - target", "∂ loss / ∂ prediction")
+    _style(right, "error: prediction - target", "slope of the curve on the left")
     styles = _line_styles(curves, learned)
     window = [np.inf, -np.inf]
     for name, curve in curves.items():

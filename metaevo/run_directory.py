@@ -62,7 +62,7 @@ class RunDirectory:
         if run.config_path.exists():
             raise ConfigError(
                 f"run directory {path} already holds a run: "
-                "continue it with --resume or name another with --run-dir"
+                "name another with --run-dir, or continue it (--resume) if the script can"
             )
         return run
 

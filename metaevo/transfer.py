@@ -5,15 +5,16 @@ grid, and the winners meet on held-out seeds. Nothing is evolved.
 """
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from metaevo import devices, discovery
 from metaevo.command_line import parse_command_line
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, from_dict, to_dict
 from metaevo.experiment import experiment_class, make_parts
 from metaevo.finish import write_run_report
-from metaevo.held_out import compare
+from metaevo.held_out import compare, task_of
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.runner import check_settings
 from metaevo.script import StopRequestedError, for_environment_of, raise_if_requested
@@ -59,6 +60,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         if args.run_dir is None:
             raise ConfigError("missing --run-dir: the run whose component is judged")
         saved.update(RunDirectory.open(args.run_dir).read_config()["config"])
+        if "evolve" not in saved:
+            raise ConfigError(
+                f"{args.run_dir} holds no discovered component: nothing evolved there"
+            )
         return for_environment_of(overrides, saved)
 
     settings: Any
@@ -72,6 +77,11 @@ def main(argv: list[str], *, description: str | None) -> int:
         raise ConfigError(
             f"{', '.join(changed)}: a component is judged as it is; what may change begins with "
             f"{', '.join(FREE)}"
+        )
+    if task_of(settings) == task_of(from_dict(type(settings), saved)):
+        raise ConfigError(
+            "this is the task of the run itself, which its own report judges; change it with "
+            "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
         )
     return judge(settings, args.run_dir, args.name)
 
@@ -98,6 +108,12 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
     check_settings(settings, parts)
     slot_function, meta_params = discovery.load(run_dir, slot=parts.slot)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
+    if run.config_path.exists():
+        other = from_dict(type(settings), run.read_config()["config"])
+        if task_of(other) != task_of(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
     run.figures.mkdir(parents=True, exist_ok=True)
     run.lock()
     try:
@@ -116,6 +132,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
                     check_stop=lambda: raise_if_requested(stop),
                 )
             except StopRequestedError:
+                print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
             write_json_atomic(run.evaluation_path, result)
             write_run_report(run)

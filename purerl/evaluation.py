@@ -107,7 +107,11 @@ def evaluate_in_gymnasium(
     spaces, obs_space = gymnasium.spaces, env.observation_space
     own_space = learner.env.observation_space(learner.env.default_params)
     tabular = hasattr(own_space, "n")
-    obs_shape = (own_space.n,) if tabular else own_space.shape
+    index = getattr(learner.env, "index", None)  # of a StateIndex: from an observation to a number
+    if index is not None:
+        obs_shape = obs_space.shape
+    else:
+        obs_shape = (own_space.n,) if tabular else own_space.shape
     if spaces.flatdim(obs_space) != math.prod(obs_shape):
         raise ValueError(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
@@ -123,7 +127,10 @@ def evaluate_in_gymnasium(
             key, act_key = jax.random.split(key)
             features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
             features = np.asarray(features, np.float32).reshape(obs_shape)
-            seen = np.int32(obs) if tabular else features
+            if index is not None:
+                seen = np.asarray(index(features), np.int32)
+            else:
+                seen = np.asarray(obs, np.int32) if tabular else features
             action = np.asarray(act(act_key, seen))
             obs, reward, terminated, truncated, _ = env.step(
                 int(action) if action.ndim == 0 else action

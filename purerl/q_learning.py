@@ -256,7 +256,7 @@ class QLearning:
         If not `greedy`, an action drawn uniformly: Q-learning has no other policy of its own.
         """
         del env_params
-        values = policy.q[obs]
+        values = jnp.asarray(policy.q)[obs]
         among = values == jnp.max(values) if greedy else jnp.ones_like(values, bool)
         return choose(among, jax.random.uniform(key))
 

@@ -72,6 +72,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
                 f"{name} has no parameter {key!r}; it has: {', '.join([*fields, *constructor])}"
             )
         replacements[key] = _checked(name, key, value, default=fields[key])
+        _check_range(name, key, replacements[key])
     return env, params.replace(**replacements)
 
 
@@ -96,6 +97,17 @@ def _constructor(name: str) -> Any:
 def _hashable(value: Any) -> Any:
     """Return lists, as YAML gives them, as tuples, also inside others: the cache needs it."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
+
+
+RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf"))}
+"""What parameters of these names may be, whatever the environment."""
+
+
+def _check_range(name: str, key: str, value: Any) -> None:
+    low, high = RANGES.get(key, (-float("inf"), float("inf")))
+    if isinstance(value, int | float) and not low <= value <= high:
+        upper = "" if high == float("inf") else f" and at most {high:g}"
+        raise ValueError(f"{name}: parameter {key} = {value!r} must be at least {low:g}{upper}")
 
 
 def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:

@@ -99,6 +99,14 @@ CASES = {
         "--learner dqn --task.env Doors --task.env_params.size 4",
         ["task.env", "Doors", "size"],
     ),
+    "slip more than certain": (
+        "--learner dqn --task.env_params.slip_probability 2",
+        ["GridWorld", "slip_probability = 2", "at most 1"],
+    ),
+    "episodes without a step": (
+        "--task.env_params.max_steps_in_episode 0",
+        ["max_steps_in_episode = 0", "at least 1"],
+    ),
     "slot of another learner": (
         "--learner q_learning --evolve drift",
         ["q_learning", "policy_loss", "value_loss"],

@@ -64,7 +64,9 @@ def test_on_another_grid(evolved, capsys):
         ("--task.env CartPole-v1", ["CartPole-v1", "no state index"]),
         ("--task.env [GridWorld,Doors]", ["task.env", "single"]),
         ("--strategy.sigma 0.5", ["strategy.sigma", "judged as it is"]),
-        ("--evaluation.seeds 0", ["evaluation.seeds = 0"]),
+        ("--task.env_params.size 5 --evaluation.seeds 0", ["evaluation.seeds = 0"]),
+        ("--evaluation.seeds 9", ["task of the run itself", "--task.env"]),
+        ("--name wide --task.env_params.size 4", ["wide", "another task", "--name"]),
         ("--config other.yaml", ["--config"]),
     ],
 )
@@ -79,6 +81,13 @@ def test_what_cannot_be_judged(evolved, capsys, line, texts):
     assert complaint.count("\n") == 1
     for text in texts:
         assert text in complaint
+
+
+def test_a_run_that_evolved_nothing(tmp_path, capsys):
+    (tmp_path / "config.yaml").write_text("{config: {task: {}}, resolved: {}, environment: {}}")
+    with pytest.raises(SystemExit):
+        transfer.main(["--run-dir", str(tmp_path)], description="")
+    assert "no discovered component" in capsys.readouterr().err
 
 
 def test_without_a_run(capsys):

@@ -33,6 +33,16 @@ def test_a_table_is_drawn_filmed_and_played_in_gymnasium(tmp_path):
         assert text in page
 
 
+def test_an_agent_of_state_numbers_plays_doors_in_numpy(tmp_path):
+    env = "--task.env Doors --task.env_params.size 5 --task.env_params.goal [1,1]"
+    line = SETTINGS[: SETTINGS.index("--task")] + env + " --task.env_params.doors [1,3]"
+    line += " --train.total_timesteps 100 --train.num_steps 100 --run.num_devices 1"
+    path = tmp_path / "run"
+    assert train(line + " --evaluation.episodes 2 --evaluation.gymnasium 1", path) == 0
+    rows = json.loads((path / "evaluation.json").read_text())["variants"]
+    assert [row["seeds"] for row in rows] == [2, 2, 1]
+
+
 @pytest.mark.parametrize(
     ("line", "texts"),
     [

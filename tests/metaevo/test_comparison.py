@@ -62,7 +62,7 @@ def baseline_score(setting, index, luck):
     return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
 
 
-def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, **config):
+def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, task="", **config):
     config = {"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config
     return Comparison(
         learned or Fake(learned_score),
@@ -73,6 +73,7 @@ def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, **
         seed=0,
         evolution_frames=12_000,
         normalisation=normalisation,
+        context=task,
     )
 
 
@@ -168,7 +169,9 @@ def test_what_was_found_later_is_tuned_anew(tmp_path):
     assert continued.baselines.calls == [(32, 3)]
 
 
-@pytest.mark.parametrize("changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}])
+@pytest.mark.parametrize(
+    "changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}, {"task": "a larger grid"}]
+)
 def test_other_tuning_is_not_reused(tmp_path, changed):
     cache = tmp_path / "tuning.json"
     comparison().run(cache)
