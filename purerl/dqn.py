@@ -18,7 +18,7 @@ import optax
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl import branches, episodes, losses, networks
+from purerl import branches, episodes, exploration, losses, networks
 from purerl.replay import Layout, Priorities, Steps, draw, set_priorities
 from purerl.types import (
     EnvParams,
@@ -162,9 +162,7 @@ class Hyperparams(struct.PyTreeNode):
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random for ever."""
-        return self.replace(
-            epsilon_start=1.0, epsilon_end=None if self.epsilon_end is None else 1.0
-        )
+        return exploration.always(self)
 
 
 class State(struct.PyTreeNode):
@@ -192,7 +190,6 @@ class State(struct.PyTreeNode):
 
 LEARNED = ("params", "target_params", "opt_state", "priorities")
 """What learning changes of a state. The replay memory is not among it: it would be copied."""
-
 
 METRICS = "value_loss", "value_error", "q_value"
 
@@ -272,7 +269,8 @@ class DQN:
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, remember them, add to the sums (each [N])."""
         config = self.config
-        epsilon = self._epsilon(state, hyperparams)
+        half = config.total_timesteps / 2
+        epsilon = exploration.epsilon(hyperparams, self._frames(state), half)
 
         def step(carry, key):
             env_state, obs, unfinished, sums = carry
@@ -362,7 +360,7 @@ class DQN:
         config = self.config
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, hyperparams))
         gradient = jax.grad(self.loss, has_aux=True)
-        progress = self._progress(state, hyperparams.annealing_steps, config.total_timesteps)
+        progress = self._progress(state, hyperparams)
 
         def gradient_step(state, key):
             batch, rows = self.make_batch(state, key, hyperparams, env_params)
@@ -477,27 +475,25 @@ class DQN:
             dueling=self.config.dueling,
         )
 
-    def _progress(self, state: State, steps: Any, default: float) -> jax.Array:
-        """The part of so many environment steps that is done, in [0, 1]."""
-        frames = state.phase.astype(jnp.float32) * self.config.train_interval  # beyond an int32
-        return jnp.minimum(frames / (default if steps is None else steps), 1.0)
+    def _frames(self, state: State) -> jax.Array:
+        """Environment steps so far, a float: they may exceed an int32."""
+        return state.phase.astype(jnp.float32) * self.config.train_interval
 
-    def _epsilon(self, state: State, hyperparams: Hyperparams) -> jax.Array:
-        """The probability of a random action: linear in environment steps, then constant."""
-        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
-        half, steps = self.config.total_timesteps / 2, hyperparams.epsilon_decay_steps
-        change = 0.0 if end is None else end - start
-        return start + change * self._progress(state, steps, half)
+    def _progress(self, state: State, hyperparams: Hyperparams) -> jax.Array:
+        """The part of `annealing_steps` that is done, in [0, 1]."""
+        steps = hyperparams.annealing_steps
+        steps = self.config.total_timesteps if steps is None else steps
+        return jnp.minimum(self._frames(state) / steps, 1.0)
 
     def _draw(
         self, state: State, key: jax.Array, hyperparams: Hyperparams
     ) -> tuple[jax.Array, jax.Array]:
         """Return rows [B] of the replay memory and the weights [B] of their losses."""
-        config, layout, count = self.config, self.config.layout, self.config.batch_size
+        layout, count = self.config.layout, self.config.batch_size
         if state.priorities is None:
             return layout.draw_uniformly(key, state.phase, count), jnp.ones(count)
         rows, probability = draw(state.priorities, key, count)
-        progress = self._progress(state, hyperparams.annealing_steps, config.total_timesteps)
+        progress = self._progress(state, hyperparams)
         exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - progress)
         weight = jnp.power(layout.drawable(state.phase) * probability, -exponent)
         return rows, weight / jnp.max(weight)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl import episodes, losses
+from purerl import episodes, exploration, losses
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -89,8 +89,7 @@ class Hyperparams(struct.PyTreeNode):
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random."""
-        end = None if self.epsilon_end is None else 1.0  # the same structure, not to recompile
-        return self.replace(epsilon_start=1.0, epsilon_end=end)
+        return exploration.always(self)
 
 
 class State(struct.PyTreeNode):
@@ -164,16 +163,6 @@ class QLearning:
             obs=obs.astype(jnp.int32),
             unfinished=episodes.begin(1),
         )
-
-    def epsilon(self, hyperparams: Hyperparams, frames: jax.Array) -> jax.Array:
-        """Return the probability of a random action after this many environment steps."""
-        start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
-        if end is None:
-            return jnp.broadcast_to(start, frames.shape)
-        horizon = hyperparams.epsilon_decay_steps
-        if horizon is None:
-            horizon = float(self.config.num_updates * self.config.num_steps)
-        return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
 
     def update(
         self,
@@ -265,7 +254,8 @@ class QLearning:
         steps = self.config.num_steps
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        epsilon = self.epsilon(hyperparams, frames)
+        horizon = float(self.config.num_updates * steps)
+        epsilon = exploration.epsilon(hyperparams, frames, horizon)
         # One number decides whether to explore and, stretched again, which action to take.
         uniform = jax.random.uniform(choice_key, (steps,))
         explore = uniform < epsilon

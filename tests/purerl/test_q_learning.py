@@ -142,27 +142,6 @@ def test_ties_are_broken_at_random():
     assert abs(np.bincount(sampled) - 750).max() < 120
 
 
-def test_epsilon_falls_on_a_line():
-    learner, *_ = one_step_learner()  # 400 steps
-    frames = jnp.array([0.0, 100.0, 200.0, 400.0, 1000.0])
-    own = Hyperparams(epsilon_start=1.0, epsilon_end=0.2)
-    expected = [1.0, 0.8, 0.6, 0.2, 0.2]
-    np.testing.assert_allclose(learner.epsilon(own, frames), expected, rtol=1e-6)
-    shorter = own.replace(epsilon_decay_steps=100.0)
-    expected = [1.0, 0.2, 0.2, 0.2, 0.2]
-    np.testing.assert_allclose(learner.epsilon(shorter, frames), expected, rtol=1e-6)
-    constant = Hyperparams(epsilon_start=0.3)
-    np.testing.assert_allclose(learner.epsilon(constant, frames), [0.3] * 5, rtol=1e-6)
-
-
-def test_random_play_is_random_whatever_the_agent_has_learned():
-    for settings in (Hyperparams(), Hyperparams(epsilon_start=0.5, epsilon_end=0.1)):
-        random = settings.random_play()
-        assert jax.tree.structure(random) == jax.tree.structure(settings)
-        learner, *_ = one_step_learner()
-        assert learner.epsilon(random, jnp.array([1e6])) == 1.0
-
-
 # --- Whole runs ---------------------------------------------------------------------------------
 
 SLIP, GAMMA = 0.2, 0.9
