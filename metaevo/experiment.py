@@ -125,8 +125,17 @@ def learner_entry(name: Any) -> LearnerEntry:
     return LEARNERS[name]
 
 
-def make_learner(settings: Any, env: Any, env_params: Any, **slots: Any) -> Learner:
+def make_learner(
+    settings: Any, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
+) -> Learner:
     """Bind the learner of the settings to an environment.
+
+    Args:
+        settings: of which `learner`, `train` and `hyperparams` are read.
+        env: the environment.
+        env_params: its parameters.
+        meta_params: an example of what the functions in the slots take.
+        slots: those functions.
 
     Raises:
         ConfigError: if the learner cannot act in the environment.
@@ -134,7 +143,8 @@ def make_learner(settings: Any, env: Any, env_params: Any, **slots: Any) -> Lear
     try:  # traces the networks, which compiles nothing
         learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
         jax.eval_shape(
-            lambda key: learner.init(key, settings.hyperparams, None, env_params), jax.random.key(0)
+            lambda key: learner.init(key, settings.hyperparams, meta_params, env_params),
+            jax.random.key(0),
         )
     except (TypeError, ValueError) as error:
         raise ConfigError(

@@ -89,7 +89,7 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
 def _run_locked(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
     saved = run.read_config() if resume else None
     if saved is not None:
-        check_same(saved["config"], to_dict(settings), HARMLESS)
+        check_same(saved["config"], settings, HARMLESS)
         if _is_finished(run, settings, saved):
             print(f"{run.path} is finished ({settings.evolution.generations} generations)")
             return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo import tracking
-from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
 from metaevo.run_directory import RunDirectory
 from metaevo.signals import StopOnSignal
 
@@ -86,20 +86,21 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
     return RunDirectory.open(run_dir)
 
 
-def check_same(saved: dict[str, Any], current: dict[str, Any], harmless: Sequence[str]) -> None:
+def check_same(saved: dict[str, Any], settings: Any, harmless: Sequence[str]) -> None:
     """Refuse to resume under settings that would have given another run.
 
     Args:
-        saved: the run's settings.
-        current: those of the command line.
+        saved: the run's settings; one that did not exist when it began has its default.
+        settings: those of the command line.
         harmless: beginnings of the keys that may change.
 
     Raises:
         ConfigError: naming every key that differs and matters.
     """
+    before = to_dict(from_dict(type(settings), saved))
     changes = [
         f"{key}: {old!r} -> {new!r}"
-        for key, (old, new) in changed_keys(saved, current).items()
+        for key, (old, new) in changed_keys(before, to_dict(settings)).items()
         if not key.startswith(tuple(harmless))
     ]
     if changes:

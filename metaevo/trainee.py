@@ -24,8 +24,8 @@ from metaevo.seeding import Purpose, keys_for
 from purerl.losses import HAND_WRITTEN
 from purerl.types import Learner
 
-DEFAULT_LOSSES = {("ppo", "value_loss"): "clipped_squared"}
-"""Hand-written losses that are the default although they are not the first of their slot."""
+DEFAULTS = {("ppo", "value_loss"): "clipped_squared", ("dqn", "make_optimizer"): "flat_adam"}
+"""Hand-written functions that are the default although they are not the first of their slot."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ def training_class(raw: dict[str, Any]) -> type:
     scalars: dict[str, tuple[Any, Any, str]] = {
         "seeds": (Annotated[int, Gt(0)], 8, "agents, which differ in their random keys only")
     }
-    for slot in loss_slots(name):
+    for slot in named_slots(name):
         known = ", ".join(HAND_WRITTEN[slot])
-        default = DEFAULT_LOSSES.get((name, slot), next(iter(HAND_WRITTEN[slot])))
+        default = DEFAULTS.get((name, slot), next(iter(HAND_WRITTEN[slot])))
         scalars[slot] = (str, default, f"{known}, or the directory of a run that evolved one")
     sections = {
         "task": TaskConfig,
@@ -108,10 +108,10 @@ def make_trainee(settings: Any, run_path: Path | None = None) -> Trainee:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     ((env_name, env, env_params),) = environments
     functions, meta_params = {}, {}
-    for slot in loss_slots(settings.learner):
+    for slot in named_slots(settings.learner):
         function, meta_params[slot] = _loss(slot, getattr(settings, slot), run_path)
         functions[slot] = _with_own_meta_params(slot, function)
-    learner = make_learner(settings, env, env_params, **functions)
+    learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)
 
 
@@ -163,13 +163,13 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     return trainee.learner, policies
 
 
-def loss_slots(learner: str) -> list[str]:
-    """Return the slots of a learner that a setting fills with a loss."""
+def named_slots(learner: str) -> list[str]:
+    """Return the slots of a learner that a setting fills by name."""
     return [slot for slot in learner_entry(learner).slots if slot in HAND_WRITTEN]
 
 
 def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
-    """A hand-written loss by its name, or an evolved one from its directory."""
+    """A hand-written function by its name, or an evolved one from its directory."""
     if name in HAND_WRITTEN[slot]:
         return HAND_WRITTEN[slot][name], None
     directory = Path(name)

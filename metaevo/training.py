@@ -36,7 +36,7 @@ from metaevo.statistics import mean_curve
 from metaevo.trainee import (
     Trainee,
     copy_of_loss,
-    loss_slots,
+    named_slots,
     make_trainee,
     save_policies,
     training_class,
@@ -109,7 +109,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
     try:
         saved = run.read_config() if resume else None
         if saved is not None:
-            check_same(saved["config"], to_dict(settings), HARMLESS)
+            check_same(saved["config"], settings, HARMLESS)
             same_evaluation = saved["config"]["evaluation"] == to_dict(settings.evaluation)
             if run.report_path.exists() and same_evaluation:
                 print(f"{run.path} is finished ({settings.train.total_timesteps} steps an agent)")
@@ -160,7 +160,7 @@ def _build(
         "num_devices": before,
         "log_every": population.log_every,
     }
-    for slot in loss_slots(settings.learner):  # a run is complete without the one it learned from
+    for slot in named_slots(settings.learner):  # a run is complete without the one it learned from
         source = RunDirectory(Path(getattr(settings, slot)))
         copy = RunDirectory(copy_of_loss(run.path, slot))
         if getattr(settings, slot) not in HAND_WRITTEN[slot] and not copy.meta_params.exists():

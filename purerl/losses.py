@@ -5,6 +5,7 @@ learned part. Losses are elementwise: scalars in, a scalar out; the learner batc
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -88,13 +89,6 @@ def dpo(
     return jnp.where(advantage >= 0.0, drift_up, drift_down) - ratio * advantage
 
 
-HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
-    "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
-    "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
-}
-"""The hand-written functions of every slot, by the names that configs use; first the reference."""
-
-
 def clipped_adam(
     meta_params: MetaParams, hyperparams: Hyperparams
 ) -> optax.GradientTransformationExtraArgs:
@@ -129,6 +123,17 @@ def flat_clipped_adam(
     )
 
 
+def clipped_sgd(
+    meta_params: MetaParams, hyperparams: Hyperparams
+) -> optax.GradientTransformationExtraArgs:
+    """Plain gradient descent with the clipping and the step size of `clipped_adam`."""
+    del meta_params
+    return optax.chain(
+        optax.clip_by_global_norm(hyperparams.max_grad_norm),
+        scale_by_progress(hyperparams.learning_rate, hyperparams.final_learning_rate),
+    )
+
+
 def scale_by_progress(
     learning_rate: jax.Array | float, final_fraction: jax.Array | float
 ) -> optax.GradientTransformationExtraArgs:
@@ -140,3 +145,15 @@ def scale_by_progress(
         return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
+HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
+    "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
+    "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
+    "make_optimizer": {
+        "adam": clipped_adam,
+        "flat_adam": flat_clipped_adam,
+        "sgd": clipped_sgd,
+    },
+}
+"""The hand-written functions of every slot, by the names that configs use; first the reference."""

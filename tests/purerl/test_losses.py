@@ -75,7 +75,7 @@ def test_dpo(log_ratio, advantage):
     assert value == pytest.approx(-(ratio * advantage - drift), rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("slot", list(losses.HAND_WRITTEN))
+@pytest.mark.parametrize("slot", ["value_loss", "policy_loss"])
 def test_all_take_their_constants_from_hyperparams_and_ignore_meta_params(slot):
     arguments = {"value_loss": (2.0, 3.0, 0.0), "policy_loss": (1.0, 0.5)}[slot]
     arguments = [jnp.float32(x) for x in arguments]
@@ -130,6 +130,15 @@ def test_optimizer_is_adam_after_clipping_the_global_norm(make):
         expected = reference.step(gradient, fraction=1 - 0.8 * progress)
         actual = np.concatenate([updates["a"], updates["b"]])
         np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+def test_sgd_is_the_clipped_gradient_times_the_annealed_learning_rate():
+    hyperparams = Hyperparams(learning_rate=0.1, final_learning_rate=0.5, max_grad_norm=10.0)
+    optimizer = losses.clipped_sgd(None, hyperparams)
+    for gradient, clipped in (([3.0, -4.0], [3.0, -4.0]), ([30.0, -40.0], [6.0, -8.0])):
+        gradient = jnp.array(gradient)
+        updates, _ = optimizer.update(gradient, optimizer.init(gradient), progress=0.5)
+        np.testing.assert_allclose(updates, -0.1 * 0.75 * np.array(clipped), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
