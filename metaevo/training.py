@@ -36,8 +36,8 @@ from metaevo.statistics import mean_curve
 from metaevo.trainee import (
     Trainee,
     copy_of_loss,
-    named_slots,
     make_trainee,
+    named_slots,
     save_policies,
     training_class,
 )
