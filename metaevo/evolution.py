@@ -4,8 +4,9 @@ The whole block runs on the devices: asking and telling are computed identically
 device trains its share of the agents, and fitness is gathered. The host only starts blocks.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+import copy
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +56,17 @@ class State(struct.PyTreeNode):
     """[] their validation fitness, -inf before the first"""
 
 
+class Traced(NamedTuple):
+    """What may change without compiling anew."""
+
+    seed: np.ndarray
+    """[] uint32, of all randomness"""
+    sigma: np.ndarray
+    """[] float32, at generation 0"""
+    learning_rate: np.ndarray
+    """[] float32, at generation 0"""
+
+
 class Evolution:
     """Evolution of one `MetaProblem` by one strategy; compiled at the first block."""
 
@@ -66,7 +78,8 @@ class Evolution:
         Raises:
             ConfigError: if the strategy refuses its settings.
         """
-        self.problem, self.config, self.seed = problem, config, seed
+        self.problem, self.config = problem, config
+        self.traced = _traced(seed, strategy)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         self.strategy = Strategy(strategy, solution)
@@ -80,23 +93,41 @@ class Evolution:
         stride = self.chunk_size * self.num_devices
         self._candidate_rows = -(-self.evaluations // stride) * stride
         self._run = devices.spread(
-            self._block, in_axes=(0, None), num_devices=self.num_devices, donate=(0,)
+            self._block, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
         )
+        self._start = jax.jit(self._init)
+
+    def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
+        """Return another evolution that shares what is compiled.
+
+        Args:
+            seed: of all its randomness.
+            strategy: may differ in `sigma` and `learning_rate` only.
+
+        Raises:
+            ValueError: if it differs in anything else.
+        """
+        ours = self.strategy.config
+        if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
+            raise ValueError("only sigma and learning_rate can change without compiling anew")
+        other = copy.copy(self)
+        other.traced = _traced(seed, strategy)
+        return other
 
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
-        key = key_for(self.seed, Purpose.INITIALISATION)
-        return devices.replicate(jax.jit(self._init)(key), self.num_devices)
+        return devices.replicate(self._start(self.traced), self.num_devices)
 
     @property
     def template(self) -> State:
         """The shapes of one copy of the state."""
-        return jax.eval_shape(self._init, jax.random.key(0))
+        return jax.eval_shape(self._init, self.traced)
 
-    def _init(self, key: jax.Array) -> State:
+    def _init(self, traced: Traced) -> State:
+        key = key_for(traced.seed, Purpose.INITIALISATION)
         elite_key, strategy_key = jax.random.split(key)
         return State(
-            strategy=self.strategy.init(strategy_key, self.problem.init),
+            strategy=self._strategy(traced).init(strategy_key, self.problem.init),
             generation=jnp.int32(0),
             elite=self.problem.init(elite_key),
             elite_fitness=jnp.float32(-jnp.inf),
@@ -117,7 +148,7 @@ class Evolution:
         """
         if not 1 <= generations <= BLOCK_CAPACITY:
             raise ValueError(f"generations = {generations} must be in [1, {BLOCK_CAPACITY}]")
-        state, metrics = self._run(state, np.int32(generations))
+        state, metrics = self._run(state, np.int32(generations), self.traced)
         metrics = jax.device_get(devices.first(metrics))
         return state, {key: value[:generations] for key, value in metrics.items()}
 
@@ -137,22 +168,27 @@ class Evolution:
             evaluations += validations * self.config.validation_seeds
         return evaluations * frames_per_evaluation(self.problem)
 
-    def _block(self, state: State, generations: jax.Array) -> tuple[State, dict[str, jax.Array]]:
-        shapes = jax.eval_shape(self._generation, state)[1]
+    def _strategy(self, traced: Traced) -> Strategy:
+        return self.strategy.with_steps(traced.sigma, traced.learning_rate)
+
+    def _block(
+        self, state: State, generations: jax.Array, traced: Traced
+    ) -> tuple[State, dict[str, jax.Array]]:
+        shapes = jax.eval_shape(self._generation, state, traced)[1]
         buffers = {key: jnp.zeros(BLOCK_CAPACITY, leaf.dtype) for key, leaf in shapes.items()}
 
         def body(index, carry):
             state, buffers = carry
-            state, metrics = self._generation(state)
+            state, metrics = self._generation(state, traced)
             return state, {key: buffers[key].at[index].set(metrics[key]) for key in buffers}
 
         return jax.lax.fori_loop(0, generations, body, (state, buffers))
 
-    def _generation(self, state: State) -> tuple[State, dict[str, jax.Array]]:
-        config, strategy = self.config, self.strategy
-        key = jax.random.fold_in(key_for(self.seed, Purpose.EVOLUTION), state.generation)
+    def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
+        config, strategy = self.config, self._strategy(traced)
+        key = jax.random.fold_in(key_for(traced.seed, Purpose.EVOLUTION), state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
-        validation_key = key_for(self.seed, Purpose.VALIDATION)
+        validation_key = key_for(traced.seed, Purpose.VALIDATION)
 
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)
@@ -219,3 +255,8 @@ class Evolution:
 def _mean(values: jax.Array, where: jax.Array) -> jax.Array:
     """Mean over the chosen entries, NaN if there are none."""
     return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)
+
+
+def _traced(seed: int, strategy: StrategyConfig) -> Traced:
+    steps = np.float32(strategy.sigma), np.float32(strategy.learning_rate)
+    return Traced(np.uint32(seed), *steps)

@@ -105,11 +105,13 @@ def settings_class(
     Args:
         learner: its name.
         sections: their classes.
-        scalars: type, default and documentation of settings that stand beside the sections.
+        scalars: type, default (a class makes a new one) and documentation of settings that stand
+            beside the sections.
     """
     fields: list[tuple[str, Any, Any]] = [("learner", str, field(default=learner))]
     for key, (kind, default, text) in (scalars or {}).items():
-        fields.append((key, kind, field(default=default, metadata={"doc": text})))
+        how = "default_factory" if isinstance(default, type) else "default"
+        fields.append((key, kind, field(**{how: default}, metadata={"doc": text})))
     fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
     return dataclasses.make_dataclass("Settings", fields, frozen=True)
 

@@ -3,6 +3,7 @@
 import enum
 
 import jax
+import numpy as np
 
 
 class Purpose(enum.IntEnum):
@@ -28,7 +29,7 @@ class Purpose(enum.IntEnum):
     """episodes of trained policies"""
 
 
-def key_for(seed: int, purpose: Purpose) -> jax.Array:
+def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:
     """Return the base key of a purpose; fold in a global index to get the key of one use."""
     return jax.random.fold_in(jax.random.key(seed), purpose)
 

@@ -4,11 +4,12 @@ Two facts of evosax are kept in this file: it minimises (the sign is flipped in 
 else), and distribution-based and population-based algorithms start and end differently.
 """
 
+import copy
 import difflib
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import evosax.algorithms as evosax_algorithms
@@ -82,13 +83,21 @@ class Strategy:
         Raises:
             ConfigError: for an unknown algorithm or setting, or a value that it refuses.
         """
-        self.config = config
+        self.config, self._solution = config, solution
         self.has_mean = config.algorithm in distribution_based_algorithms
         self.algorithm, self.params = _build(config, solution)
         try:  # traces a generation, which compiles nothing
             jax.eval_shape(self._rehearse, jax.random.key(0), solution)
         except (AssertionError, IndexError, TypeError, ValueError) as error:
             raise ConfigError(_refusal(config, error)) from error
+
+    def with_steps(self, sigma: Any, learning_rate: Any) -> "Strategy":
+        """Return the same strategy with other step sizes, which may be traced."""
+        steps: dict[str, Any] = {"sigma": sigma, "learning_rate": learning_rate}
+        config = replace(self.config, **steps)
+        other = copy.copy(self)
+        other.algorithm, other.params = _build(config, self._solution)
+        return other
 
     def _rehearse(self, key: jax.Array, solution: Any) -> Any:
         population, state = self.ask(key, self.init(key, lambda key: solution))
@@ -238,7 +247,7 @@ def _decay(start: float, factor: float, limit: float) -> Callable[[Any], jax.Arr
     """A geometric schedule of the absolute generation; no total number of them is in it."""
 
     def schedule(generation):
-        return jnp.maximum(start * jnp.power(factor, generation), min(limit, start))
+        return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))
 
     return schedule
 

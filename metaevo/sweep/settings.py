@@ -1,11 +1,14 @@
 """The settings of a sweep: those of a training run or of an evolution, and what to try."""
 
-from dataclasses import dataclass, field
+import dataclasses
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.experiment import RecordConfig
+from metaevo.experiment import RecordConfig, experiment_class, settings_class
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.trainee import training_class
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,32 @@ class RunConfig(RecordConfig):
 
 SPACE: tuple[Any, Any, str] = (
     dict[str, Any],
-    field(default_factory=dict),
+    dict,
     "what to try: a setting's dotted name, and uniform, log_uniform, integer, log_integer, "
     "choice or fixed",
 )
 """Type, default and documentation of the section `space`."""
+
+
+def sweep_class(raw: dict[str, Any]) -> type:
+    """Return the dataclass of a sweep's settings.
+
+    They are those of a training run (`metaevo.trainee`) or, with `evolve:`, of an evolution
+    (`metaevo.experiment`), without what a sweep decides itself, and the sections of this module.
+
+    Raises:
+        ConfigError: for an unknown learner or component.
+    """
+    base = experiment_class(raw, None) if "evolve" in raw else training_class(raw)
+    kept = [each for each in dataclasses.fields(base) if each.name not in ("seeds", "evaluation")]
+    scalars = [each for each in kept if not dataclasses.is_dataclass(each.type)]
+    sections: dict[str, Any] = {
+        each.name: each.type for each in kept if dataclasses.is_dataclass(each.type)
+    }
+    sections |= {"fitness": FitnessConfig, "sweep": SweepConfig, "pbt": PbtConfig, "run": RunConfig}
+    described = {
+        each.name: (each.type, each.default, each.metadata.get("doc", ""))
+        for each in scalars
+        if each.name != "learner"
+    }
+    return settings_class(raw.get("learner", "ppo"), sections, {**described, "space": SPACE})

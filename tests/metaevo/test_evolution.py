@@ -260,12 +260,30 @@ def test_training_hardly_depends_on_the_layout():
     assert len(set(results[0][1]["fitness_mean"])) == 2  # it did evaluate something
 
 
+@pytest.mark.parametrize("name", ["Open_ES", "SNES", "SimpleGA"])
+def test_other_step_sizes_and_seeds_compile_nothing(name):
+    problem, decay = Quadratic(noise=0.5), {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    first = evolution(problem, algorithm=name, **decay)
+    run(first, 3)
+    traces = problem.traces
+    steps = {"sigma": 0.17, "learning_rate": 0.23}
+    fresh = evolution(Quadratic(noise=0.5), seed=5, algorithm=name, **steps, **decay)
+    state, metrics = run(first.with_settings(5, fresh.strategy.config), 3)
+    assert problem.traces == traces
+    expected_state, expected = run(fresh, 3)
+    assert_same(metrics, expected)
+    assert_same(devices.first(state), devices.first(expected_state))
+    with pytest.raises(ValueError, match="only sigma and learning_rate"):
+        first.with_settings(5, evolution(algorithm=name, population_size=8).strategy.config)
+
+
 def test_training_a_population_calls_no_lapack():
     """LAPACK under vmap can deadlock on few cores; found in CMA-ES, which is not vmapped."""
 
     def lowered(this):
         state = jax.eval_shape(this.init)
-        return this._run.lower(state, jax.ShapeDtypeStruct((), jnp.int32)).as_text()
+        generations = jax.ShapeDtypeStruct((), jnp.int32)
+        return this._run.lower(state, generations, this.traced).as_text()
 
     assert "lapack" not in lowered(ppo_evolution(2, 2)).lower()
     control = lowered(evolution(Quadratic(), algorithm="CMA_ES")).lower()
