@@ -78,6 +78,7 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
     """
     parts = make_parts(settings)
     check_settings(settings, parts)
+    check_grid(settings.evaluation.grid, settings.hyperparams)
     run = open_run(run_dir, experiment, resume=resume)
     run.lock()
     try:
@@ -130,10 +131,10 @@ def check_settings(settings: Any, parts: Parts) -> None:
     wanted = settings.evolution.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")
-    _check_grid(settings.evaluation.grid, settings.hyperparams)
 
 
-def _check_grid(grid: dict[str, tuple[float, ...]], hyperparams: Any) -> None:
+def check_grid(grid: dict[str, tuple[float, ...]], hyperparams: Any) -> None:
+    """Find out before anything compiles whether hyperparams can take the values of a grid."""
     known = to_dict(hyperparams)
     if unknown := set(grid) - set(known):
         raise ConfigError(

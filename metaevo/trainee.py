@@ -81,7 +81,7 @@ def training_class(raw: dict[str, Any]) -> type:
     }
     for slot in named_slots(name):
         known = ", ".join(HAND_WRITTEN[slot])
-        default = DEFAULTS.get((name, slot), next(iter(HAND_WRITTEN[slot])))
+        default = default_function(name, slot)
         scalars[slot] = (str, default, f"{known}, or the directory of a run that evolved one")
     sections = {
         "task": TaskConfig,
@@ -166,6 +166,11 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
 def named_slots(learner: str) -> list[str]:
     """Return the slots of a learner that a setting fills by name."""
     return [slot for slot in learner_entry(learner).slots if slot in HAND_WRITTEN]
+
+
+def default_function(learner: str, slot: str) -> str:
+    """Return the name of the hand-written function that fills a slot unless another is named."""
+    return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
 
 
 def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:

@@ -1,0 +1,142 @@
+"""Successive halving and Hyperband, on trainings that can be continued.
+
+Successive halving (Jamieson & Talwalkar 2016) trains many trials a little, keeps one in eta, trains
+those eta times as long, and so on. Hyperband (Li et al. 2018, algorithm 1) repeats that in brackets
+which begin with fewer trials and longer trainings, because early scores may mislead.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metaevo.sweep.settings import SweepConfig
+from metaevo.sweep.trainer import Agents, Trainer
+
+
+class Bracket(NamedTuple):
+    """One round of successive halving."""
+
+    trials: int
+    """that begin"""
+    eta: int
+    fractions: tuple[float, ...]
+    """of the training that is done at the end of each rung; the last is 1"""
+
+    def sizes(self, trials: int | None = None) -> list[int]:
+        """Return how many trials train in each rung, if that many begin (all by default)."""
+        begin = self.trials if trials is None else trials
+        return [max(1, begin // self.eta**rung) for rung in range(len(self.fractions))]
+
+    def cost(self) -> float:
+        """Return the training of the whole bracket, in trainings of one trial to its end."""
+        steps = np.diff(self.fractions, prepend=0.0)
+        return float(np.dot(self.sizes(), steps))
+
+
+class Result(NamedTuple):
+    """What a trial of a bracket achieved in the last rung that it reached."""
+
+    scores: np.ndarray
+    """[seeds]"""
+    value: float | None
+    """the objective; None where an agent diverged"""
+    fraction: float
+    """of the training done"""
+    frames: int
+    """environment steps of all its agents"""
+    complete: bool
+    """whether it was trained to its end"""
+    curve: tuple[np.ndarray, np.ndarray]
+    """environment steps [points] and mean returns [seeds, points]"""
+
+
+def brackets(config: SweepConfig) -> list[Bracket]:
+    """Return the brackets of the scheduler, which are repeated until all trials are done.
+
+    Successive halving has one, with `batch` trials or, by default, as many as leave one at the end.
+    """
+    eta = config.eta
+    rungs = math.floor(math.log(1 / config.min_fraction, eta) + 1e-9)
+    if config.scheduler == "successive_halving":
+        return [Bracket(config.batch or eta**rungs, eta, _fractions(eta, rungs))]
+    return [
+        Bracket(math.ceil((rungs + 1) / (s + 1) * eta**s), eta, _fractions(eta, s))
+        for s in range(rungs, -1, -1)
+    ]
+
+
+def _fractions(eta: int, rungs: int) -> tuple[float, ...]:
+    return tuple(float(eta**-s) for s in range(rungs, -1, -1))
+
+
+def run_bracket(
+    groups: Sequence[tuple[Trainer, Agents, Sequence[int]]],
+    bracket: Bracket,
+    objective: Callable[[np.ndarray], float | None],
+    report: Callable[[int, int, float], None],
+    progress: Callable[[int], Any] | None = None,
+) -> dict[int, Result]:
+    """Train trials rung by rung; whoever falls behind is given up.
+
+    A rung is a fraction of a trial's own training, so that trials of different lengths or batch
+    sizes can share a bracket: all of them are ranked together.
+
+    Args:
+        groups: trainers, untrained agents, and the numbers of their trials.
+        bracket: how many go on, and when.
+        objective: from the scores of a trial [seeds] to its value; None where an agent diverged.
+        report: called with a trial's number, its environment steps (of one agent) and its value.
+        progress: called with the environment steps just done.
+
+    Returns:
+        the results of all trials by their numbers.
+    """
+    live = [(trainer, agents, list(numbers)) for trainer, agents, numbers in groups]
+    sizes = bracket.sizes(sum(len(numbers) for _, _, numbers in live))
+    results: dict[int, Result] = {}
+    for rung, fraction in enumerate(bracket.fractions):
+        is_last = rung == len(bracket.fractions) - 1
+        trained = []
+        for trainer, agents, numbers in live:
+            target = updates_at(fraction, trainer.num_updates)
+            agents = trainer.advance(agents, target - agents.updates, progress)
+            trained.append((trainer, agents, numbers))
+            steps, curves = trainer.curves(agents)
+            for number, scores, curve in zip(numbers, trainer.scores(agents), curves, strict=True):
+                value, frames = objective(scores), target * trainer.frames_per_update
+                if value is not None:
+                    report(number, frames, value)
+                results[number] = Result(
+                    scores,
+                    value,
+                    target / trainer.num_updates,
+                    frames * len(scores),
+                    is_last,
+                    (steps, curve),
+                )
+        if is_last:
+            break
+        best = _best([n for _, _, numbers in trained for n in numbers], results, sizes[rung + 1])
+        live = [_survivors(*group, best) for group in trained]
+        live = [group for group in live if group[2]]
+    return results
+
+
+def updates_at(fraction: float, num_updates: int) -> int:
+    """Return the updates after which a rung ends: the fraction, rounded, and at least one."""
+    return max(1, round(fraction * num_updates))
+
+
+def _best(numbers: list[int], results: dict[int, Result], count: int) -> set[int]:
+    values = {number: results[number].value for number in numbers}
+    alive = [number for number in numbers if values[number] is not None]
+    return set(sorted(alive, key=lambda number: (-values[number], number))[:count])  # type: ignore[operator]
+
+
+def _survivors(
+    trainer: Trainer, agents: Agents, numbers: list[int], best: set[int]
+) -> tuple[Trainer, Agents, list[int]]:
+    kept = [place for place, number in enumerate(numbers) if number in best]
+    return trainer, trainer.select(agents, kept), [numbers[place] for place in kept]

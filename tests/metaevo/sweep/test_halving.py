@@ -1,0 +1,161 @@
+"""Successive halving and Hyperband: published sizes, counted compute, survivors untouched."""
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo.config import from_dict
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
+from metaevo.sweep.objective import objective
+from metaevo.sweep.settings import SweepConfig
+from metaevo.sweep.trainer import Trainer
+from purerl import q_learning
+from tests.metaevo.sweep.test_trainer import assert_same, q_task
+
+RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
+SEEDS = 2
+
+
+def config(**settings):
+    return from_dict(SweepConfig, settings)
+
+
+def test_hyperband_is_the_published_table():
+    """Li et al. 2018, table 1: eta = 3, R = 81: n_i and r_i of the brackets s = 4, ..., 0."""
+    cycle = brackets(config(scheduler="hyperband", eta=3, min_fraction=1 / 81))
+    published = [
+        ([81, 27, 9, 3, 1], [1, 3, 9, 27, 81]),
+        ([34, 11, 3, 1], [3, 9, 27, 81]),
+        ([15, 5, 1], [9, 27, 81]),
+        ([8, 2], [27, 81]),
+        ([5], [81]),
+    ]
+    assert [bracket.sizes() for bracket in cycle] == [sizes for sizes, _ in published]
+    for bracket, (_, resources) in zip(cycle, published, strict=True):
+        np.testing.assert_allclose(np.array(bracket.fractions) * 81, resources)
+
+
+def test_successive_halving_has_one_bracket():
+    (bracket,) = brackets(config(scheduler="successive_halving", eta=2, min_fraction=0.125))
+    assert bracket == Bracket(8, 2, (0.125, 0.25, 0.5, 1.0))
+    assert bracket.sizes(5) == [5, 2, 1, 1]
+    # 8 trials an eighth, 4 another eighth, 2 another quarter, 1 another half: 2.5 trainings of 8.
+    assert bracket.cost() == pytest.approx(8 / 8 + 4 / 8 + 2 / 4 + 1 / 2)
+    (other,) = brackets(config(scheduler="successive_halving", eta=2, min_fraction=0.2, batch=20))
+    assert (other.trials, other.fractions) == (20, (0.25, 0.5, 1.0))
+
+
+@pytest.mark.parametrize(("fraction", "expected"), [(1 / 27, 1), (0.26, 3), (1.0, 10), (0.3, 3)])
+def test_rungs_are_whole_updates(fraction, expected):
+    assert updates_at(fraction, 10) == expected
+
+
+@pytest.fixture(scope="module")
+def trainers():
+    fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
+    hyperparams = q_learning.Hyperparams()
+    return [Trainer(q_task(updates), None, hyperparams, fitness) for updates in (90, 45)]
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return jax.random.split(jax.random.key(5), SEEDS)
+
+
+def start(trainer, keys, rates=RATES):
+    return trainer.start([q_learning.Hyperparams(learning_rate=rate) for rate in rates], keys)
+
+
+def test_compute_is_counted_and_survivors_are_untouched(trainers, keys):
+    trainer, settings = trainers[0], config(scheduler="successive_halving", min_fraction=1 / 9)
+    (bracket,) = brackets(settings)
+    frames, reports = [], []
+    results = run_bracket(
+        [(trainer, start(trainer, keys), range(9))],
+        bracket,
+        lambda scores: objective(scores, settings),
+        lambda *arguments: reports.append(arguments),
+        frames.append,
+    )
+    # 9 trials x 10 updates, 3 x 20 more, 1 x 60 more, of 10 steps and two seeds each
+    assert sum(frames) == (9 * 10 + 3 * 20 + 1 * 60) * 10 * SEEDS
+    assert sum(frames) == pytest.approx(bracket.cost() * 90 * 10 * SEEDS)
+    assert sum(frames) == sum(result.frames for result in results.values())
+    assert sum(frames) < 9 * 90 * 10 * SEEDS / 3
+    assert sorted(result.fraction for result in results.values()) == pytest.approx(
+        [1 / 9] * 6 + [1 / 3] * 2 + [1.0]
+    )
+
+    # By brute force: rank everybody at the rungs themselves.
+    agents = trainer.advance(start(trainer, keys), 10)
+    first = trainer.scores(agents).mean(axis=1)
+    agents = trainer.advance(agents, 20)
+    second = trainer.scores(agents).mean(axis=1)
+    third = trainer.scores(trainer.advance(agents, 60))
+    survivors = np.argsort(-first, kind="stable")[:3]
+    winner = survivors[np.argmax(second[survivors])]
+    assert {n for n, result in results.items() if result.complete} == {winner}
+    np.testing.assert_array_equal(results[winner].scores, third[winner])
+    assert [r[:2] for r in reports if r[0] == winner] == [
+        (winner, 100), (winner, 300), (winner, 900),
+    ]  # fmt: skip
+    assert {n for n, step, _ in reports if step == 300} == set(survivors)
+
+
+def test_groups_of_different_length_are_ranked_together(trainers, keys):
+    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.5, batch=6)
+    (bracket,) = brackets(settings)
+    groups = [
+        (trainers[0], start(trainers[0], keys, [0.0, 0.5, 0.0]), [4, 0, 7]),
+        (trainers[1], start(trainers[1], keys, [0.0, 0.0, 0.5]), [1, 2, 3]),
+    ]
+    results = run_bracket(
+        groups, bracket, lambda scores: objective(scores, settings), lambda *_: None
+    )
+    complete = {number for number, result in results.items() if result.complete}
+    halves = {number: result for number, result in results.items() if not result.complete}
+    assert len(complete) == 3
+    assert {0, 3} <= complete  # the ones that learn, one of each length
+    for number, result in halves.items():
+        updates = 45 if number in (4, 0, 7) else 22
+        assert result.frames == updates * 10 * SEEDS
+        assert result.value <= max(results[n].value for n in complete)
+
+
+def test_whoever_diverges_is_out_and_all_may(trainers, keys):
+    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
+    (bracket,) = brackets(settings)
+    for diverged in ({1}, {0, 1, 2, 3}):
+        rates = [0.1, 0.2, 0.3, 0.4]
+        seen = []
+
+        def judge(scores, diverged=diverged, seen=seen):
+            seen.append(scores)
+            return None if (len(seen) - 1) % 4 in diverged and len(seen) <= 4 else scores.mean()
+
+        results = run_bracket(
+            [(trainers[1], start(trainers[1], keys, rates), range(4))],
+            bracket,
+            judge,
+            lambda *_: None,
+        )
+        for number in range(4):
+            assert (results[number].value is None) == (number in diverged)
+        assert any(result.complete for result in results.values()) == (len(diverged) < 4)
+
+
+def test_objective():
+    scores = np.array([4.0, 1.0, 2.0, 9.0])
+    assert objective(scores, config(statistic="mean")) == 4.0
+    assert objective(scores, config(statistic="iqm")) == 3.0
+    assert objective(scores, config(statistic="quantile", quantile=0.0)) == 1.0
+    assert objective(scores, config(statistic="quantile", quantile=0.5)) == 3.0
+    assert objective(np.array([1.0, np.nan]), config()) is None
+
+
+def test_helpers_agree(trainers, keys):
+    """`start` begins every trial alike: what differs later is the settings' doing."""
+    agents = start(trainers[0], keys, [0.1, 0.9])
+    first, second = (trainers[0].select(agents, [trial]).rows.agent for trial in (0, 1))
+    assert_same(first, second)

@@ -1,0 +1,190 @@
+"""Trials trained side by side equal the same trials trained alone, however they are cut up."""
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo.problems.fitness import FitnessConfig
+from metaevo.problems.train_learner import Task, fitness_of
+from metaevo.sweep.trainer import Trainer
+from purerl import envs, losses, ppo, q_learning
+
+SEEDS = 3
+FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
+RATES = [0.05, 0.2, 0.7, 0.1, 0.5]
+
+
+class Counting:
+    """A learner that counts how often its update is traced."""
+
+    def __init__(self, learner):
+        self.learner, self.traces = learner, 0
+
+    def __getattr__(self, name):
+        return getattr(self.learner, name)
+
+    def update(self, *arguments):
+        self.traces += 1
+        return self.learner.update(*arguments)
+
+
+def diverging(meta_params, hyperparams, prediction, target, old_prediction):
+    """Squared error whose gradient is infinite for large learning rates."""
+    loss = losses.squared(meta_params, hyperparams, prediction, target, old_prediction)
+    return loss * jax.numpy.where(hyperparams.learning_rate > 1.5, np.inf, 1.0)
+
+
+def q_task(updates=60, value_loss=losses.squared):
+    env, env_params = envs.make("GridWorld", size=4, slip_probability=0.2, observations="index")
+    config = q_learning.Config(total_timesteps=10 * updates, num_steps=10)
+    return Task("GridWorld", q_learning.QLearning(config, env, value_loss), env_params)
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return jax.random.split(jax.random.key(3), SEEDS)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return q_task(value_loss=diverging)
+
+
+@pytest.fixture(scope="module")
+def counting(task):
+    return Counting(task.learner)
+
+
+@pytest.fixture(scope="module")
+def trainer(task, counting):
+    hyperparams = q_learning.Hyperparams()
+    return Trainer(task._replace(learner=counting), None, hyperparams, FITNESS, chunk_size=4)
+
+
+def settings(rates):
+    return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
+
+
+def assert_same(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_trials_equal_the_same_trainings_one_by_one(trainer, task, keys):
+    agents = trainer.advance(trainer.start(settings(RATES), keys), trainer.num_updates)
+    assert agents.trials == len(RATES)
+    train = jax.jit(task.learner.train)
+    expected, rewards = np.zeros((2, len(RATES), SEEDS))
+    for trial, hyperparams in enumerate(settings(RATES)):
+        for seed, key in enumerate(keys):
+            result = train(key, hyperparams, None, task.env_params)
+            expected[trial, seed] = fitness_of(FITNESS, task, result)
+            rewards[trial, seed] = result.episodes.rewards.sum()
+    np.testing.assert_allclose(trainer.scores(agents), expected, rtol=1e-6)
+    assert rewards.std() > 0  # otherwise equal scores would prove nothing
+    assert len(np.unique(expected)) > SEEDS
+
+
+def test_a_training_can_be_cut_anywhere(trainer, keys):
+    whole = trainer.advance(trainer.start(settings(RATES), keys), 13)
+    cut = trainer.start(settings(RATES), keys)
+    for updates in (1, 7, 0, 5):
+        cut = trainer.advance(cut, updates)
+    assert cut.updates == 13
+    assert_same(whole.rows, cut.rows)
+
+
+def test_survivors_go_on_as_if_nobody_else_had_been_there(trainer, keys):
+    everyone = trainer.advance(trainer.start(settings(RATES), keys), 20)
+    agents = trainer.advance(trainer.start(settings(RATES), keys), 8)
+    agents = trainer.select(agents, [3, 1])
+    agents = trainer.advance(agents, 12)
+    assert_same(trainer.select(everyone, [3, 1]).rows, agents.rows)
+    np.testing.assert_array_equal(trainer.scores(everyone)[[3, 1]], trainer.scores(agents))
+
+
+def test_other_hyperparams_and_lengths_compile_nothing(trainer, counting, keys):
+    trainer.advance(trainer.start(settings(RATES), keys), 2)
+    traces = counting.traces
+    agents = trainer.advance(trainer.start(settings([0.3, 0.9, 0.01, 0.2, 0.6]), keys), 9)
+    trainer.advance(trainer.with_hyperparams(agents, settings(RATES)), 3)
+    # `start` asks for the shapes of an update, which traces it but compiles nothing.
+    assert counting.traces - traces <= 0
+
+
+def test_the_chunk_does_not_matter(trainer, task, keys):
+    agents = trainer.advance(trainer.start(settings(RATES), keys), 9)
+    for chunk_size, num_devices in ((1, 1), (64, None)):
+        other = Trainer(
+            task,
+            None,
+            q_learning.Hyperparams(),
+            FITNESS,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
+        again = other.advance(other.start(settings(RATES), keys), 9)
+        np.testing.assert_allclose(other.scores(again), trainer.scores(agents), rtol=1e-6)
+
+
+def test_a_diverged_trial_spoils_nothing_else(trainer, keys):
+    rates = [0.2, 2.0, 0.7]
+    agents = trainer.advance(trainer.start(settings(rates), keys), trainer.num_updates)
+    scores = trainer.scores(agents)
+    assert np.isnan(scores[1]).all()
+    alone = trainer.advance(trainer.start(settings([0.2, 0.7]), keys), trainer.num_updates)
+    np.testing.assert_array_equal(scores[[0, 2]], trainer.scores(alone))
+
+
+def test_progress_counts_the_environment_steps_of_real_agents(trainer, keys):
+    frames = []
+    trainer.advance(trainer.start(settings(RATES), keys), 11, frames.append)
+    assert sum(frames) == len(RATES) * SEEDS * 11 * 10
+
+
+def test_hyperparams_may_change_in_mid_training(trainer, task, keys):
+    agents = trainer.advance(trainer.start(settings([0.1]), keys), 5)
+    agents = trainer.advance(trainer.with_hyperparams(agents, settings([0.9])), 5)
+    learner, others = task.learner, (None, task.env_params)
+    rewards = 0.0
+    state = learner.init(keys[0], *settings([0.1]), *others)
+    for rate in [0.1] * 5 + [0.9] * 5:
+        state, sums, _ = learner.update(state, *settings([rate]), *others)
+        rewards += float(sums.rewards)
+    assert agents.rows.episodes.rewards[0].sum() == pytest.approx(rewards, abs=1e-6)
+
+
+def test_curves_end_where_training_stands(keys):
+    task = q_task(updates=450)  # three updates a point
+    trainer = Trainer(task, None, q_learning.Hyperparams(), FITNESS)
+    agents = trainer.advance(trainer.start(settings([0.5]), keys), 100)
+    steps, curves = trainer.curves(agents)
+    assert steps.tolist() == [*range(30, 1000, 30), 1000]
+    assert curves.shape == (1, SEEDS, 34)
+    sums = agents.rows.episodes
+    assert sums.steps.sum(axis=1).tolist() == [1000.0] * SEEDS
+    known = sums.episodes[:, :34] > 0
+    np.testing.assert_array_equal(np.isfinite(curves[0]), known)
+    total = (np.nan_to_num(curves[0]) * sums.episodes[:, :34]).sum(axis=1)
+    np.testing.assert_allclose(total, sums.returns.sum(axis=1), rtol=1e-6)
+
+
+def test_ppo_over_a_short_horizon(keys):
+    env, env_params = envs.make("CartPole-v1")
+    config = ppo.Config(
+        total_timesteps=128, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(8,)
+    )
+    task = Task("CartPole-v1", ppo.PPO(config, env), env_params)
+    rates = [ppo.Hyperparams(learning_rate=rate) for rate in (1e-4, 1e-2)]
+    trainer = Trainer(task, None, ppo.Hyperparams(), FitnessConfig(), chunk_size=2)
+    agents = trainer.advance(trainer.start(rates, keys), trainer.num_updates)
+    train = jax.jit(task.learner.train)
+    for trial, hyperparams in enumerate(rates):
+        result = train(keys[1], hyperparams, None, env_params)
+        row = trial * SEEDS + 1
+        for ours, theirs in zip(
+            jax.tree.leaves(agents.rows.agent.params),
+            jax.tree.leaves(result.state.params),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours[row], theirs, atol=2e-5)
