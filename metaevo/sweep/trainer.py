@@ -95,9 +95,10 @@ class Trainer:
         key = jax.random.key(0)
         self._template = jax.eval_shape(task.learner.init, key, hyperparams, *self._others)
         self._hyperparams = hyperparams
-        spread = {"num_devices": self.num_devices}
-        self._init = devices.spread(jax.vmap(self._init_row), in_axes=(0, 0), **spread)
-        self._run = devices.spread(self._run_chunk, in_axes=(0, None, None), donate=(0,), **spread)
+        self._init = devices.spread(jax.vmap(self._init_row), num_devices=self.num_devices)
+        self._run = devices.spread(
+            self._run_chunk, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
+        )
 
     @property
     def rows_at_once(self) -> int:

@@ -1,0 +1,143 @@
+"""Trials that are whole evolutions: sweeps over sigma, the learning rate, the population, ...
+
+The score of a trial on one seed is what its evolution found at the end, judged by fresh agents. A
+generation fills the devices, so evolutions follow one another; those that differ in sigma, learning
+rate or seed only share what is compiled.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo import devices
+from metaevo.config import ConfigError, to_dict
+from metaevo.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.experiment import make_parts
+from metaevo.problems.train_learner import TrainLearner
+from metaevo.runner import check_settings
+from metaevo.seeding import Purpose, key_for, keys_for
+from metaevo.sweep.space import Space
+from metaevo.sweep.study import Trial
+from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
+
+
+class Evolutions(Trials):
+    """The trials of a sweep over an evolution's settings, and their executor."""
+
+    def __init__(self, settings: Any, space: Space):
+        """Bind the sweep's settings; nothing is built yet.
+
+        Args:
+            settings: an instance of `sweep_class(...)` with `evolve`.
+            space: what is tried.
+        """
+        super().__init__(settings, space)
+        self._known: tuple[str, Evolution, devices.RowMap] | None = None
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """One by one, unless the settings say otherwise."""
+        del first_index, remaining
+        return self.config.batch or 1
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Evolve trial after trial, those that share a program together."""
+        groups = by_static_settings(self, batch, watch)
+        for number, group in enumerate(groups):
+            watch.group(number, len(groups), group.name)
+            for trial, settings in zip(group.trials, group.settings, strict=True):
+                scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
+                watch.done(trial, self.finished(scores, settings))
+
+    def confirm(
+        self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress
+    ) -> list[np.ndarray]:
+        """Return the scores [seeds] of some settings on seeds that the search has not seen."""
+        return [
+            self.scores(self.settings_of(each), Purpose.HELD_OUT, seeds, progress)
+            for each in params
+        ]
+
+    def static_key(self, settings: Any) -> str:
+        """Everything but sigma and the learning rate is static."""
+        everything = to_dict(settings)
+        for name in ("space", "sweep", "pbt", "run"):
+            everything.pop(name)
+        for name in ("sigma", "learning_rate"):
+            everything["strategy"].pop(name)
+        return json.dumps(everything, sort_keys=True)
+
+    def check(self, settings: Any) -> None:
+        """Find out before anything compiles whether the parts of a trial fit.
+
+        Raises:
+            ConfigError: if they do not.
+        """
+        if not settings.evolution.validation_seeds:
+            raise ConfigError(
+                "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
+            )
+        if not isinstance(settings.task.env, str):
+            raise ConfigError(
+                f"task.env = {list(settings.task.env)!r}: must be a single environment"
+            )
+        check_settings(settings, make_parts(settings))
+
+    def scores(self, settings: Any, purpose: Purpose, seeds: int, progress: Progress) -> np.ndarray:
+        """Evolve with `seeds` seeds, and judge what each of them found; NaN where it failed."""
+        evolution, judges = self._program(settings)
+        drawn = jax.device_get(
+            jax.vmap(jax.random.bits)(keys_for(settings.run.seed, purpose, seeds))
+        )
+        judging_key = jax.random.fold_in(key_for(settings.run.seed, purpose), 2**31)
+        keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
+        scores = []
+        for seed in drawn.tolist():
+            this = evolution.with_settings(seed, settings.strategy)
+            state, done = this.init(), 0
+            while done < settings.evolution.generations:
+                count = min(BLOCK_CAPACITY, settings.evolution.generations - done)
+                state, _ = this.run_block(state, count)
+                progress(this.frames(done + count) - this.frames(done))
+                done += count
+            found = jax.device_get(this.result(state))
+            rows = {
+                "key": keys,
+                "meta_params": jax.tree.map(
+                    lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
+                ),
+            }
+            scores.append(float(np.mean(judges(rows))))
+        return np.asarray(scores)
+
+    def frames(self, settings: Any) -> int:
+        """Return the environment steps of one evolution."""
+        return self._program(settings)[0].frames(settings.evolution.generations)
+
+    def _program(self, settings: Any) -> tuple[Evolution, devices.RowMap]:
+        key = self.static_key(settings)
+        if self._known is None or self._known[0] != key:
+            parts = make_parts(settings)
+            problem = TrainLearner(
+                parts.tasks(settings, parts.component.apply),
+                settings.hyperparams,
+                parts.component,
+                settings.fitness,
+            )
+            chunk_size = settings.run.chunk_size or settings.evolution.chunk_size
+            config = replace(
+                settings.evolution,
+                chunk_size=chunk_size,
+                num_devices=settings.run.num_devices or settings.evolution.num_devices,
+            )
+            evolution = Evolution(problem, settings.strategy, config, seed=0)
+            judges = devices.RowMap(
+                lambda row: problem.evaluate(row["key"], row["meta_params"]).fitness,
+                chunk_size=evolution.chunk_size,
+                num_devices=evolution.num_devices,
+            )
+            self._known = key, evolution, judges
+        return self._known[1:]

@@ -1,0 +1,136 @@
+"""What a sweep is going to do, known before anything is compiled: `--dry-run` prints it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from metaevo.config import ConfigError
+from metaevo.report import Table
+from metaevo.sweep.evolutions import Evolutions
+from metaevo.sweep.halving import brackets
+from metaevo.sweep.space import Space
+from metaevo.sweep.trainings import Trainings
+from metaevo.sweep.trials import Trials
+
+MAX_CHECKED = 256
+"""Static combinations that are tried out before a sweep begins."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The size of a sweep."""
+
+    trials: int
+    groups: int | None
+    """static combinations, a compilation each; None if there is no end of them"""
+    invalid: tuple[str, ...]
+    """why some combinations cannot be trained; their trials will be told as failed"""
+    search_frames: int
+    """environment steps of all trials, at most"""
+    full_frames: int
+    """the same if every trial were trained to its end"""
+    confirm_frames: int
+    chunk_size: int | None
+    """agents trained at once on a device"""
+    num_devices: int | None
+    chunk_bytes: int | None
+    """what a chunk keeps in memory"""
+
+    def compilations(self) -> str:
+        """Say in words how many compilations to expect."""
+        if self.groups is None:
+            return f"up to {self.trials} (a static setting has a continuous range)"
+        return str(min(self.groups, self.trials))
+
+    def table(self, settings: Any, space: Space) -> Table:
+        """Return what `--dry-run` shows."""
+        config = settings.sweep
+        rows: list[list[object]] = [
+            ["trials", f"{self.trials} x {config.seeds} seeds, {config.sampler}"],
+            ["scheduler", config.scheduler],
+            ["static groups", self.groups if self.groups is not None else "unbounded"],
+            ["compilations", self.compilations()],
+            ["frames of the search", self.search_frames],
+        ]
+        if self.search_frames < self.full_frames:
+            share = self.search_frames / self.full_frames
+            rows.append(["share of training all to the end", f"{share:.0%}"])
+        rows.append(["frames of the confirmation", self.confirm_frames])
+        if self.chunk_size is not None and self.chunk_bytes is not None:
+            rows.append(["agents at once", f"{self.chunk_size} on each of {self.num_devices}"])
+            rows.append(["memory of a chunk", f"{self.chunk_bytes / 2**20:,.1f} MiB"])
+        return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
+
+
+def make_plan(trials: Trials) -> Plan:
+    """Work out the size of a sweep, and refuse one that cannot run.
+
+    Raises:
+        ConfigError: if not a single static combination can be trained, or if the settings of the
+            sweep contradict each other.
+    """
+    space, config = trials.space, trials.config
+    _check_scheduler(trials)
+    count = config.trials
+    if config.sampler == "grid":
+        count = min(count, len(space.grid(config.grid_points)))
+    valid, invalid = _static_combinations(trials)
+    longest = max(valid, key=trials.frames)
+    full = count * config.seeds * trials.frames(longest)
+    chunk_size = num_devices = chunk_bytes = None
+    if isinstance(trials, Trainings):
+        trainer = trials.trainer(longest)
+        chunk_size, num_devices = trainer.chunk_size, trainer.num_devices
+        chunk_bytes = trainer.memory_bytes
+    return Plan(
+        trials=count,
+        groups=space.num_static(),
+        invalid=tuple(invalid),
+        search_frames=round(full * _share(config)),
+        full_frames=full,
+        confirm_frames=2 * config.confirm_seeds * trials.frames(longest),
+        chunk_size=chunk_size,
+        num_devices=num_devices,
+        chunk_bytes=chunk_bytes,
+    )
+
+
+def _check_scheduler(trials: Trials) -> None:
+    config, space = trials.config, trials.space
+    if isinstance(trials, Evolutions) and config.scheduler != "none":
+        raise ConfigError(
+            f"sweep.scheduler = {config.scheduler!r}: an evolution is run to its end; allowed: none"
+        )
+    if config.scheduler == "pbt" and space.static:
+        raise ConfigError(
+            f"sweep.scheduler = 'pbt' changes agents in mid-training, which static settings do "
+            f"not allow: {', '.join(space.static)}; allowed: hyperparams.*"
+        )
+    if config.scheduler == "pbt" and config.sampler not in ("random", "sobol"):
+        raise ConfigError(
+            f"sweep.sampler = {config.sampler!r}: pbt begins with settings that are independent "
+            "of each other; allowed: random, sobol"
+        )
+
+
+def _static_combinations(trials: Trials) -> tuple[list[Any], list[str]]:
+    """Return the settings of static combinations that fit, and why the others do not."""
+    space = trials.space
+    valid, invalid = [], []
+    for params in space.static_grid(MAX_CHECKED):
+        try:
+            valid.append(trials.settings_of(params))
+        except ConfigError as error:
+            invalid.append(str(error))
+    if not valid:
+        raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
+    trials.check(valid[0])
+    return valid, invalid
+
+
+def _share(config: Any) -> float:
+    """Return the share of full training that a scheduler uses, at most."""
+    if config.scheduler not in ("successive_halving", "hyperband"):
+        return 1.0
+    cycle = brackets(config)
+    trained = sum(bracket.cost() for bracket in cycle)
+    return float(trained / sum(bracket.trials for bracket in cycle))

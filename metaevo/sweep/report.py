@@ -1,0 +1,109 @@
+"""The report of a sweep: what won, whether that holds on fresh seeds, and all figures."""
+
+import json
+from typing import Any
+
+from metaevo import report
+from metaevo.run_directory import RunDirectory
+from metaevo.sweep import figures
+from metaevo.sweep.plan import Plan
+from metaevo.sweep.results import BEST, TRIALS
+from metaevo.sweep.study import Record, Study
+from metaevo.sweep.trials import Trials
+
+SHOWN_TRIALS = 10
+
+
+def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Plan) -> None:
+    """Draw the figures, write report.html, and print the conclusion and the best trials."""
+    records = study.records()
+    figures.draw(study.optuna_study, records, run.figures)
+    sections: list[Any] = []
+    best = study.best()
+    assert best is not None
+    if run.evaluation_path.exists():
+        result = json.loads(run.evaluation_path.read_text(encoding="utf-8"))
+        text, table = conclusion(result), _confirmation_table(result)
+        print("\n" + table.text() + "\n\n" + text + "\n")
+        sections += [report.Text("Conclusion", text), table]
+    top = _trials_table(records, trials)
+    print(top.text() + "\n")
+    sections.append(top)
+    sections.append(_counts(records, plan, trials))
+    for path in sorted(run.figures.glob("*.png"), key=_place):
+        heading = path.stem.replace("_", " ").capitalize()
+        sections.append(report.Image(heading, path, figures.CAPTIONS.get(path.name, "")))
+    saved = run.read_config()
+    sections.append(report.KeyValues("Settings", saved["config"]))
+    sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    config = saved["config"]
+    what = f"the evolution of {config['evolve']}" if "evolve" in config else config["learner"]
+    env = config["task"]["env"]
+    subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} trials"
+    report.write_report(run.report_path, f"Sweep over settings of {what}", subtitle, sections)
+
+
+def conclusion(result: dict[str, Any]) -> str:
+    """Say in words whether the winner is better than the settings before, on fresh seeds."""
+    winner, before = result["variants"]
+    (pair,) = result["pairs"]
+    low, high = pair["difference_interval"]
+    words = {
+        "better": "The best trial beats the settings before the sweep",
+        "worse": "The best trial is worse than the settings before the sweep",
+        "undecided": "Neither the best trial nor the settings before the sweep are better",
+    }
+    return (
+        f"{words[pair['conclusion']]} on {winner['seeds']} fresh seeds: IQM {winner['iqm']:.4g} "
+        f"against {before['iqm']:.4g}, difference {pair['difference']:+.3g} with 95% interval "
+        f"[{low:.3g}, {high:.3g}]. In the search trial {result['best_trial']} had "
+        f"{result['search_value']:.4g}; its mean on fresh seeds is {winner['mean']:.4g}: the best "
+        f"of many noisy trials looks better than it is. The search took "
+        f"{winner['tuning_frames']:,} environment steps. `{BEST}` holds its settings, `{TRIALS}` "
+        "every trial."
+    )
+
+
+def _confirmation_table(result: dict[str, Any]) -> report.Table:
+    rows = []
+    for row in result["variants"]:
+        low, high = row["interval"]
+        settings = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
+        rows.append(
+            [row["name"], row["iqm"], f"[{low:.4g}, {high:.4g}]", row["mean"], row["diverged"],
+             settings]
+        )  # fmt: skip
+    columns = ["fresh seeds", "IQM", "95% interval", "mean", "diverged", "settings"]
+    return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
+
+
+def _trials_table(records: list[Record], trials: Trials) -> report.Table:
+    ended = [record for record in records if record.outcome == "complete"]
+    ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
+    names = list(trials.space.distributions)
+    rows = [
+        [record.number, record.value, *(record.params.get(name) for name in names)]
+        for record in ended[:SHOWN_TRIALS]
+    ]
+    statistic = trials.config.statistic
+    columns = ["trial", f"{statistic} of {trials.config.seeds} seeds", *names]
+    return report.Table("Best trials of the search", columns, rows)
+
+
+def _counts(records: list[Record], plan: Plan, trials: Trials) -> report.Table:
+    frames = sum(record.attributes.get("frames", 0) for record in records)
+    rows: list[list[object]] = [
+        [outcome, sum(record.outcome == outcome for record in records)]
+        for outcome in ("complete", "pruned", "failed")
+    ]
+    diverged = sum(bool(record.attributes.get("diverged")) for record in records)
+    rows.append(["with a diverged agent", diverged])
+    rows.append(["environment steps", frames])
+    rows.append(["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"])
+    note = f"Sampler {trials.config.sampler}, scheduler {trials.config.scheduler}."
+    return report.Table("Trials", ["", ""], rows, note=note)
+
+
+def _place(path: Any) -> int:
+    names = list(figures.CAPTIONS)
+    return names.index(path.name) if path.name in names else len(names)

@@ -1,0 +1,112 @@
+"""What a sweep leaves: a table of trials, the best settings as a config, and how good they are."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from metaevo import statistics
+from metaevo.config import dump_yaml, merge, to_dict
+from metaevo.run_directory import RunDirectory, write_text_atomic
+from metaevo.statistics import replace_diverged
+from metaevo.sweep.study import Record
+from metaevo.sweep.trials import Trials
+from metaevo.trainee import default_function, named_slots
+
+TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
+
+
+def write_trials(run: RunDirectory, trials: Trials, records: Sequence[Record]) -> None:
+    """Write trials.csv: a row a trial, with its settings, its objective and every seed's score."""
+    names = list(trials.space.distributions)
+    seeds = [f"score_{seed}" for seed in range(trials.config.seeds)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    facts = ["frames", "fraction", "diverged", "seconds", "reason"]
+    writer.writerow(["trial", "outcome", "value", *names, *seeds, *facts])
+    for record in records:
+        scores = record.attributes.get("scores") or []
+        scores = [*scores, *[None] * (len(seeds) - len(scores))]
+        writer.writerow(
+            [record.number, record.outcome, record.value]
+            + [_plain(record.params.get(name)) for name in names]
+            + [None if score is None or not np.isfinite(score) else score for score in scores]
+            + [record.attributes.get(fact) for fact in facts]
+        )
+    write_text_atomic(run.path / TRIALS, text.getvalue())
+
+
+def _plain(value: Any) -> Any:
+    return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
+
+
+def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], comment: str) -> None:
+    """Write best.yaml, a config for `train.py` and `evolve_*.py`, or for `evolve.py` alone.
+
+    An evolution takes no losses by name: if the best settings name some that are not the default,
+    best_evolve.yaml is the same without them.
+    """
+    settings = trials.settings_of(params)
+    everything = to_dict(settings)
+    for name in ("space", "sweep", "pbt", "run", "fitness"):
+        everything.pop(name)
+    if "evolve" in everything:
+        everything["fitness"] = to_dict(settings.fitness)
+        write_text_atomic(run.path / BEST, f"# {comment}\n{dump_yaml(everything)}")
+        return
+    chosen = {name: everything.pop(name) for name in named_slots(settings.learner)}
+    learner = settings.learner
+    named = {
+        name: value for name, value in chosen.items() if value != default_function(learner, name)
+    }
+    write_text_atomic(run.path / BEST, f"# {comment}\n{dump_yaml(merge(everything, named))}")
+    if named:
+        write_text_atomic(run.path / BEST_EVOLVE, f"# {comment}\n{dump_yaml(everything)}")
+
+
+def confirmation(
+    best: Record,
+    winner: np.ndarray,
+    before: np.ndarray,
+    tuning_frames: int,
+) -> dict[str, Any]:
+    """Return the content of evaluation.json: the winner against the settings before the sweep.
+
+    Args:
+        best: the best trial of the search.
+        winner: its scores on fresh seeds [seeds].
+        before: those of the settings that the sweep began from [seeds].
+        tuning_frames: environment steps of the whole search.
+    """
+    scores = {"best trial": winner, "settings before the sweep": before}
+    everything = np.concatenate(list(scores.values()))
+    finite = everything[np.isfinite(everything)]
+    worst = float(finite.min()) if len(finite) else 0.0
+    rows = []
+    for name, values in scores.items():
+        filled, diverged = replace_diverged(values, worst)
+        summary = statistics.summarise(filled)
+        is_winner = name == "best trial"
+        rows.append(
+            {
+                "name": name,
+                "settings": best.params if is_winner else {},
+                "tuning_frames": tuning_frames if is_winner else 0,
+                "seeds": summary.seeds,
+                "scores": filled.tolist(),
+                "iqm": summary.iqm,
+                "interval": list(summary.interval),
+                "mean": summary.mean,
+                "diverged": diverged,
+            }
+        )
+    pair = statistics.compare(rows[0]["scores"], rows[1]["scores"])
+    return {
+        "variants": rows,
+        "pairs": [{"learned": rows[0]["name"], "other": rows[1]["name"], **pair._asdict()}],
+        "conclusion": pair.conclusion,
+        "best_trial": best.number,
+        "search_value": best.value,
+    }

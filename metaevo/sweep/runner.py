@@ -1,0 +1,318 @@
+"""One sweep from its settings to its report: start, resume, stop, join, and what is written."""
+
+import json
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from metaevo import devices, tracking
+from metaevo.config import ConfigError, to_dict
+from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.script import (
+    StopRequestedError,
+    check_same,
+    open_run,
+    raise_if_requested,
+    start_tracker,
+)
+from metaevo.signals import StopOnSignal
+from metaevo.sweep import results
+from metaevo.sweep.evolutions import Evolutions
+from metaevo.sweep.plan import Plan, make_plan
+from metaevo.sweep.report import write_sweep_report
+from metaevo.sweep.space import make_space
+from metaevo.sweep.study import Record, Study, Trial
+from metaevo.sweep.trainings import FullTraining, Halving, Trainings
+from metaevo.sweep.trials import Executor, Outcome, Trials, Watch
+
+EXPERIMENT = "sweep"
+HARMLESS = (
+    "run.wandb", "run.mlflow", "run.track", "run.num_devices", "run.chunk_size", "sweep.trials",
+    "sweep.confirm_seeds", "sweep.batch", "sweep.storage",
+)  # fmt: skip
+"""Settings that a resumed sweep may change."""
+POLL_SECONDS = 2.0
+"""between two looks at what other workers do"""
+CONFIRMATION = "confirmation.json"
+
+
+@dataclass
+class SweepRun:
+    """The parts of one sweep, built from its settings."""
+
+    settings: Any
+    run: RunDirectory
+    trials: Trials
+    plan: Plan
+    study: Study
+    tracker: tracking.Tracker
+    stop: StopOnSignal
+    curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    """learning curves of trials that are not logged yet"""
+    logged: set[int] = field(default_factory=set)
+    started: float = field(default_factory=time.monotonic)
+
+
+def make_trials(settings: Any) -> Trials:
+    """Return what the trials of a sweep are.
+
+    Raises:
+        ConfigError: for a space that cannot be searched.
+    """
+    space = make_space(settings.space, type(settings), to_dict(settings))
+    kind = Evolutions if hasattr(settings, "evolve") else Trainings
+    return kind(settings, space)
+
+
+def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool = False) -> int:
+    """Run a sweep to its end, or until a signal.
+
+    Args:
+        settings: an instance of `sweep_class(...)`.
+        run_dir: where to write; by default `runs/sweep/<timestamp>`.
+        resume: continue the sweep in `run_dir`.
+        worker: only train trials of the sweep in `run_dir`, which another process leads.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+    """
+    available, wanted = len(jax.devices()), settings.run.num_devices
+    if wanted is not None and wanted > available:
+        raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    trials = make_trials(settings)
+    plan = make_plan(trials)
+    run = open_run(run_dir, EXPERIMENT, resume=resume or worker)
+    if not worker:
+        run.lock()
+    try:
+        with StopOnSignal() as stop:
+            this = _build(settings, run, trials, plan, stop, resume, worker)
+            try:
+                with this.study:
+                    _search(this, worker)
+                if not worker:
+                    _finish(this)
+            except StopRequestedError:
+                print(f"stopped; continue with: --resume --run-dir {run.path}", file=sys.stderr)
+            finally:
+                this.tracker.finish()
+            return stop.exit_code
+    finally:
+        run.unlock()
+
+
+def _build(
+    settings: Any,
+    run: RunDirectory,
+    trials: Trials,
+    plan: Plan,
+    stop: StopOnSignal,
+    resume: bool,
+    worker: bool,
+) -> SweepRun:
+    saved = run.read_config() if resume or worker else None
+    if saved is not None:
+        check_same(saved["config"], settings, HARMLESS)
+        run.report_path.unlink(missing_ok=True)  # written anew at the end
+    resolved = dict(saved["resolved"]) if saved is not None else {"run_id": uuid.uuid4().hex}
+    study = Study.open(
+        run.path, settings.sweep, trials.space, seed=settings.run.seed, name=run.path.name
+    )
+    if worker:
+        return SweepRun(settings, run, trials, plan, study, tracking.NoTracker(), stop)
+    run.write_config(to_dict(settings), resolved, devices.describe(), saved)
+    this = SweepRun(
+        settings, run, trials, plan, study, start_tracker(settings, run, EXPERIMENT), stop
+    )
+    this.logged = {record["trial"] for record in run.read_metrics("trial")}
+    return this
+
+
+def _executor(trials: Trials) -> Executor:
+    if isinstance(trials, Evolutions):
+        return trials
+    assert isinstance(trials, Trainings)
+    if trials.config.scheduler in ("successive_halving", "hyperband"):
+        return Halving(trials)
+    return FullTraining(trials)
+
+
+def _search(this: SweepRun, worker: bool) -> None:
+    """Train trials until none is left, whoever trains the last ones."""
+    executor, plan, study = _executor(this.trials), this.plan, this.study
+    print(
+        f"{this.run.path}: {plan.trials} trials x {this.settings.sweep.seeds} seeds, "
+        f"compilations to expect: {plan.compilations()}",
+        file=sys.stderr,
+    )
+    done = sum(record.attributes.get("frames", 0) for record in study.records())
+    with tqdm(
+        total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
+        unit_scale=True,
+    ) as bar:  # fmt: skip
+        watch = _watch(this, bar)
+        while True:
+            raise_if_requested(this.stop)
+            if not worker:
+                _log(this)
+            batch = _next_batch(study, executor)
+            if batch:
+                executor.run(batch, watch)
+            elif study.running():
+                bar.set_description(f"waiting for {study.running()} trials of other workers")
+                time.sleep(POLL_SECONDS)
+            else:
+                break
+    if not worker:
+        _log(this)
+
+
+def _next_batch(study: Study, executor: Executor) -> list[Trial]:
+    first = study.ask(1)
+    if not first:
+        return []
+    size = executor.batch_size(first[0].index, study.remaining() + 1)
+    return first + (study.ask(size - 1) if size > 1 else [])
+
+
+def _watch(this: SweepRun, bar: Any) -> Watch:
+    def done(trial: Trial, outcome: Outcome) -> None:
+        attributes = outcome.attributes | {"seconds": round(time.monotonic() - this.started, 3)}
+        if outcome.curve is not None:
+            this.curves[trial.number] = outcome.curve
+        this.study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=attributes)
+        best = this.study.best()
+        if best is not None:
+            bar.set_postfix_str(f"best {best.value:.4g} (trial {best.number})")
+
+    def progress(frames: int) -> None:
+        bar.update(frames)
+        raise_if_requested(this.stop)
+
+    def group(number: int, count: int, name: str) -> None:
+        text = f"group {number + 1}/{count}" if count > 1 else "searching"
+        bar.set_description(f"{text}: {name}" if name else text)
+
+    return Watch(done, this.study.report, progress, group)
+
+
+def _log(this: SweepRun) -> None:
+    """Log the trials that were decided since the last time, whoever trained them."""
+    logged = this.run.read_metrics("trial")
+    frames = logged[-1]["frames"] if logged else 0
+    for record in this.study.records():
+        if record.number in this.logged:
+            continue
+        frames += record.attributes.get("frames", 0)
+        line = {
+            "kind": "trial",
+            "trial": record.number,
+            "frames": frames,
+            "seconds": round(time.monotonic() - this.started, 3),
+            "value": record.value,
+            "outcome": record.outcome,
+            "params": record.params,
+            "scores": record.attributes.get("scores"),
+            "fraction": record.attributes.get("fraction"),
+        }
+        this.run.append_metrics(line)
+        this.logged.add(record.number)
+        this.tracker.log(line)
+        _track_trial(this, record)
+
+
+def _track_trial(this: SweepRun, record: Record) -> None:
+    """Mirror a trial as a run of its own, with its learning curve where this process trained it."""
+    child = this.tracker.child(f"trial_{record.number:04d}", "trial", record.params)
+    curve = this.curves.pop(record.number, None)
+    if curve is not None:
+        steps, returns = curve
+        known = np.isfinite(returns)
+        means = np.where(known, returns, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        for index in np.flatnonzero(known.any(axis=0)).tolist():
+            child.log(
+                {
+                    "kind": "update",
+                    "update": index,
+                    "frames": int(steps[index]),
+                    "mean_return": float(means[index]),
+                }
+            )
+    child.log({"kind": "trial", "trial": record.number, "value": record.value})
+    child.finish()
+
+
+def _finish(this: SweepRun) -> None:
+    """Confirm the winner on fresh seeds, and write table, settings, figures and report."""
+    run, trials, records = this.run, this.trials, this.study.records()
+    results.write_trials(run, trials, records)
+    best = this.study.best()
+    if best is None:
+        raise ConfigError(
+            f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
+        )
+    frames = sum(record.attributes.get("frames", 0) for record in records)
+    results.write_best(run, trials, best.params, _comment(this, best))
+    if this.settings.sweep.confirm_seeds:
+        _confirm(this, best, frames)
+    write_sweep_report(run, trials, this.study, this.plan)
+    for path in (run.report_path, run.path / results.TRIALS, run.path / results.BEST, run.figures):
+        this.tracker.log_artifact(path)
+    print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
+
+
+def _comment(this: SweepRun, best: Record) -> str:
+    names = ", ".join(this.trials.space.distributions)
+    return f"Trial {best.number}, the best of a sweep over {names}."
+
+
+def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
+    """Train the winner, and the settings before the sweep, on seeds that the search never saw."""
+    run, trials, seeds = this.run, this.trials, this.settings.sweep.confirm_seeds
+    kept = run.path / CONFIRMATION
+    key = [best.number, seeds]
+    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if known.get("key") != key:
+        with tqdm(
+            total=this.plan.confirm_frames, desc="confirming", unit="frame", unit_scale=True
+        ) as bar:
+
+            def progress(frames: int) -> None:
+                bar.update(frames)
+                raise_if_requested(this.stop)
+
+            scores = trials.confirm([best.params, {}], seeds, progress)
+        known = {"key": key, "winner": scores[0], "before": scores[1]}
+        write_json_atomic(kept, known)  # so that an interrupted end goes on here
+    winner, before = (
+        np.array([np.nan if score is None else score for score in known[name]], dtype=float)
+        if not isinstance(known[name], np.ndarray)
+        else known[name]
+        for name in ("winner", "before")
+    )
+    result = results.confirmation(best, winner, before, search_frames)
+    write_json_atomic(run.evaluation_path, result)
+    run.truncate_metrics("evaluation", -1)  # of an earlier end of this sweep
+    for index, row in enumerate(result["variants"]):
+        record = {
+            "kind": "evaluation",
+            "evaluation": index,
+            "frames": search_frames + this.plan.confirm_frames,
+            "seconds": round(time.monotonic() - this.started, 3),
+            "name": row["name"],
+            "iqm": row["iqm"],
+            "low": row["interval"][0],
+            "high": row["interval"][1],
+        }
+        run.append_metrics(record)
+        this.tracker.log(record)

@@ -1,0 +1,197 @@
+"""Trials that are trainings: trials x seeds are trained side by side, as one vmapped population."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo.config import to_dict
+from metaevo.problems.train_learner import Task
+from metaevo.seeding import Purpose, keys_for
+from metaevo.sweep.halving import Bracket, brackets, run_bracket
+from metaevo.sweep.objective import objective
+from metaevo.sweep.space import Space
+from metaevo.sweep.study import Trial
+from metaevo.sweep.trainer import Trainer
+from metaevo.sweep.trials import Group, Outcome, Progress, Trials, Watch, by_static_settings
+from metaevo.trainee import make_trainee
+from purerl.learners import num_frames
+
+MAX_TRAINERS = 16
+"""Compiled static groups that are kept for later batches."""
+
+
+class Trainings(Trials):
+    """The trials of a sweep over a learner's settings; a trainer for each static group."""
+
+    def __init__(self, settings: Any, space: Space):
+        """Bind the sweep's settings; nothing is built yet.
+
+        Args:
+            settings: an instance of `sweep_class(...)` without `evolve`.
+            space: what is tried.
+        """
+        super().__init__(settings, space)
+        self.keys = keys_for(settings.run.seed, Purpose.TUNING, self.config.seeds)
+        self._trainers: dict[str, Trainer] = {}
+
+    def static_key(self, settings: Any) -> str:
+        """Everything but `hyperparams` is static, and which of these are None."""
+        everything = to_dict(settings)
+        hyperparams = everything.pop("hyperparams")
+        for name in ("space", "sweep", "pbt", "run"):
+            everything.pop(name)
+        absent = sorted(name for name, value in hyperparams.items() if value is None)
+        return json.dumps([everything, absent], sort_keys=True)
+
+    def check(self, settings: Any) -> None:
+        """Build learner, losses and environment, which compiles nothing."""
+        self.trainer(settings)
+
+    def frames(self, settings: Any) -> int:
+        """Return the environment steps of one agent."""
+        return num_frames(settings.train)
+
+    def confirm(
+        self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress
+    ) -> list[np.ndarray]:
+        """Train some settings on seeds that no search has seen; scores [seeds] of each."""
+        keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, seeds)
+        scores = []
+        for each in params:
+            settings = self.settings_of(each)
+            scores.append(self.train([settings], keys, progress)[0][0])
+        return scores
+
+    def train(
+        self, settings: Sequence[Any], keys: jax.Array, progress: Progress
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Train settings of one static group to their end.
+
+        Args:
+            settings: of the trials.
+            keys: [seeds], shared by all trials.
+            progress: called with the environment steps just done.
+
+        Returns:
+            scores [trials, seeds], and learning curves: steps [points], returns [trials, seeds,
+            points].
+        """
+        trainer = self.trainer(settings[0])
+        agents = trainer.start([each.hyperparams for each in settings], keys)
+        agents = trainer.advance(agents, trainer.num_updates, progress)
+        return trainer.scores(agents), trainer.curves(agents)
+
+    def trainer(self, settings: Any) -> Trainer:
+        """Return the trainer of a static group; it compiles when it first trains.
+
+        Raises:
+            ConfigError: if learner, losses and environment do not fit.
+        """
+        key = self.static_key(settings)
+        if key not in self._trainers:
+            trainee = make_trainee(settings)
+            if len(self._trainers) >= MAX_TRAINERS:
+                del self._trainers[next(iter(self._trainers))]
+            self._trainers[key] = Trainer(
+                Task(trainee.env_name, trainee.learner, trainee.env_params),
+                trainee.meta_params,
+                settings.hyperparams,
+                settings.fitness,
+                chunk_size=settings.run.chunk_size,
+                num_devices=settings.run.num_devices,
+            )
+        return self._trainers[key]
+
+
+class FullTraining:
+    """The executor that trains every trial to its end."""
+
+    def __init__(self, trials: Trainings):
+        """Bind the trials."""
+        self.trials, self.config = trials, trials.config
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """All at once, unless the sampler learns from the trials before."""
+        adaptive = self.config.sampler in ("tpe", "cma_es")
+        return self.config.batch or (16 if adaptive else remaining)
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Train group by group, as many trials at once as the devices take."""
+        groups = by_static_settings(self.trials, batch, watch)
+        for number, group in enumerate(groups):
+            watch.group(number, len(groups), group.name)
+            trainer = self.trials.trainer(group.settings[0])
+            for part in _parts(len(group.trials), trainer.rows_at_once // self.config.seeds):
+                settings = group.settings[part]
+                scores, (steps, curves) = self.trials.train(
+                    settings, self.trials.keys, watch.progress
+                )
+                for trial, own, each, curve in zip(
+                    group.trials[part], settings, scores, curves, strict=True
+                ):
+                    watch.done(trial, self.trials.finished(each, own, (steps, curve)))
+
+
+class Halving:
+    """The executor of successive halving and Hyperband: poor trials are stopped rung by rung."""
+
+    def __init__(self, trials: Trainings):
+        """Bind the trials."""
+        self.trials, self.config = trials, trials.config
+        self.cycle = brackets(self.config)
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """The trials that are left of the bracket that the first one belongs to."""
+        del remaining
+        bracket, offset = self._locate(first_index)
+        return bracket.trials - offset
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Train one bracket."""
+        bracket, _ = self._locate(min(trial.index for trial in batch))
+        groups = by_static_settings(self.trials, batch, watch)
+        if not groups:
+            return
+        watch.group(0, 1, f"{len(groups)} static groups" if len(groups) > 1 else groups[0].name)
+        trials = {trial.number: trial for group in groups for trial in group.trials}
+        results = run_bracket(
+            [self._start(group) for group in groups],
+            bracket,
+            lambda scores: objective(scores, self.config),
+            lambda number, step, value: watch.report(trials[number], step, value),
+            watch.progress,
+        )
+        for number, result in results.items():
+            attributes = {
+                "scores": result.scores.tolist(),
+                "frames": result.frames,
+                "fraction": result.fraction,
+                "diverged": int(np.sum(~np.isfinite(result.scores))),
+            }
+            complete = result.complete and result.value is not None
+            outcome = "complete" if complete else "pruned"
+            watch.done(trials[number], Outcome(outcome, result.value, attributes, result.curve))
+
+    def _start(self, group: Group) -> tuple[Trainer, Any, list[int]]:
+        trainer = self.trials.trainer(group.settings[0])
+        agents = trainer.start([each.hyperparams for each in group.settings], self.trials.keys)
+        return trainer, agents, [trial.number for trial in group.trials]
+
+    def _locate(self, index: int) -> tuple[Bracket, int]:
+        """Return the bracket that a design index falls into, and its place there."""
+        index %= sum(each.trials for each in self.cycle)
+        for bracket in self.cycle:
+            if index < bracket.trials:
+                return bracket, index
+            index -= bracket.trials
+        raise AssertionError("unreachable")
+
+
+def _parts(count: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most `size` (at least one) that cover `count`."""
+    size = max(size, 1)
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))

@@ -1,0 +1,79 @@
+"""For people who want Weights & Biases to choose the trials: its definition, and one trial."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metaevo import devices
+from metaevo.config import ConfigError, dump_yaml, from_dict, to_dict
+from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.script import start_tracker
+from metaevo.seeding import Purpose
+from metaevo.sweep.evolutions import Evolutions
+from metaevo.sweep.objective import objective
+from metaevo.sweep.space import Space, make_space
+from metaevo.sweep.trainings import Trainings
+
+METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
+"""Ours, and the nearest of wandb's."""
+
+
+def print_definition(settings: Any, config: Path | None) -> int:
+    """Print a sweep definition whose agents call `experiments/sweep.py --single`.
+
+    Raises:
+        ConfigError: for a space that cannot be searched, or without `--config`.
+    """
+    if config is None:
+        raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
+    space = make_space(settings.space, type(settings), to_dict(settings))
+    definition = {
+        "program": "experiments/sweep.py",
+        "method": METHODS[settings.sweep.sampler],
+        "metric": {"name": "trial/value", "goal": "maximize"},
+        "run_cap": settings.sweep.trials,
+        "parameters": space.to_wandb(),
+        "command": [
+            "${env}", "${interpreter}", "${program}", "--single", "--wandb", "online",
+            "--config", str(config), "${args}",
+        ],
+    }  # fmt: skip
+    print(dump_yaml(definition), end="")
+    return 0
+
+
+def run_single(settings: Any, run_dir: Path | None) -> int:
+    """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
+
+    Raises:
+        ConfigError: for anything wrong in the settings, before compilation.
+    """
+    fixed = Space({}, {})
+    everything = {**to_dict(settings), "space": {}}
+    settings = from_dict(type(settings), everything)
+    run = RunDirectory.create(run_dir, "sweep_trial")
+    if hasattr(settings, "evolve"):
+        trials: Any = Evolutions(settings, fixed)
+        trials.check(settings)
+    else:
+        trials = Trainings(settings, fixed)
+        trials.check(settings)
+    run.write_config(to_dict(settings), {}, devices.describe())
+    tracker = start_tracker(settings, run, "trial")
+    try:
+        seeds = settings.sweep.seeds
+        if isinstance(trials, Evolutions):
+            scores = trials.scores(settings, Purpose.TUNING, seeds, lambda frames: None)
+        else:
+            scores = trials.train([settings], trials.keys, lambda frames: None)[0][0]
+        value = objective(np.asarray(scores), settings.sweep)
+        record = {"kind": "trial", "trial": 0, "value": value, "scores": scores.tolist()}
+        record |= {"frames": trials.frames(settings) * seeds}
+        run.append_metrics(record)
+        tracker.log(record)
+        write_json_atomic(run.evaluation_path, record)
+        print(f"value: {value}")
+    finally:
+        tracker.finish()
+    return 0
