@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from metaevo.config import ConfigError
 from metaevo.run_directory import RunDirectory
@@ -39,7 +38,7 @@ class Tail:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: BinaryIO | None = None
+        self._position, self._last = 0, b""
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the complete lines that are new; all of them, if the file is another one.
@@ -47,22 +46,17 @@ class Tail:
         Raises:
             ConfigError: if one of them is no JSON object.
         """
-        try:
-            now = os.stat(self._path)
-        except FileNotFoundError:
+        if not self._path.exists():
             return
-        # The open file keeps its inode from being used again.
-        if self._file is None or os.fstat(self._file.fileno()).st_ino != now.st_ino:
-            self.close()
-            self._file = self._path.open("rb")
-        position = self._file.tell()
-        if now.st_size < position:
-            position = 0
-        self._file.seek(position)
-        content = self._file.read()
+        with self._path.open("rb") as file:
+            file.seek(self._position - len(self._last))
+            if file.read(len(self._last)) != self._last:  # where the last line read was, is another
+                self._position = file.seek(0)
+            content = file.read()
         # What follows the last newline is nothing, or a line that is being written.
         lines = content.split(b"\n")[:-1]
-        self._file.seek(position + sum(len(line) + 1 for line in lines))
+        self._position += sum(len(line) + 1 for line in lines)
+        self._last = lines[-1] + b"\n" if lines else self._last
         for line in lines:
             try:
                 record = json.loads(line)
@@ -71,12 +65,6 @@ class Tail:
             if not isinstance(record, dict):
                 raise ConfigError(f"{self._path}: holds a line that is no JSON object")
             yield record
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 class Backlog:
@@ -126,11 +114,6 @@ class Backlog:
         for name in RESULTS if self._results else ():
             self._add_artifact(name, state)
 
-    def close(self) -> None:
-        """Let go of the files."""
-        self._metrics.close()
-        self._tracked.close()
-
     def _add_child(self, line: dict[str, Any], state: State) -> None:
         # The first of a name is it: a service cannot take back what it has.
         if line["child"] not in state.children and line["child"] not in self.children:
@@ -150,7 +133,6 @@ def missing(run: RunDirectory, state: State, *, results: bool = False) -> Backlo
     """Return what a destination lacks of a run, to be counted."""
     backlog = Backlog(run, results=results)
     backlog.refresh(state)
-    backlog.close()
     return backlog
 
 

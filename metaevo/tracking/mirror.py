@@ -102,7 +102,6 @@ class Mirror:
         if self._remote is not None and not self._remote.confirms:
             return False
         self._remote, self._given = None, self._arrived.copy()
-        self._backlog.close()
         self._backlog = Backlog(self._run, results=self._results)
         return True
 
