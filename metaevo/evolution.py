@@ -59,11 +59,11 @@ class State(struct.PyTreeNode):
 class Traced(NamedTuple):
     """What may change without compiling anew."""
 
-    seed: np.ndarray
+    seed: Any
     """[] uint32, of all randomness"""
-    sigma: np.ndarray
+    sigma: Any
     """[] float32, at generation 0"""
-    learning_rate: np.ndarray
+    learning_rate: Any
     """[] float32, at generation 0"""
 
 

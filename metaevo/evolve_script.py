@@ -14,7 +14,7 @@ from metaevo.script import (
     in_project,
     run_parser,
     settings_to_resume,
-    with_wandb,
+    with_trackers,
 )
 
 
@@ -62,7 +62,7 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         data = to_dict(settings)
         data["evolution"]["generations"] = args.generations
         settings = from_dict(type(settings), data)
-    settings = with_wandb(settings, args.wandb)
+    settings = with_trackers(settings, args)
     return run_evolution(
         settings,
         run_dir=args.run_dir,

@@ -14,6 +14,7 @@ from metaevo.evolution import EvolutionConfig
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task
 from metaevo.strategy import StrategyConfig
+from metaevo.tracking.destination import tracking_uri
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
 from purerl.types import Learner
@@ -48,7 +49,18 @@ class RecordConfig:
     wandb: Literal["disabled", "offline", "online"] = "disabled"
     """mirror metrics and figures to Weights & Biases"""
     wandb_project: str = "metaevo"
-    """the project there"""
+    """the project there; the experiment in MLflow"""
+    mlflow: str | None = None
+    """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
+    track_seeds: Annotated[int, Ge(0)] = 8
+    """agents of a training, the first ones, whose learning curves are mirrored singly"""
+    track_wait: Annotated[float, Ge(0)] = 60.0
+    """seconds that a run waits at its end, at most, for what is still to be sent"""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tracking URI."""
+        if self.mlflow:
+            tracking_uri(self.mlflow)
 
 
 @dataclass(frozen=True)

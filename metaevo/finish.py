@@ -34,8 +34,9 @@ def finish(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
     if settings.evaluation.seeds:
         _compare(this, check_stop)
     write_run_report(run)
-    for path in (run.report_path, run.figures, run.meta_params):
-        this.tracker.log_artifact(path)
+    for path in (run.report_path, run.figures, run.meta_params, run.evaluation_path):
+        if path.exists():  # without held-out seeds there is no comparison
+            this.tracker.log_artifact(path)
     print(f"report: {run.report_path}")
 
 

@@ -2,6 +2,7 @@
 
 `config.yaml` says what was run and with what, `metrics.jsonl` what happened: one JSON object a
 line, each with a `kind` (`generation`, `update`, ...) and its index under that name.
+`tracked.jsonl` says what else tracking servers are to show: nested runs and artifacts.
 """
 
 import fcntl
@@ -31,6 +32,7 @@ class RunDirectory:
         self.path = path
         self.config_path = path / "config.yaml"
         self.metrics_path = path / "metrics.jsonl"
+        self.tracked_path = path / "tracked.jsonl"
         self.checkpoints = path / "checkpoints"
         self.meta_params = path / "meta_params"
         self.figures = path / "figures"
@@ -148,12 +150,11 @@ class RunDirectory:
         record = _plain(record)
         if not isinstance(record.get(record.get("kind", "")), int):
             raise ValueError(f"a record needs a kind and its index under that name: {record}")
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with self.metrics_path.open("a+b") as file:
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
-                file.seek(0)  # a killed process left half a line, which must not swallow this one
-                file.truncate(file.read().rfind(b"\n") + 1)
-            file.write(line)
+        _append_line(self.metrics_path, record)
+
+    def append_tracked(self, entry: dict[str, Any]) -> None:
+        """Add a line to tracked.jsonl: what trackers mirror beside the metrics."""
+        _append_line(self.tracked_path, _plain(entry))
 
     def sync(self) -> None:
         """Make sure that metrics.jsonl would survive a power failure."""
@@ -210,6 +211,15 @@ def write_json_atomic(path: Path, obj: Any) -> None:
 def write_text_atomic(path: Path, text: str) -> None:
     """Write a UTF-8 file so that a reader sees the old or the new one, never half of it."""
     _write_atomic(path, text.encode())
+
+
+def _append_line(path: Path, record: dict[str, Any]) -> None:
+    line = json.dumps(record, allow_nan=False).encode() + b"\n"
+    with path.open("a+b") as file:
+        if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
+            file.seek(0)  # a killed process left half a line, which must not swallow this one
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(line)
 
 
 def _write_atomic(path: Path, content: bytes) -> None:

@@ -41,7 +41,7 @@ SCALAR_ARGUMENTS = {"value_loss": 3, "policy_loss": 2}
 """Scalars that the functions in a slot are called with; they return a scalar."""
 HARMLESS = (
     "evolution.generations", "evolution.block_seconds", "evaluation.", "run.checkpoint_every",
-    "run.keep_checkpoints", "run.wandb",
+    "run.keep_checkpoints", "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 
@@ -193,7 +193,7 @@ def _build(
         "num_devices": before,
     }
     run.write_config(to_dict(settings), resolved, devices.describe(), saved)
-    tracker = start_tracker(settings, run, f"evolve_{settings.evolve}")
+    tracker = start_tracker(settings, run, "evolution")
     return EvolutionRun(
         settings, run, parts, tasks, normalisation, evolution,
         resolved["run_id"], tracker, stop,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from metaevo import tracking
 from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
 from metaevo.run_directory import RunDirectory
 from metaevo.signals import StopOnSignal
+from metaevo.tracking import RunTracker
+from metaevo.tracking.destination import configured
 
 
 class StopRequestedError(Exception):
@@ -36,14 +37,28 @@ def run_parser(description: str | None) -> argparse.ArgumentParser:
         choices=("disabled", "offline", "online"),
         help="mirror the run to Weights & Biases; offline if no mode is given",
     )
+    parser.add_argument(
+        "--mlflow",
+        nargs="?",
+        const="local",
+        metavar="URI",
+        help="mirror the run to MLflow; without a URI to the database ./mlruns.db",
+    )
     return parser
 
 
-def with_wandb(settings: Any, mode: str | None) -> Any:
-    """Return the settings with the tracking mode of the command line, if there is one."""
-    if mode is None:
+def with_trackers(settings: Any, args: argparse.Namespace) -> Any:
+    """Return the settings with the trackers that the command line asks for, if it does.
+
+    Raises:
+        ConfigError: if `--mlflow` is no tracking URI.
+    """
+    asked = {"wandb": args.wandb, "mlflow": args.mlflow}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    if not changes:
         return settings
-    return dataclasses.replace(settings, run=dataclasses.replace(settings.run, wandb=mode))
+    run = from_dict(type(settings.run), {**to_dict(settings.run), **changes})
+    return dataclasses.replace(settings, run=run)
 
 
 def in_project(path: Path) -> Path:
@@ -109,16 +124,10 @@ def check_same(saved: dict[str, Any], settings: Any, harmless: Sequence[str]) ->
         )
 
 
-def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> tracking.Tracker:
-    """Mirror a run as its settings ask for it."""
-    return tracking.start_wandb(
-        settings.run.wandb,
-        project=settings.run.wandb_project,
-        run_directory=run.path,
-        name=run.path.name,
-        group=run.path.name,
-        job_type=job_type,
-        config=to_dict(settings),
+def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker:
+    """Mirror a run, whose config.yaml is written, as its settings ask for it."""
+    return RunTracker(
+        run, configured(to_dict(settings)), job_type=job_type, wait=settings.run.track_wait
     )
 
 

@@ -28,7 +28,7 @@ from metaevo.script import (
     run_parser,
     settings_to_resume,
     start_tracker,
-    with_wandb,
+    with_trackers,
 )
 from metaevo.seeding import Purpose, keys_for
 from metaevo.signals import StopOnSignal
@@ -46,7 +46,7 @@ from purerl.losses import HAND_WRITTEN
 EXPERIMENT = "train"
 HARMLESS = (
     "evaluation.", "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints",
-    "run.num_devices", "run.wandb",
+    "run.num_devices", "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 CURVE_POINTS = 200
@@ -81,7 +81,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         training_class,
         lambda args, _: settings_to_resume(args) if args.resume else {},
     )
-    settings = with_wandb(settings, args.wandb)
+    settings = with_trackers(settings, args)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from metaevo.training import TrainingRun
 
 AGENTS_AT_ONCE = 64
-VALUE_MAP, FILM = "value_map.png", "episode.gif"
+VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
 def check(settings: Any, env_name: str, env: Any) -> None:
@@ -91,7 +91,7 @@ def finish(
     points = np.arange(1, this.population.num_windows + 1)
     steps = np.minimum(points * every, config.num_updates) * config.frames_per_update
     curves = returns(episodes)
-    _write_curves(run.path / "learning_curves.csv", steps, curves)
+    _write_curves(run.path / CURVES, steps, curves)
     plots.plot_learning_curves(
         {settings.learner: curves}, steps, run.figures / "learning_curves.png", title=""
     )
@@ -109,9 +109,10 @@ def finish(
         "steps_per_agent": config.num_updates * config.frames_per_update,
     }
     _log(this, rows, seconds)
+    _track_seeds(this, steps, curves)
     write_json_atomic(run.evaluation_path, result)
     _write_report(this, result)
-    for path in (run.report_path, run.figures):
+    for path in (run.report_path, run.figures, run.path / CURVES, run.evaluation_path):
         this.tracker.log_artifact(path)
     print(f"report: {run.report_path}")
 
@@ -212,6 +213,23 @@ def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> Non
         }
         this.run.append_metrics(record)
         this.tracker.log(record)
+
+
+def _track_seeds(this: "TrainingRun", steps: np.ndarray, curves: np.ndarray) -> None:
+    """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
+    config = this.settings.train
+    for seed, curve in enumerate(curves[: this.settings.run.track_seeds]):
+        child = this.tracker.child(f"seed_{seed}", "seed", {"agent": seed})
+        for frames, value in zip(steps.tolist(), curve.tolist(), strict=True):
+            child.log(
+                {
+                    "kind": "update",
+                    "update": frames // config.frames_per_update - 1,
+                    "frames": frames,
+                    "mean_return": value,
+                }
+            )
+        child.finish()
 
 
 def _draw_table(this: "TrainingRun", policies: Any) -> None:

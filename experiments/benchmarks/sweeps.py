@@ -39,7 +39,9 @@ def sweep_vmapped(trials: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     _, task, hyperparams = _parts(steps)
     trainer = Trainer(task, None, hyperparams, FitnessConfig())
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    space = {"learning_rate": optuna.distributions.FloatDistribution(*RATES, log=True)}
+    space: dict[str, Any] = {
+        "learning_rate": optuna.distributions.FloatDistribution(*RATES, log=True)
+    }
 
     def measure(repeat):
         start, cpu = time.perf_counter(), time.process_time()

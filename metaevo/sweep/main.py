@@ -5,7 +5,7 @@ from typing import Any
 
 from metaevo.command_line import parse_command_line
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.script import run_parser, settings_to_resume, with_wandb
+from metaevo.script import run_parser, settings_to_resume, with_trackers
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials, run_sweep
 from metaevo.sweep.settings import sweep_class
@@ -48,7 +48,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
     settings: Any
     settings, args = parse_command_line(parser, argv, sweep_class, saved)
-    settings = with_wandb(settings, args.wandb)
+    settings = with_trackers(settings, args)
     if args.print_wandb_sweep:
         return print_definition(settings, args.config)
     if args.single:

@@ -32,7 +32,7 @@ def write_trials(run: RunDirectory, trials: Trials, records: Sequence[Record]) -
         writer.writerow(
             [record.number, record.outcome, record.value]
             + [_plain(record.params.get(name)) for name in names]
-            + [None if score is None or not np.isfinite(score) else score for score in scores]
+            + scores
             + [record.attributes.get(fact) for fact in facts]
         )
     write_text_atomic(run.path / TRIALS, text.getvalue())

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo import devices, tracking
+from metaevo import devices
 from metaevo.config import ConfigError, to_dict
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.script import (
@@ -31,10 +31,11 @@ from metaevo.sweep.space import make_space
 from metaevo.sweep.study import Record, Study, Trial
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import Executor, Outcome, Trials, Watch
+from metaevo.tracking import RunTracker
 
 EXPERIMENT = "sweep"
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.track", "run.num_devices", "run.chunk_size", "sweep.trials",
+    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size", "sweep.trials",
     "sweep.confirm_seeds", "sweep.batch", "sweep.storage",
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
@@ -52,7 +53,7 @@ class SweepRun:
     trials: Trials
     plan: Plan
     study: Study
-    tracker: tracking.Tracker
+    tracker: RunTracker
     stop: StopOnSignal
     curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     """learning curves of trials that are not logged yet"""
@@ -129,7 +130,9 @@ def _build(
         run.path, settings.sweep, trials.space, seed=settings.run.seed, name=run.path.name
     )
     if worker:
-        return SweepRun(settings, run, trials, plan, study, tracking.NoTracker(), stop)
+        return SweepRun(
+            settings, run, trials, plan, study, RunTracker(run, [], job_type=EXPERIMENT), stop
+        )
     run.write_config(to_dict(settings), resolved, devices.describe(), saved)
     this = SweepRun(
         settings, run, trials, plan, study, start_tracker(settings, run, EXPERIMENT), stop

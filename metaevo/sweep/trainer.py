@@ -213,9 +213,7 @@ class Trainer:
         )
 
     def _fetch(self, rows: Any) -> Any:
-        return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.device_get(rows)
-        )
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.device_get(rows))
 
     def _joined(self, parts: list[Any], total: int) -> Any:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:total], *parts)

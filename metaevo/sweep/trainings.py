@@ -15,7 +15,15 @@ from metaevo.sweep.objective import objective
 from metaevo.sweep.space import Space
 from metaevo.sweep.study import Trial
 from metaevo.sweep.trainer import Trainer
-from metaevo.sweep.trials import Group, Outcome, Progress, Trials, Watch, by_static_settings
+from metaevo.sweep.trials import (
+    Group,
+    Outcome,
+    Progress,
+    Trials,
+    Watch,
+    by_static_settings,
+    plain_scores,
+)
 from metaevo.trainee import make_trainee
 from purerl.learners import num_frames
 
@@ -166,14 +174,18 @@ class Halving:
         )
         for number, result in results.items():
             attributes = {
-                "scores": result.scores.tolist(),
+                "scores": plain_scores(result.scores),
                 "frames": result.frames,
                 "fraction": result.fraction,
                 "diverged": int(np.sum(~np.isfinite(result.scores))),
             }
             complete = result.complete and result.value is not None
-            outcome = "complete" if complete else "pruned"
-            watch.done(trials[number], Outcome(outcome, result.value, attributes, result.curve))
+            watch.done(
+                trials[number],
+                Outcome(
+                    "complete" if complete else "pruned", result.value, attributes, result.curve
+                ),
+            )
 
     def _start(self, group: Group) -> tuple[Trainer, Any, list[int]]:
         trainer = self.trials.trainer(group.settings[0])

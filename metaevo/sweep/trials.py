@@ -5,7 +5,7 @@ A trial's settings are the sweep's with the suggested ones in their places. Who 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Progress = Callable[[int], Any]
 class Outcome(NamedTuple):
     """What came of one trial."""
 
-    outcome: str
+    outcome: Literal["complete", "pruned", "failed"]
     """complete, pruned (stopped early, or an agent diverged) or failed (could not be run)"""
     value: float | None
     """the objective; None where an agent diverged"""
@@ -106,7 +106,7 @@ class Trials:
         """Return the outcome of a trial that ran to its end; scores are [seeds]."""
         value = objective(scores, self.config)
         attributes = {
-            "scores": scores.tolist(),
+            "scores": plain_scores(scores),
             "frames": self.frames(settings) * len(scores),
             "fraction": 1.0,
             "diverged": int(np.sum(~np.isfinite(scores))),
@@ -144,3 +144,8 @@ def by_static_settings(trials: Trials, batch: Sequence[Trial], watch: Watch) -> 
 
 def _name(space: Space, trial: Trial) -> str:
     return ", ".join(f"{name} = {trial.params[name]}" for name in space.static)
+
+
+def plain_scores(scores: np.ndarray) -> list[float | None]:
+    """Return scores [seeds] as every storage can hold them: None where an agent diverged."""
+    return [score if np.isfinite(score) else None for score in scores.tolist()]
