@@ -10,6 +10,7 @@ trials are created, which all storages keep:
   superseded, whatever becomes of it. A worker that dies in between leaves nothing undecided.
 """
 
+import contextlib
 import json
 import math
 import time
@@ -49,7 +50,7 @@ class Trial(NamedTuple):
 
     number: int
     """in the study"""
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, which is not needed
     """place in the design, 0 to trials - 1; a retry has that of the trial that was lost"""
     params: dict[str, Any]
     """values by the dotted names of the settings"""
@@ -59,7 +60,7 @@ class Record(NamedTuple):
     """What came of a trial."""
 
     number: int
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, which is not needed
     params: dict[str, Any]
     value: float | None
     outcome: str
@@ -164,10 +165,9 @@ class Study:
 
         NaN at the last step makes a trial the worst of those that got as far.
         """
-        try:
+        # Given to another worker, who thought that this one was dead? Then tell says so.
+        with contextlib.suppress(UpdateFinishedTrialError):
             self._storage.set_trial_intermediate_value(self._trial_id(trial.number), step, value)
-        except UpdateFinishedTrialError:
-            pass  # given to another worker, who thought that this one was dead; tell says so
 
     def tell(
         self,
@@ -251,11 +251,10 @@ class Study:
 
     def _fail(self, number: int, why: str) -> None:
         trial_id = self._trial_id(number)
-        try:
+        # Another worker may have seen the same, and been faster.
+        with contextlib.suppress(UpdateFinishedTrialError):
             self._storage.set_trial_user_attr(trial_id, _RESULT, {"outcome": why})
             self._storage.set_trial_state_values(trial_id, TrialState.FAIL)
-        except UpdateFinishedTrialError:
-            pass  # another worker saw the same and was faster
 
     def _suggest(self, number: int, sampler: Any) -> dict[str, Any]:
         """Let a sampler choose what a trial lacks, and return all that it has."""
@@ -284,10 +283,12 @@ class Study:
         orphans = self._orphans(view)  # before the others are failed, who are not worth a retry
         for number in view.undecided():
             self._fail(number, "superseded")
-        taken = (self._retry(lost, view.indices[lost.number]) for lost in orphans)
         batch: list[Trial] = []
-        while len(batch) < count and (trial := next(taken, orphans)) is not orphans:
-            batch += [trial] if isinstance(trial, Trial) else []
+        for lost in orphans:
+            if len(batch) == count:
+                break
+            if (trial := self._retry(lost, view.indices[lost.number])) is not None:
+                batch.append(trial)
         return batch
 
     def _retry(self, lost: FrozenTrial, index: int) -> Trial | None:

@@ -20,7 +20,8 @@ import numpy as np
 from flax import struct
 
 from metaevo import devices
-from metaevo.problems.fitness import FitnessConfig, fitness, measures
+from metaevo.problems.fitness import FitnessConfig, measures
+from metaevo.problems.fitness import fitness as score_of
 from metaevo.problems.train_learner import Task, working_set
 from purerl.types import EpisodeSums
 
@@ -83,7 +84,7 @@ class Trainer:
         """
         config = task.learner.config
         self._learner, self._others = task.learner, (meta_params, task.env_params)
-        self._fitness = fitness
+        self._score = jax.jit(jax.vmap(lambda sums: score_of(fitness, measures(sums))))
         self.num_updates = config.num_updates
         self.frames_per_update = config.frames_per_update
         self.num_devices = len(jax.devices()[:num_devices])
@@ -140,7 +141,9 @@ class Trainer:
         total = len(agents.rows.finite)
         parts, length = [], 1
         for part in self._chunks(total):
-            rows, done = self._deal(agents.rows, part), 0
+            # Placed as they come back, or the second block would be compiled anew.
+            rows = devices.place(self._deal(agents.rows, part), self.num_devices)
+            done = 0
             count = min(part.stop, total) - part.start
             while done < updates:
                 length = max(1, min(length, updates - done))
@@ -174,8 +177,7 @@ class Trainer:
         """
         known = -(-agents.updates // self._updates_per_window)
         episodes = jax.tree.map(lambda sums: sums[:, :known], agents.rows.episodes)
-        score = jax.jit(jax.vmap(lambda sums: fitness(self._fitness, measures(sums))))
-        scores = np.where(agents.rows.finite, jax.device_get(score(episodes)), np.nan)
+        scores = np.where(agents.rows.finite, jax.device_get(self._score(episodes)), np.nan)
         return scores.reshape(agents.trials, agents.seeds)
 
     def curves(self, agents: Agents) -> tuple[np.ndarray, np.ndarray]:
