@@ -1,0 +1,134 @@
+"""Where a study is kept: a journal in the run directory, or a database that machines share.
+
+The journal is text, a JSON object a line. Nothing in it is ever unpickled: Optuna does that with
+snapshots only, which its Redis backend has and files have not.
+"""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy.exc
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from sqlalchemy.engine import make_url
+
+from metaevo.config import ConfigError
+
+JOURNAL = "study.journal"
+_ATTEMPTS = 4
+_BLOCK = 4096
+
+
+def open_storage(path: Path, url: str | None) -> BaseStorage:
+    """Open, or begin, the storage of a study.
+
+    Args:
+        path: the run directory, where the journal is kept.
+        url: of a database, as SQLAlchemy writes it; None for the journal.
+
+    Raises:
+        ConfigError: if it cannot be opened; the message never shows a password.
+    """
+    return _open_journal(path / JOURNAL) if url is None else _open_database(url)
+
+
+def _open_journal(path: Path) -> BaseStorage:
+    try:
+        return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: is not the journal of a study: {error}") from None
+
+
+class JournalLock(JournalFileOpenLock):
+    """A lock that the kernel drops with the process, however that ends; it also repairs the file.
+
+    Optuna's own locks are files that a killed process leaves behind, at which others wait for half
+    a minute. A killed process can leave half a line, too: whoever has the lock next cuts it off,
+    before it writes its own line behind it. No reader has ever used it, as it has no end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._descriptor: int | None = None
+
+    def acquire(self) -> bool:
+        """Wait for the lock and repair the journal."""
+        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            drop_unfinished_line(self._path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Let others write."""
+        if self._descriptor is None:
+            raise RuntimeError("the lock was not acquired")
+        os.close(self._descriptor)
+        self._descriptor = None
+
+
+def drop_unfinished_line(path: Path) -> None:
+    """Cut off what stands behind the last end of a line."""
+    with open(path, "r+b") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(end - _BLOCK, 0)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end != size:
+            file.truncate(end)
+
+
+def _open_database(url: str) -> BaseStorage:
+    try:
+        parsed = make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):  # the text is not shown: it may be secret
+        raise ConfigError(
+            "sweep.storage: must be a URL like sqlite:///FILE or "
+            "postgresql+psycopg://USER@HOST/DATABASE"
+        ) from None
+    arguments: dict[str, Any] = {"pool_pre_ping": True}  # a server may close what has been idle
+    if parsed.get_backend_name() == "sqlite":
+        arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            # With the cache that Optuna puts before databases: finished trials never change.
+            return optuna.storages.get_storage(RDBStorage(url, engine_kwargs=arguments))
+        except (
+            ImportError,
+            ValueError,
+            RuntimeError,
+            sqlalchemy.exc.SQLAlchemyError,
+            optuna.exceptions.OptunaError,
+        ) as error:
+            # Two workers that create the tables at once can hinder each other.
+            if attempt < _ATTEMPTS and isinstance(error, sqlalchemy.exc.DBAPIError):
+                time.sleep(0.3 * attempt)
+                continue
+            shown = parsed.render_as_string(hide_password=True)
+            raise ConfigError(
+                f"sweep.storage = {shown!r}: cannot be opened: {_reason(error, parsed.password)}"
+            ) from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _reason(error: Exception, password: str | None) -> str:
+    """Return what a driver says, without what it should not say."""
+    original = getattr(error, "orig", None) or error
+    text = str(original).strip().splitlines()[0] if str(original).strip() else repr(original)
+    return text.replace(str(password), "***") if password else text
