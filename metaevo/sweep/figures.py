@@ -9,9 +9,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import optuna
+from optuna.trial import TrialState
 
 from metaevo.plots import DPI, WIDTH
-from metaevo.sweep.study import Record
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
@@ -28,52 +28,85 @@ MOST_SETTINGS = 4
 """that a contour plot shows against each other: the most important ones"""
 
 
-def draw(study: optuna.Study, records: list[Record], directory: Path) -> list[Path]:
+def draw(study: optuna.Study, directory: Path) -> list[Path]:
     """Draw what the finished trials allow; returns the files.
 
     Args:
-        study: with its trials.
-        records: the decided ones.
+        study: with its trials, of which those that failed are left out.
         directory: where to draw.
     """
-    complete = [record for record in records if record.outcome == "complete"]
-    names = sorted({name for record in complete for name in record.params})
-    varying = [name for name in names if len({str(record.params[name]) for record in complete}) > 1]
-    plots: dict[str, Callable[[Any], Any]] = {}
+    study = with_short_names(study)
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    names = sorted({name for trial in complete for name in trial.params})
+    varying = [name for name in names if len({trial.params[name] for trial in complete}) > 1]
+    shown = {"params": varying}
     visual = optuna.visualization.matplotlib
+    plots: dict[str, Callable[[], Any]] = {}
     if complete:
-        plots["optimisation_history.png"] = visual.plot_optimization_history
+        plots["optimisation_history.png"] = lambda: visual.plot_optimization_history(study)
     if len(complete) > 1 and varying:
-        plots["slice.png"] = lambda study: visual.plot_slice(study, params=varying)
-        plots["parallel_coordinate.png"] = lambda study: visual.plot_parallel_coordinate(
-            study, params=varying
-        )
-    if any(len(record.intermediate) > 1 for record in records):
-        plots["rungs.png"] = visual.plot_intermediate_values
-    if len(complete) > 3 and len(varying) > 1 and len({record.value for record in complete}) > 1:
-        important = list(optuna.importance.get_param_importances(study, params=varying))
-        plots["parameter_importance.png"] = lambda study: visual.plot_param_importances(
-            study, params=varying
-        )
-        plots["contour.png"] = lambda study: visual.plot_contour(
+        plots["slice.png"] = lambda: visual.plot_slice(study, **shown)
+        plots["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(study, **shown)
+    if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
+        plots["rungs.png"] = lambda: visual.plot_intermediate_values(study)
+    if len(complete) > 3 and len(varying) > 1 and len({trial.value for trial in complete}) > 1:
+        important = list(optuna.importance.get_param_importances(study, **shown))
+        plots["parameter_importance.png"] = lambda: visual.plot_param_importances(study, **shown)
+        plots["contour.png"] = lambda: visual.plot_contour(
             study, params=important[:MOST_SETTINGS]
         )
     mpl.use("agg")  # no window, whatever the display
-    return [_save(plot, study, directory / name) for name, plot in plots.items()]
+    return [_save(plot, directory / name) for name, plot in plots.items()]
 
 
-def _save(plot: Callable[[Any], Any], study: optuna.Study, path: Path) -> Path:
+def with_short_names(study: optuna.Study) -> optuna.Study:
+    """Return a copy whose settings have the last part of their names, which fits beside an axis.
+
+    A setting keeps its whole name where the last part would say two things.
+    """
+    trials = [
+        trial
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
+    ]
+    names = {name for trial in trials for name in trial.params}
+    parts = [name.rpartition(".")[2] for name in names]
+    short = {
+        name: last if parts.count(last) == 1 else name
+        for name, last in zip(names, parts, strict=True)
+    }
+    copy = optuna.create_study(direction="maximize")
+    copy.add_trials(
+        [
+            optuna.create_trial(
+                state=trial.state,
+                value=trial.value if trial.state == TrialState.COMPLETE else None,
+                params={short[name]: value for name, value in trial.params.items()},
+                distributions={short[name]: each for name, each in trial.distributions.items()},
+                intermediate_values=trial.intermediate_values,
+            )
+            for trial in trials
+        ]
+    )
+    return copy
+
+
+def _save(plot: Callable[[], Any], path: Path) -> Path:
     from matplotlib import pyplot
 
     with warnings.catch_warnings():
-        # Drawing with matplotlib is "experimental" in Optuna since 2020.
+        # Drawing with matplotlib is "experimental" in Optuna since 2020; its layouts warn, too.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        warnings.filterwarnings("ignore", message=".*tight_layout.*|.*constrained_layout.*")
-        axes = np.ravel(np.asarray(plot(study), dtype=object))
-    figure = axes[0].figure
-    side = math.isqrt(len(axes)) if len(axes) > 1 else 1
-    figure.set_size_inches(WIDTH, max(4.5, 2.6 * side))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DPI // 2, bbox_inches="tight")
+        warnings.filterwarnings("ignore", message=".*[Ll]ayout.*")
+        axes = np.ravel(np.asarray(plot(), dtype=object))
+        figure = axes[0].figure
+        if path.stem in ("slice", "contour"):  # many axes side by side
+            figure.set_layout_engine("constrained")
+        rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
+        figure.set_size_inches(WIDTH, max(4.5, 2.4 * rows))
+        if path.stem == "rungs" and axes[0].get_legend() is not None:
+            axes[0].get_legend().remove()  # a line a trial
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DPI // 2, bbox_inches="tight")
     pyplot.close(figure)
     return path

@@ -17,7 +17,7 @@ SHOWN_TRIALS = 10
 def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records = study.records()
-    figures.draw(study.optuna_study, records, run.figures)
+    figures.draw(study.optuna_study, run.figures)
     sections: list[Any] = []
     best = study.best()
     assert best is not None

@@ -27,6 +27,7 @@ from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan
 from metaevo.sweep.report import write_sweep_report
+from metaevo.sweep.settings import dotted_space
 from metaevo.sweep.space import make_space
 from metaevo.sweep.study import Record, Study, Trial
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
@@ -67,7 +68,7 @@ def make_trials(settings: Any) -> Trials:
     Raises:
         ConfigError: for a space that cannot be searched.
     """
-    space = make_space(settings.space, type(settings), to_dict(settings))
+    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     kind = Evolutions if hasattr(settings, "evolve") else Trainings
     return kind(settings, space)
 

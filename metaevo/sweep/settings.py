@@ -8,6 +8,7 @@ from annotated_types import Ge, Gt, Interval
 
 from metaevo.experiment import RecordConfig, experiment_class, settings_class
 from metaevo.problems.fitness import FitnessConfig
+from metaevo.sweep.space import KINDS
 from metaevo.trainee import training_class
 
 
@@ -98,3 +99,16 @@ def sweep_class(raw: dict[str, Any]) -> type:
         if each.name != "learner"
     }
     return settings_class(raw.get("learner", "ppo"), sections, {**described, "space": SPACE})
+
+
+def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a space with the dotted names of its settings, each with its rule.
+
+    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
+    comes last and wins.
+    """
+    found: dict[str, Any] = {}
+    for key, rule in space.items():
+        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
+        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {prefix + key: rule}
+    return found

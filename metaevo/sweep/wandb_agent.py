@@ -12,6 +12,7 @@ from metaevo.script import start_tracker
 from metaevo.seeding import Purpose
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.objective import objective
+from metaevo.sweep.settings import dotted_space
 from metaevo.sweep.space import Space, make_space
 from metaevo.sweep.trainings import Trainings
 
@@ -27,7 +28,7 @@ def print_definition(settings: Any, config: Path | None) -> int:
     """
     if config is None:
         raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
-    space = make_space(settings.space, type(settings), to_dict(settings))
+    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     definition = {
         "program": "experiments/sweep.py",
         "method": METHODS[settings.sweep.sampler],
