@@ -231,7 +231,7 @@ def _make_range(key: str, kind: Any, value: Any, step: Any) -> Range:
         raise ConfigError(f"{where}: low must be greater than 0 for a logarithm")
     if not isinstance(step, int) or isinstance(step, bool) or step <= 0:
         raise ConfigError(f"space.{key}.step = {show(step)}: must be an integer greater than 0")
-    if kind == "integer" and (high - low) % step:
+    if kind.endswith("integer") and (high - low) % step:
         raise ConfigError(f"space.{key}.step = {step}: must divide high - low = {high - low}")
     return Range(kind, low, high, step)
 

@@ -1,0 +1,43 @@
+"""What the tests of sweeps share: a small space, and a config without the parts that need JAX."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from metaevo.sweep.ranges import Range
+from metaevo.sweep.space import Space
+
+OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
+
+
+@pytest.fixture(scope="session")
+def space():
+    entries = {
+        "hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1),
+        "hyperparams.gamma": Range("uniform", 0.9, 0.999),
+    }
+    return Space(entries, {})
+
+
+@pytest.fixture
+def make_config():
+    def make(**changes):
+        defaults = {
+            "trials": 8, "sampler": "random", "grid_points": 3, "storage": None, "study": None,
+        }  # fmt: skip
+        return SimpleNamespace(**{**defaults, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def quadratic():
+    """The objective, at most 0: each setting's distance from the optimum, as parts of its range."""
+
+    def value(params):
+        rate = math.log10(params["hyperparams.learning_rate"] / 3e-3) / 4
+        gamma = (params["hyperparams.gamma"] - 0.97) / 0.099
+        return -(rate**2) - gamma**2
+
+    return value

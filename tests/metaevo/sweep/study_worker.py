@@ -1,0 +1,43 @@
+"""A worker process of a study, for the tests: python study_worker.py DIRECTORY NAME TRIALS [URL].
+
+Appends "NAME INDEX LEARNING_RATE" to DIRECTORY/evaluated for every trial that it evaluates. Once
+DIRECTORY/hang-NAME exists, it asks for two trials, says so in DIRECTORY/hung and stops for ever.
+"""
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from metaevo.sweep.ranges import Range
+from metaevo.sweep.space import Space
+from metaevo.sweep.study import Study
+
+
+def main(directory: Path, name: str, trials: int, url: str | None) -> None:
+    space = Space({"hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1)}, {})
+    config = SimpleNamespace(
+        trials=trials, sampler="sobol", grid_points=3, storage=url, study="shared"
+    )
+    with Study.open(directory, config, space, seed=5, name="") as study:
+        while True:
+            batch = study.ask(2)
+            if batch and (directory / f"hang-{name}").exists():
+                numbers = " ".join(str(trial.number) for trial in batch)
+                (directory / "hung.tmp").write_text(numbers)
+                (directory / "hung.tmp").rename(directory / "hung")
+                time.sleep(600)
+            for trial in batch:
+                rate = trial.params["hyperparams.learning_rate"]
+                with open(directory / "evaluated", "a") as file:
+                    file.write(f"{name} {trial.index} {rate!r}\n")
+                study.report(trial, 1, -rate)
+                study.tell(trial, -rate, outcome="complete", attributes={"scores": [rate]})
+            if not batch and not study.running():
+                break
+            time.sleep(0.02)
+    assert "jax" not in sys.modules  # a process that only looks at a study starts in no time
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *(sys.argv[4:] or [None]))

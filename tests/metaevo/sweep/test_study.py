@@ -1,0 +1,262 @@
+import random
+
+import numpy as np
+import optuna
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.sweep import storage as storages
+from metaevo.sweep.ranges import Choice, Range
+from metaevo.sweep.sampling import DesignSampler
+from metaevo.sweep.space import Space
+from metaevo.sweep.study import Study
+
+SAMPLERS = ("grid", "random", "sobol", "tpe", "cma_es")
+
+
+def open_study(path, config, space, seed=0):
+    return Study.open(path, config, space, seed=seed, name="tested")
+
+
+def search(path, config, space, objective, batch=8, limit=None, seed=0):
+    """All trials in batches, or only some batches; the study is closed and opened in between."""
+    with open_study(path, config, space, seed) as study:
+        while trials := study.ask(batch):
+            for trial in trials:
+                value = objective(trial.params)
+                assert study.tell(trial, value, outcome="complete", attributes={"frames": 7})
+            limit = None if limit is None else limit - 1
+            if limit == 0:
+                break
+    return study
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadratic, sampler):
+    config = make_config(trials=64, sampler=sampler, grid_points=8)
+    study = search(tmp_path, config, space, quadratic)
+    records = study.records()
+    assert [record.index for record in records] == list(range(64))
+    assert [record.value for record in records] == [quadratic(record.params) for record in records]
+    assert all(record.attributes == {"frames": 7} for record in records)
+    best = study.best()
+    assert best.value == max(record.value for record in records)
+    # With n points in a unit square, the nearest to a point is at about 0.5 / sqrt(n).
+    assert -best.value < (3 * 0.5 / 8) ** 2
+    # The last quarter of those that learn is far better than chance: 0.2 here.
+    distance = np.mean([-record.value for record in records[48:]])
+    if sampler in ("tpe", "cma_es"):
+        rng = np.random.default_rng(0)
+        entries = space.entries.items()
+        at_random = [
+            -quadratic({key: entry.at(rng.random()) for key, entry in entries}) for _ in range(4000)
+        ]
+        assert distance < 0.5 * np.mean(at_random)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_the_same_seed_suggests_the_same_also_after_a_pause(
+    tmp_path, make_config, space, quadratic, sampler
+):
+    config = make_config(trials=30, sampler=sampler, grid_points=6)
+    runs = {}
+    for name, seed in [("a", 0), ("again", 0), ("other", 1), ("paused", 0)]:
+        path = tmp_path / name
+        path.mkdir()
+        if name == "paused":
+            search(path, config, space, quadratic, limit=2)
+        study = search(path, config, space, quadratic, seed=seed)
+        runs[name] = [record.params for record in study.records()]
+    assert len(runs["a"]) == 30
+    assert runs["a"] == runs["again"] == runs["paused"]
+    assert (runs["a"] == runs["other"]) == (sampler == "grid")
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cma_es"])
+def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_config, sampler):
+    entries = {
+        "a": Range("uniform", 0, 1),
+        "b": Range("integer", 1, 9),
+        "c": Choice(([1], [2, 2], [3])),
+    }
+    config = make_config(trials=48, sampler=sampler)
+    study = search(
+        tmp_path, config, Space(entries, {}), lambda params: params["a"] - len(params["c"]), 16
+    )
+    records = study.records()
+    assert len({record.params["a"] for record in records}) == 48
+    assert {tuple(record.params["c"]) for record in records} == {(1,), (2, 2), (3,)}
+    assert all(type(record.params["b"]) is int for record in records)
+
+
+def test_a_grid_has_no_more_trials_than_points(tmp_path, make_config, space, quadratic):
+    config = make_config(trials=64, sampler="grid", grid_points=3)
+    records = search(tmp_path, config, space, quadratic, batch=4).records()
+    assert [record.params for record in records] == space.grid(3)
+
+
+def test_outcomes_and_what_was_reported(tmp_path, make_config, space):
+    with open_study(tmp_path, make_config(trials=5), space) as study:
+        assert (study.remaining(), study.running(), study.best()) == (5, 0, None)
+        good, stopped, diverged, impossible = study.ask(4)
+        assert (study.remaining(), study.running()) == (1, 4)
+        study.report(stopped, 10, 1.0)
+        study.report(stopped, 30, 2.0)
+        assert study.tell(good, 3.0, outcome="complete", attributes={"scores": [2.0, 4.0]})
+        assert study.tell(stopped, 2.0, outcome="pruned", attributes={})
+        assert study.tell(diverged, None, outcome="pruned", attributes={"diverged": 1})
+        assert study.tell(impossible, None, outcome="failed", attributes={"reason": "why"})
+        assert not study.tell(good, 9.0, outcome="complete", attributes={})  # it is decided
+        (last,) = study.ask(4)
+        with pytest.raises(ValueError, match="finite"):
+            study.tell(last, float("nan"), outcome="complete", attributes={})
+        assert (study.remaining(), study.running()) == (0, 1)
+    states = [trial.state.name for trial in study.optuna_study.trials]
+    assert states == ["COMPLETE", "PRUNED", "PRUNED", "FAIL", "RUNNING"]
+    assert [trial.value for trial in study.optuna_study.trials[:3]] == [3.0, 2.0, None]
+    records = open_study(tmp_path, make_config(trials=5), space).records()
+    assert [record.outcome for record in records] == ["complete", "pruned", "pruned", "failed"]
+    assert [record.value for record in records] == [3.0, 2.0, None, None]
+    assert records[1].intermediate == {10: 1.0, 30: 2.0}
+    assert records[3].attributes == {"reason": "why"}
+    assert study.best() == records[0]
+
+
+def test_tpe_leaves_where_trials_diverge(tmp_path, make_config):
+    space = Space({"x": Range("uniform", 0, 1)}, {})
+    with open_study(tmp_path, make_config(trials=64, sampler="tpe"), space) as study:
+        while batch := study.ask(8):
+            for trial in batch:
+                bad = trial.params["x"] > 0.5
+                value, outcome = (None, "pruned") if bad else (-1.0, "complete")
+                study.tell(trial, value, outcome=outcome, attributes={})
+    late = [record.outcome for record in study.records()][32:]
+    assert late.count("pruned") < 8  # of 32, by chance 16
+
+
+def test_what_an_unfinished_worker_leaves_is_done_next(tmp_path, make_config, space):
+    config = make_config(trials=6, sampler="sobol")
+    with open_study(tmp_path, config, space) as study:
+        first = study.ask(3)
+        study.tell(first[1], 1.0, outcome="complete", attributes={})
+    with pytest.raises(RuntimeError, match="with study"):
+        study.ask(1)
+    with open_study(tmp_path, config, space) as study:
+        assert study.remaining() == 5
+        rest = study.ask(9)
+    assert [trial.index for trial in rest] == [0, 2, 3, 4, 5]
+    assert [trial.params for trial in rest[:2]] == [first[0].params, first[2].params]
+
+
+def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, monkeypatch):
+    config = make_config(trials=2, sampler="sobol")
+
+    class KilledError(Exception):
+        pass
+
+    with pytest.raises(KilledError), open_study(tmp_path, config, space) as study:
+        real, calls = study._storage.set_trial_param, []
+
+        def stop(*arguments):
+            if calls:
+                raise KilledError
+            calls.append(real(*arguments))
+
+        monkeypatch.setattr(study._storage, "set_trial_param", stop)
+        study.ask(1)
+    assert len(study.optuna_study.trials[0].params) == 1
+    with open_study(tmp_path, config, space) as study:
+        (trial, _) = study.ask(5)
+    assert trial == (1, 0, DesignSampler(config, space, 0).point(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "seed", "message"),
+    [
+        ({"sampler": "sobol"}, 0, "has sampler = 'random', not 'sobol'"),
+        ({"trials": 9}, 0, "has trials = 8, not 9"),
+        ({}, 1, "has seed = 0, not 1"),
+        ({"space": {"x": Range("uniform", 0, 1)}}, 0, "has space."),
+    ],
+)
+def test_another_search_in_the_same_study_is_refused(
+    tmp_path, make_config, space, changes, seed, message
+):
+    open_study(tmp_path, make_config(), space)
+    other = Space(changes.pop("space"), {}) if "space" in changes else space
+    with pytest.raises(ConfigError) as error:
+        open_study(tmp_path, make_config(**changes), other, seed)
+    assert message in str(error.value)
+
+
+def test_a_study_of_somebody_else_is_refused(tmp_path, make_config, space, monkeypatch):
+    monkeypatch.setattr("metaevo.sweep.study._SECONDS_FOR_IDENTITY", 0.2)
+    url = f"sqlite:///{tmp_path}/x.db"
+    optuna.create_study(storage=url, study_name="tested")
+    with pytest.raises(ConfigError, match="not begun by a sweep"):
+        open_study(tmp_path, make_config(storage=url), space)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "must be a URL like sqlite"),
+        ("unknown://user:secret@host/x", "cannot be opened"),
+        ("sqlite:////nowhere/at/all.db", "unable to open database file"),
+    ],
+)
+def test_a_storage_that_cannot_be_opened(tmp_path, make_config, space, url, message):
+    with pytest.raises(ConfigError) as error:
+        open_study(tmp_path, make_config(storage=url), space)
+    assert message in str(error.value)
+    assert "secret" not in str(error.value)
+
+
+def test_a_journal_that_is_none_is_refused(tmp_path, make_config, space):
+    (tmp_path / storages.JOURNAL).write_text("no json\nat all\n")
+    with pytest.raises(ConfigError, match="is not the journal of a study"):
+        open_study(tmp_path, make_config(), space)
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        open_study(tmp_path / "missing", make_config(), space)
+
+
+def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_config, space):
+    config = make_config(trials=3)
+    with open_study(tmp_path, config, space) as study:
+        for trial in study.ask(2):
+            study.tell(trial, 1.0, outcome="complete", attributes={"text": "ü"})
+        kept = study.records()
+    journal = tmp_path / storages.JOURNAL
+    whole = journal.read_bytes()
+    last = whole.rstrip(b"\n").rfind(b"\n") + 1
+    assert len(whole) - last > 50
+    for end in range(last, len(whole) + 1):
+        journal.write_bytes(whole[:end])
+        with open_study(tmp_path, config, space) as study:
+            assert study.records() == kept
+            (trial,) = study.ask(2)
+            assert study.tell(trial, 2.0, outcome="complete", attributes={})
+        again = open_study(tmp_path, config, space)
+        assert [record.index for record in again.records()] == [0, 1, 2]
+        assert journal.read_bytes().startswith(whole[:last])
+
+
+def test_a_torn_line_of_a_killed_worker_does_not_spoil_that_of_a_living_one(
+    tmp_path, make_config, space
+):
+    with open_study(tmp_path, make_config(), space) as study:
+        (trial,) = study.ask(1)
+        with open(tmp_path / storages.JOURNAL, "ab") as file:
+            file.write(b'{"op_code": 4, "wor')
+        assert study.tell(trial, 1.0, outcome="complete", attributes={})
+    assert len(open_study(tmp_path, make_config(), space).records()) == 1
+
+
+def test_unfinished_lines_of_any_length(tmp_path):
+    path = tmp_path / "lines"
+    rng = random.Random(0)
+    for length in [0, 1, 4095, 4096, 4097, 9000, *rng.choices(range(20_000), k=20)]:
+        for head in (b"", b"whole\n", b"x" * 5000 + b"\n"):
+            path.write_bytes(head + b"y" * length)
+            storages.drop_unfinished_line(path)
+            assert path.read_bytes() == head
