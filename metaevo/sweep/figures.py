@@ -39,22 +39,23 @@ def draw(study: optuna.Study, directory: Path) -> list[Path]:
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     names = sorted({name for trial in complete for name in trial.params})
     varying = [name for name in names if len({trial.params[name] for trial in complete}) > 1]
-    shown = {"params": varying}
     visual = optuna.visualization.matplotlib
     plots: dict[str, Callable[[], Any]] = {}
     if complete:
         plots["optimisation_history.png"] = lambda: visual.plot_optimization_history(study)
     if len(complete) > 1 and varying:
-        plots["slice.png"] = lambda: visual.plot_slice(study, **shown)
-        plots["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(study, **shown)
+        plots["slice.png"] = lambda: visual.plot_slice(study, params=varying)
+        plots["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(
+            study, params=varying
+        )
     if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
         plots["rungs.png"] = lambda: visual.plot_intermediate_values(study)
     if len(complete) > 3 and len(varying) > 1 and len({trial.value for trial in complete}) > 1:
-        important = list(optuna.importance.get_param_importances(study, **shown))
-        plots["parameter_importance.png"] = lambda: visual.plot_param_importances(study, **shown)
-        plots["contour.png"] = lambda: visual.plot_contour(
-            study, params=important[:MOST_SETTINGS]
+        important = list(optuna.importance.get_param_importances(study, params=varying))
+        plots["parameter_importance.png"] = lambda: visual.plot_param_importances(
+            study, params=varying
         )
+        plots["contour.png"] = lambda: visual.plot_contour(study, params=important[:MOST_SETTINGS])
     mpl.use("agg")  # no window, whatever the display
     return [_save(plot, directory / name) for name, plot in plots.items()]
 

@@ -41,7 +41,9 @@ class Result(NamedTuple):
     scores: np.ndarray
     """[seeds]"""
     value: float | None
-    """the objective; None where an agent diverged"""
+    """the objective; None where an agent diverged, or no episode has ended yet"""
+    diverged: int
+    """agents whose parameters are not finite"""
     fraction: float
     """of the training done"""
     frames: int
@@ -86,7 +88,7 @@ def run_bracket(
     Args:
         groups: trainers, untrained agents, and the numbers of their trials.
         bracket: how many go on, and when.
-        objective: from the scores of a trial [seeds] to its value; None where an agent diverged.
+        objective: from the scores of a trial [seeds] to its value; None where one is not known.
         report: called with a trial's number, its environment steps (of one agent) and its value.
         progress: called with the environment steps just done.
 
@@ -104,13 +106,17 @@ def run_bracket(
             agents = trainer.advance(agents, target - agents.updates, progress)
             trained.append((trainer, agents, numbers))
             steps, curves = trainer.curves(agents)
-            for number, scores, curve in zip(numbers, trainer.scores(agents), curves, strict=True):
+            found = zip(
+                numbers, trainer.scores(agents), trainer.diverged(agents), curves, strict=True
+            )
+            for number, scores, diverged, curve in found:
                 value, frames = objective(scores), target * trainer.frames_per_update
                 if value is not None:
                     report(number, frames, value)
                 results[number] = Result(
                     scores,
                     value,
+                    int(diverged.sum()),
                     target / trainer.num_updates,
                     frames * len(scores),
                     is_last,
@@ -130,9 +136,14 @@ def updates_at(fraction: float, num_updates: int) -> int:
 
 
 def _best(numbers: list[int], results: dict[int, Result], count: int) -> set[int]:
-    values = {number: results[number].value for number in numbers}
-    alive = [number for number in numbers if values[number] is not None]
-    return set(sorted(alive, key=lambda number: (-values[number], number))[:count])  # type: ignore[operator]
+    """Rank trials; diverged ones never go on, those without a score if too few others do."""
+    alive = [number for number in numbers if not results[number].diverged]
+
+    def rank(number: int) -> tuple[float, int]:
+        value = results[number].value
+        return (math.inf if value is None else -value), number
+
+    return set(sorted(alive, key=rank)[:count])
 
 
 def _survivors(

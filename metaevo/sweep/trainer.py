@@ -83,6 +83,7 @@ class Trainer:
             num_devices: at most that many; by default all.
         """
         config = task.learner.config
+        self.task, self.hyperparams = task, hyperparams
         self._learner, self._others = task.learner, (meta_params, task.env_params)
         self._score = jax.jit(jax.vmap(lambda sums: score_of(fitness, measures(sums))))
         self.num_updates = config.num_updates
@@ -95,10 +96,9 @@ class Trainer:
         self._num_windows = -(-config.num_updates // self._updates_per_window)
         key = jax.random.key(0)
         self._template = jax.eval_shape(task.learner.init, key, hyperparams, *self._others)
-        self._hyperparams = hyperparams
         self._init = devices.spread(jax.vmap(self._init_row), num_devices=self.num_devices)
         self._run = devices.spread(
-            self._run_chunk, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
+            self.train_rows, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
         )
 
     @property
@@ -109,7 +109,7 @@ class Trainer:
     @property
     def memory_bytes(self) -> int:
         """Bytes of the agents of a chunk; their network's activations come on top."""
-        row = jax.eval_shape(self._init_row, jax.random.key(0), self._hyperparams)
+        row = jax.eval_shape(self._init_row, jax.random.key(0), self.hyperparams)
         leaves = jax.tree.leaves(row)
         return self.chunk_size * sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
@@ -180,6 +180,10 @@ class Trainer:
         scores = np.where(agents.rows.finite, jax.device_get(self._score(episodes)), np.nan)
         return scores.reshape(agents.trials, agents.seeds)
 
+    def diverged(self, agents: Agents) -> np.ndarray:
+        """Return which agents have parameters that are not finite [trials, seeds]."""
+        return ~np.asarray(agents.rows.finite).reshape(agents.trials, agents.seeds)
+
     def curves(self, agents: Agents) -> tuple[np.ndarray, np.ndarray]:
         """Return environment steps [points] and mean returns [trials, seeds, points] so far.
 
@@ -226,7 +230,9 @@ class Trainer:
         empty = jax.tree.map(lambda leaf: jnp.zeros(self._num_windows, leaf.dtype), episodes)
         return Row(_packed(agent), hyperparams, empty, self._is_finite(agent))
 
-    def _run_chunk(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
+    def train_rows(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
+        """On a device: train rows [chunk] for some more updates, after `done` ones."""
+
         def update(agent, hyperparams):
             agent, episodes, _ = self._learner.update(agent, hyperparams, *self._others)
             return agent, episodes

@@ -177,7 +177,7 @@ class Halving:
                 "scores": plain_scores(result.scores),
                 "frames": result.frames,
                 "fraction": result.fraction,
-                "diverged": int(np.sum(~np.isfinite(result.scores))),
+                "diverged": result.diverged,
             }
             complete = result.complete and result.value is not None
             watch.done(

@@ -11,7 +11,7 @@ from metaevo.sweep.objective import objective
 from metaevo.sweep.settings import SweepConfig
 from metaevo.sweep.trainer import Trainer
 from purerl import q_learning
-from tests.metaevo.sweep.test_trainer import assert_same, q_task
+from tests.metaevo.sweep.test_trainer import assert_same, diverging, q_task
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
 SEEDS = 2
@@ -56,6 +56,12 @@ def trainers():
     fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
     hyperparams = q_learning.Hyperparams()
     return [Trainer(q_task(updates), None, hyperparams, fitness) for updates in (90, 45)]
+
+
+@pytest.fixture(scope="module")
+def diverging_trainer():
+    fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
+    return Trainer(q_task(45, diverging), None, q_learning.Hyperparams(), fitness)
 
 
 @pytest.fixture(scope="module")
@@ -123,26 +129,35 @@ def test_groups_of_different_length_are_ranked_together(trainers, keys):
         assert result.value <= max(results[n].value for n in complete)
 
 
-def test_whoever_diverges_is_out_and_all_may(trainers, keys):
+@pytest.mark.parametrize("diverged", [{1}, {0, 1, 2, 3}])
+def test_whoever_diverges_is_out_and_all_may(diverging_trainer, keys, diverged):
     settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
-    (bracket,) = brackets(settings)
-    for diverged in ({1}, {0, 1, 2, 3}):
-        rates = [0.1, 0.2, 0.3, 0.4]
-        seen = []
+    rates = [2.0 if number in diverged else 0.3 for number in range(4)]
+    results = run_bracket(
+        [(diverging_trainer, start(diverging_trainer, keys, rates), range(4))],
+        *brackets(settings),
+        lambda scores: objective(scores, settings),
+        lambda *_: None,
+    )
+    for number in range(4):
+        assert (results[number].value is None) == (number in diverged)
+        assert results[number].diverged == SEEDS * (number in diverged)
+    assert any(result.complete for result in results.values()) == (len(diverged) < 4)
 
-        def judge(scores, diverged=diverged, seen=seen):
-            seen.append(scores)
-            return None if (len(seen) - 1) % 4 in diverged and len(seen) <= 4 else scores.mean()
 
-        results = run_bracket(
-            [(trainers[1], start(trainers[1], keys, rates), range(4))],
-            bracket,
-            judge,
-            lambda *_: None,
-        )
-        for number in range(4):
-            assert (results[number].value is None) == (number in diverged)
-        assert any(result.complete for result in results.values()) == (len(diverged) < 4)
+def test_whoever_has_no_score_yet_may_go_on(trainers, keys):
+    """As where no episode ends in the first rung: that is no reason to stop all trials."""
+    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
+    reports = []
+    results = run_bracket(
+        [(trainers[1], start(trainers[1], keys, RATES[:4]), range(4))],
+        *brackets(settings),
+        lambda scores: None,
+        lambda *arguments: reports.append(arguments),
+    )
+    assert [result.complete for result in results.values()] == [True, False, False, False]
+    assert reports == []
+    assert all(result.diverged == 0 for result in results.values())
 
 
 def test_objective():
