@@ -7,6 +7,7 @@ from metaevo.config import ConfigError
 from metaevo.report import Table
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.halving import brackets
+from metaevo.sweep.population_based import dims
 from metaevo.sweep.space import Space
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import Trials
@@ -105,6 +106,13 @@ def _check_scheduler(trials: Trials) -> None:
             f"sweep.scheduler = 'pbt' changes agents in mid-training, which static settings do "
             f"not allow: {', '.join(space.static)}; allowed: hyperparams.*"
         )
+    if config.scheduler == "pbt":
+        dims(space)
+        updates, rounds = trials.settings.train.num_updates, trials.settings.pbt.rounds
+        if rounds > updates:
+            raise ConfigError(f"pbt.rounds = {rounds}: must be at most the {updates} updates")
+        if config.trials < 2:
+            raise ConfigError(f"sweep.trials = {config.trials}: pbt needs at least 2 members")
     if config.scheduler == "pbt" and config.sampler not in ("random", "sobol"):
         raise ConfigError(
             f"sweep.sampler = {config.sampler!r}: pbt begins with settings that are independent "

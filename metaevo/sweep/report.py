@@ -45,22 +45,33 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
 
 def conclusion(result: dict[str, Any]) -> str:
     """Say in words whether the winner is better than the settings before, on fresh seeds."""
-    winner, before = result["variants"]
-    (pair,) = result["pairs"]
+    winner, before = result["variants"][0], result["variants"][-1]
+    pair = result["pairs"][-1]
     low, high = pair["difference_interval"]
     words = {
-        "better": "The best trial beats the settings before the sweep",
-        "worse": "The best trial is worse than the settings before the sweep",
-        "undecided": "Neither the best trial nor the settings before the sweep are better",
+        "better": "{} beats the settings before the sweep",
+        "worse": "{} is worse than the settings before the sweep",
+        "undecided": "Neither {} nor the settings before the sweep are better",
     }
+    text = words[pair["conclusion"]].format(f"the {winner['name']}")
     return (
-        f"{words[pair['conclusion']]} on {winner['seeds']} fresh seeds: IQM {winner['iqm']:.4g} "
+        f"{text[0].upper()}{text[1:]} on {winner['seeds']} fresh seeds: IQM {winner['iqm']:.4g} "
         f"against {before['iqm']:.4g}, difference {pair['difference']:+.3g} with 95% interval "
-        f"[{low:.3g}, {high:.3g}]. In the search trial {result['best_trial']} had "
-        f"{result['search_value']:.4g}; its mean on fresh seeds is {winner['mean']:.4g}: the best "
-        f"of many noisy trials looks better than it is. The search took "
-        f"{winner['tuning_frames']:,} environment steps. `{BEST}` holds its settings, `{TRIALS}` "
-        "every trial."
+        f"[{low:.3g}, {high:.3g}].{_optimism(result)} The search took "
+        f"{winner['tuning_frames']:,} environment steps. {BEST} holds its settings, {TRIALS} every "
+        "trial."
+    )
+
+
+def _optimism(result: dict[str, Any]) -> str:
+    """Compare what the search saw with what came out; a population is ranked by its last round."""
+    winner = result["variants"][0]
+    if len(result["variants"]) > 2:
+        return ""
+    return (
+        f" In the search trial {result['best_trial']} had {result['search_value']:.4g}; its mean "
+        f"on fresh seeds is {winner['mean']:.4g}: the best of many noisy trials tends to look "
+        "better than it is."
     )
 
 

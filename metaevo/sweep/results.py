@@ -67,20 +67,16 @@ def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], commen
 
 
 def confirmation(
-    best: Record,
-    winner: np.ndarray,
-    before: np.ndarray,
-    tuning_frames: int,
+    scores: dict[str, np.ndarray], settings: dict[str, dict[str, Any]], best: Record, frames: int
 ) -> dict[str, Any]:
-    """Return the content of evaluation.json: the winner against the settings before the sweep.
+    """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
 
     Args:
+        scores: of every variant [seeds]; the last one is where the sweep began.
+        settings: of every variant, those that the sweep has chosen.
         best: the best trial of the search.
-        winner: its scores on fresh seeds [seeds].
-        before: those of the settings that the sweep began from [seeds].
-        tuning_frames: environment steps of the whole search.
+        frames: environment steps of the whole search.
     """
-    scores = {"best trial": winner, "settings before the sweep": before}
     everything = np.concatenate(list(scores.values()))
     finite = everything[np.isfinite(everything)]
     worst = float(finite.min()) if len(finite) else 0.0
@@ -88,12 +84,11 @@ def confirmation(
     for name, values in scores.items():
         filled, diverged = replace_diverged(values, worst)
         summary = statistics.summarise(filled)
-        is_winner = name == "best trial"
         rows.append(
             {
                 "name": name,
-                "settings": best.params if is_winner else {},
-                "tuning_frames": tuning_frames if is_winner else 0,
+                "settings": settings[name],
+                "tuning_frames": frames if settings[name] else 0,
                 "seeds": summary.seeds,
                 "scores": filled.tolist(),
                 "iqm": summary.iqm,
@@ -102,11 +97,19 @@ def confirmation(
                 "diverged": diverged,
             }
         )
-    pair = statistics.compare(rows[0]["scores"], rows[1]["scores"])
+    winner, *others = rows
+    pairs = [
+        {
+            "learned": winner["name"],
+            "other": row["name"],
+            **statistics.compare(winner["scores"], row["scores"])._asdict(),
+        }
+        for row in others
+    ]
     return {
         "variants": rows,
-        "pairs": [{"learned": rows[0]["name"], "other": rows[1]["name"], **pair._asdict()}],
-        "conclusion": pair.conclusion,
+        "pairs": pairs,
+        "conclusion": pairs[-1]["conclusion"],
         "best_trial": best.number,
         "search_value": best.value,
     }

@@ -26,12 +26,13 @@ from metaevo.signals import StopOnSignal
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan
+from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
 from metaevo.sweep.settings import dotted_space
 from metaevo.sweep.space import make_space
 from metaevo.sweep.study import Record, Study, Trial
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
-from metaevo.sweep.trials import Executor, Outcome, Trials, Watch
+from metaevo.sweep.trials import Executor, Outcome, Trials, Watch, plain_scores
 from metaevo.tracking import RunTracker
 
 EXPERIMENT = "sweep"
@@ -43,6 +44,8 @@ HARMLESS = (
 POLL_SECONDS = 2.0
 """between two looks at what other workers do"""
 CONFIRMATION = "confirmation.json"
+SCHEDULE = "best member's schedule"
+BEFORE = "settings before the sweep"
 
 
 @dataclass
@@ -142,18 +145,20 @@ def _build(
     return this
 
 
-def _executor(trials: Trials) -> Executor:
+def _executor(trials: Trials, run: RunDirectory) -> Executor:
     if isinstance(trials, Evolutions):
         return trials
     assert isinstance(trials, Trainings)
     if trials.config.scheduler in ("successive_halving", "hyperband"):
         return Halving(trials)
+    if trials.config.scheduler == "pbt":
+        return PopulationBased(trials, run)
     return FullTraining(trials)
 
 
 def _search(this: SweepRun, worker: bool) -> None:
     """Train trials until none is left, whoever trains the last ones."""
-    executor, plan, study = _executor(this.trials), this.plan, this.study
+    executor, plan, study = _executor(this.trials, this.run), this.plan, this.study
     print(
         f"{this.run.path}: {plan.trials} trials x {this.settings.sweep.seeds} seeds, "
         f"compilations to expect: {plan.compilations()}",
@@ -266,13 +271,26 @@ def _finish(this: SweepRun) -> None:
             f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
         )
     frames = sum(record.attributes.get("frames", 0) for record in records)
-    results.write_best(run, trials, best.params, _comment(this, best))
+    results.write_best(run, trials, _best_params(best), _comment(this, best))
     if this.settings.sweep.confirm_seeds:
         _confirm(this, best, frames)
     write_sweep_report(run, trials, this.study, this.plan)
     for path in (run.report_path, run.path / results.TRIALS, run.path / results.BEST, run.figures):
         this.tracker.log_artifact(path)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
+
+
+def _best_params(best: Record) -> dict[str, Any]:
+    """Of a member of a population, the settings that it ended with."""
+    return dict(best.attributes.get("final", best.params))
+
+
+def _variants(this: SweepRun, best: Record) -> dict[str, dict[str, Any]]:
+    """Return what is trained on fresh seeds: names, and the settings of each."""
+    if this.settings.sweep.scheduler != "pbt":
+        return {"best trial": best.params, BEFORE: {}}
+    final = _best_params(best)
+    return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
 
 
 def _comment(this: SweepRun, best: Record) -> str:
@@ -283,35 +301,40 @@ def _comment(this: SweepRun, best: Record) -> str:
 def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     """Train the winner, and the settings before the sweep, on seeds that the search never saw."""
     run, trials, seeds = this.run, this.trials, this.settings.sweep.confirm_seeds
+    settings = _variants(this, best)
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
     known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
     if known.get("key") != key:
-        with tqdm(
-            total=this.plan.confirm_frames, desc="confirming", unit="frame", unit_scale=True
-        ) as bar:
+        known = {"key": key, "scores": {}}
+    missing = [name for name in settings if name not in known["scores"]]
+    frames = seeds * trials.frames(trials.settings_of(best.params))
+    with tqdm(total=len(missing) * frames, desc="confirming", unit="frame", unit_scale=True) as bar:
 
-            def progress(frames: int) -> None:
-                bar.update(frames)
-                raise_if_requested(this.stop)
+        def progress(frames: int) -> None:
+            bar.update(frames)
+            raise_if_requested(this.stop)
 
-            scores = trials.confirm([best.params, {}], seeds, progress)
-        known = {"key": key, "winner": scores[0], "before": scores[1]}
-        write_json_atomic(kept, known)  # so that an interrupted end goes on here
-    winner, before = (
-        np.array([np.nan if score is None else score for score in known[name]], dtype=float)
-        if not isinstance(known[name], np.ndarray)
-        else known[name]
-        for name in ("winner", "before")
-    )
-    result = results.confirmation(best, winner, before, search_frames)
+        for name in missing:
+            if name == SCHEDULE:
+                assert isinstance(trials, Trainings)
+                scores = replay(trials, run, seeds, progress)
+            else:
+                (scores,) = trials.confirm([settings[name]], seeds, progress)
+            known["scores"][name] = plain_scores(scores)
+            write_json_atomic(kept, known)  # so that an interrupted end goes on here
+    found = {
+        name: np.array([np.nan if score is None else score for score in known["scores"][name]])
+        for name in settings
+    }
+    result = results.confirmation(found, settings, best, search_frames)
     write_json_atomic(run.evaluation_path, result)
     run.truncate_metrics("evaluation", -1)  # of an earlier end of this sweep
     for index, row in enumerate(result["variants"]):
         record = {
             "kind": "evaluation",
             "evaluation": index,
-            "frames": search_frames + this.plan.confirm_frames,
+            "frames": search_frames + (index + 1) * frames,
             "seconds": round(time.monotonic() - this.started, 3),
             "name": row["name"],
             "iqm": row["iqm"],

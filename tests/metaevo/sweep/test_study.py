@@ -154,7 +154,10 @@ def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, mo
     class KilledError(Exception):
         pass
 
-    with pytest.raises(KilledError), open_study(tmp_path, config, space) as study:
+    with (
+        pytest.raises(KilledError),
+        open_study(tmp_path, config, space) as study,
+    ):
         real, calls = study._storage.set_trial_param, []
 
         def stop(*arguments):

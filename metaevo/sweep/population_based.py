@@ -1,0 +1,162 @@
+"""The executor of population-based training: all trials at once, resumable round by round.
+
+What wins is not a setting but a schedule of settings, that of the best member's ancestors. It is
+judged by training fresh agents with that schedule.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo import checkpoint
+from metaevo.config import ConfigError
+from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.seeding import Purpose, key_for, keys_for
+from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
+from metaevo.sweep.ranges import Choice
+from metaevo.sweep.space import TRACED, Space
+from metaevo.sweep.study import Trial
+from metaevo.sweep.trainings import Trainings
+from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
+
+HISTORY = "pbt.json"
+"""The file that keeps what happened in every round, and the schedule that won."""
+
+
+class PopulationBased:
+    """Trains all trials of a sweep as one population."""
+
+    def __init__(self, trials: Trainings, run: RunDirectory):
+        """Bind the parts.
+
+        Args:
+            trials: of which only traced settings may vary.
+            run: keeps a checkpoint of every round, and the history.
+        """
+        self.trials, self.config, self.run_directory = trials, trials.config, run
+        self.rounds = trials.settings.pbt
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """All of them."""
+        return remaining
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Train the population to its end, from the last checkpoint if there is one."""
+        batch = sorted(batch, key=lambda trial: trial.index)
+        settings = [self.trials.settings_of(trial.params) for trial in batch]
+        trainer = self.trials.trainer(settings[0])
+        members = Pbt(
+            trainer, dims(self.trials.space), self.rounds, self.config, members=len(batch)
+        )
+        key = jax.random.fold_in(key_for(self.trials.settings.run.seed, Purpose.TUNING), 2**31)
+        state = members.init([each.hyperparams for each in settings], self.trials.keys)
+        history = self._empty_history(len(batch))
+        directory = self.run_directory.checkpoints
+        expected = {"members": [trial.index for trial in batch]}
+        start = 0
+        if directory.is_dir():
+            template = (jax.device_get(state), tuple(history))
+            found = checkpoint.restore(directory, template, expected=expected)
+            state, history = members.place(found.tree[0]), History(*found.tree[1])
+            start = found.index
+        frames = np.diff(members.ends, prepend=0) * trainer.frames_per_update
+        frames *= self.config.seeds * len(batch)
+        watch.progress(int(frames[:start].sum()))
+        for index in range(start, self.rounds.rounds):
+            watch.group(index, self.rounds.rounds, "population-based training")
+            state, record = members.round(state, index, key)
+            _store(history, record, index)
+            checkpoint.save(
+                directory,
+                index + 1,
+                (jax.device_get(state), tuple(history)),
+                metadata=expected,
+                keep=self.trials.settings.run.keep_checkpoints,
+            )
+            watch.progress(int(frames[index]))
+        self._tell(batch, members, state, history, watch)
+
+    def _tell(
+        self, batch: Sequence[Trial], members: Pbt, state: Any, history: History, watch: Watch
+    ) -> None:
+        trainer, agents = members.trainer, members.agents(state)
+        best = winner(history)
+        schedule = lineage(history, best)
+        write_json_atomic(
+            self.run_directory.path / HISTORY,
+            {
+                "scores": history.scores,
+                "parents": history.parents,
+                "hyperparams": history.hyperparams,
+                "winner": best,
+                "schedule": schedule,
+            },
+        )
+        steps, curves = trainer.curves(agents)
+        for member, trial in enumerate(batch):
+            value = float(history.scores[-1, member])
+            complete = bool(np.isfinite(value))
+            attributes = {
+                "scores": plain_scores(trainer.scores(agents)[member]),
+                "frames": trainer.num_updates * trainer.frames_per_update * self.config.seeds,
+                "fraction": 1.0,
+                "diverged": int(trainer.diverged(agents)[member].sum()),
+                "final": {
+                    TRACED + name: float(f"{values[-1, member]:.6g}")
+                    for name, values in history.hyperparams.items()
+                },
+            }
+            watch.done(
+                trial,
+                Outcome(
+                    "complete" if complete else "pruned",
+                    value if complete else None,
+                    attributes,
+                    (steps, curves[member]),
+                ),
+            )
+
+    def _empty_history(self, members: int) -> History:
+        shape = self.rounds.rounds, members
+        return History(
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.int32),
+            {dim.name: np.zeros(shape, np.float32) for dim in dims(self.trials.space)},
+        )
+
+
+def replay(trials: Trainings, run: RunDirectory, seeds: int, progress: Progress) -> np.ndarray:
+    """Train fresh agents with the schedule that won; scores [seeds]."""
+    history = json.loads((run.path / HISTORY).read_text(encoding="utf-8"))
+    schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
+    trainer = trials.trainer(trials.settings_of({}))
+    keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)
+    return trainer.scores(train_schedule(trainer, schedule, keys, progress))[0]
+
+
+def dims(space: Space) -> list[Dim]:
+    """Return the settings that a population explores.
+
+    Raises:
+        ConfigError: for a choice of something else than numbers.
+    """
+    found = []
+    for key, entry in space.entries.items():
+        name = key.removeprefix(TRACED)
+        if isinstance(entry, Choice):
+            if not all(isinstance(value, int | float) for value in entry.values):
+                raise ConfigError(f"space.{key}: pbt can only choose between numbers")
+            found.append(Dim(name, choices=tuple(float(value) for value in entry.values)))
+        else:
+            found.append(Dim(name, entry.low, entry.high, entry.is_log, entry.is_integer))
+    return found
+
+
+def _store(history: History, record: History, index: int) -> None:
+    history.scores[index] = record.scores
+    history.parents[index] = record.parents
+    for name, values in record.hyperparams.items():
+        history.hyperparams[name][index] = values
