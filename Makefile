@@ -9,10 +9,10 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve test lint format test-slow smoke constraints
+.PHONY: help setup evolve test lint format test-slow test-postgres smoke constraints
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
 	@echo 'Example:   make evolve ARGS="--run-dir runs/a --generations 20"'
 
@@ -24,6 +24,11 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
+
+# Needs Debian's package postgresql; the server is started, and ended, by tests/postgres/server.sh.
+test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postgresql)
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,postgres]' --constraint constraints.txt
+	$(RUN) -m pytest -m postgres $(ARGS)
 
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)

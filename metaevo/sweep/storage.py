@@ -36,6 +36,14 @@ def open_storage(path: Path, url: str | None) -> BaseStorage:
     return _open_journal(path / JOURNAL) if url is None else _open_database(url)
 
 
+def close_connections(storage: BaseStorage) -> None:
+    """Close the connections to a database; it makes new ones when it is used again."""
+    backend = getattr(storage, "_backend", None)  # behind Optuna's cache
+    if isinstance(backend, RDBStorage):
+        backend.remove_session()
+        backend.engine.dispose()
+
+
 def _open_journal(path: Path) -> BaseStorage:
     try:
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))

@@ -29,7 +29,7 @@ from metaevo.config import ConfigError, changed_keys, show
 from metaevo.sweep import workers
 from metaevo.sweep.sampling import RETRY_OF, design_indices, make_sampler, num_trials
 from metaevo.sweep.space import Space
-from metaevo.sweep.storage import open_storage
+from metaevo.sweep.storage import close_connections, open_storage
 
 if TYPE_CHECKING:  # it imports JAX, which the processes of a study may not need
     from metaevo.sweep.settings import SweepConfig
@@ -135,6 +135,11 @@ class Study:
             self._heartbeat.end()
             self._heartbeat = None
             self._worker = workers.new_worker()  # should it come back
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections to a database; the study can still be read, through new ones."""
+        close_connections(self._storage)
 
     # --- A worker's side --------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ def check_that_a_killed_worker_loses_nothing(directory: Path, url: str | None) -
     assert {record.index for record in records} >= set(hung)
     assert study.running() == study.remaining() == 0
     assert abs(study.best().value / -min(rates[:TRIALS]) - 1) < 1e-9
+    study.close()
 
 
 def start(directory: Path, name: str, url: str | None) -> subprocess.Popen:

@@ -154,19 +154,18 @@ def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, mo
     class KilledError(Exception):
         pass
 
-    with (
-        pytest.raises(KilledError),
-        open_study(tmp_path, config, space) as study,
-    ):
-        real, calls = study._storage.set_trial_param, []
+    calls = []
 
-        def stop(*arguments):
-            if calls:
-                raise KilledError
-            calls.append(real(*arguments))
+    def stop(*arguments):
+        if calls:
+            raise KilledError
+        calls.append(real(*arguments))
 
+    with open_study(tmp_path, config, space) as study:
+        real = study._storage.set_trial_param
         monkeypatch.setattr(study._storage, "set_trial_param", stop)
-        study.ask(1)
+        with pytest.raises(KilledError):
+            study.ask(1)
     assert len(study.optuna_study.trials[0].params) == 1
     with open_study(tmp_path, config, space) as study:
         (trial, _) = study.ask(5)

@@ -1,0 +1,63 @@
+"""Studies in a real PostgreSQL server, which the tests start themselves: make test-postgres."""
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.sweep.ranges import Range
+from metaevo.sweep.space import Space
+from metaevo.sweep.study import Study
+
+pytestmark = pytest.mark.postgres
+
+SERVER = Path(__file__).parents[2] / "postgres" / "server.sh"
+_path = Path(__file__).with_name("several_workers.py")
+_spec = importlib.util.spec_from_file_location("several_workers", _path)
+several_workers = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(several_workers)
+
+
+@pytest.fixture
+def url():
+    # Not in tmp_path, which the server's own user may not enter.
+    directory = Path(tempfile.mkdtemp(prefix="metaevo-postgres-"))
+    try:
+        started = subprocess.run(
+            [SERVER, "start", directory], capture_output=True, text=True, check=False
+        )
+        assert started.returncode == 0, started.stderr
+        yield started.stdout.strip()
+        subprocess.run([SERVER, "stop", directory], check=True, timeout=60)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def test_a_killed_process_loses_nothing_and_nothing_is_done_twice(tmp_path, url):
+    several_workers.check_that_a_killed_worker_loses_nothing(tmp_path, url)
+
+
+def test_workers_that_begin_a_database_at_once_share_one_study(tmp_path, url):
+    processes = [several_workers.start(tmp_path, name, url) for name in "abcd"]
+    for process in processes:
+        assert process.wait(timeout=120) == 0, several_workers.said(tmp_path)
+    lines = [line.split() for line in (tmp_path / "evaluated").read_text().splitlines()]
+    indices = sorted(int(index) for _, index, _ in lines)
+    assert indices == list(range(several_workers.TRIALS))
+    study = several_workers.open_study(tmp_path, url)
+    assert [record.index for record in study.records()] == indices
+    study.close()
+
+
+def test_a_password_is_never_shown(tmp_path, url):
+    bad = url.replace("postgres@/postgres", "nobody:geheim@/missing")
+    config = SimpleNamespace(trials=1, sampler="random", grid_points=2, storage=bad, study=None)
+    with pytest.raises(ConfigError, match="cannot be opened") as error:
+        Study.open(tmp_path, config, Space({"x": Range("uniform", 0, 1)}, {}), seed=0, name="n")
+    assert "geheim" not in str(error.value)
+    assert "nobody" in str(error.value)
