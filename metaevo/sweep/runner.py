@@ -37,8 +37,8 @@ from metaevo.tracking import RunTracker
 
 EXPERIMENT = "sweep"
 HARMLESS = (
-    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size", "sweep.trials",
-    "sweep.confirm_seeds", "sweep.batch", "sweep.storage",
+    "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size",
+    "sweep.confirm_seeds", "sweep.batch",
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
