@@ -5,7 +5,6 @@ result = comparison.run(...)      # the content of evaluation.json, and the curv
 """
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +19,13 @@ from metaevo.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
-    grid_settings,
-    tune,
     tuning_seeds,
     without_diverged,
 )
 from metaevo.problems.train_learner import Normalisation
-from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
+from metaevo.sweep.space import Space
+from metaevo.tuning import tune
 from purerl import losses
 from purerl.learners import LEARNERS
 
@@ -67,6 +65,7 @@ class Comparison:
         baseline_names: list[str],
         meta_params: Any,
         config: EvaluationConfig,
+        space: Space,
         *,
         seed: int,
         evolution_frames: int,
@@ -81,38 +80,39 @@ class Comparison:
             baseline_names: of which the first is the reference.
             meta_params: what was discovered.
             config: how much to tune and to test.
+            space: over what, of `metaevo.tuning.tuning_space`.
             seed: of the experiment.
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
         """
         self.learned, self.baselines, self.names = learned, baselines, baseline_names
-        self.meta_params, self.config, self.seed = meta_params, config, seed
+        self.meta_params, self.config, self.space, self.seed = meta_params, config, space, seed
         self.normalisation, self.context = normalisation, context
         self.tuning_seeds = tuning_seeds(config, learned.frames_per_seed, evolution_frames)
 
     @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
-        contenders, tuned = 1 + len(self.names), bool(self.config.grid)
-        tuning = contenders * self.config.combinations * self.tuning_seeds if tuned else 0
-        variants = contenders + 2 if tuned else contenders
+        contenders = 1 + len(self.names)
+        tuning = contenders * self.config.combinations * self.tuning_seeds
+        variants = contenders + 2 if tuning else contenders
         return (tuning + variants * self.config.seeds) * self.learned.frames_per_seed
 
     def run(
-        self, cache: Path, progress: Progress | None = None
+        self, directory: Path, progress: Progress | None = None
     ) -> tuple[dict[str, Any], dict[str, Scores]]:
         """Tune every contender, then train every variant on the held-out seeds.
 
         Args:
-            cache: a JSON file that keeps the tuning of each contender, so that an interrupted
-                comparison goes on.
+            directory: keeps the tuning of each contender, so that an interrupted comparison goes
+                on.
             progress: called with the number of frames just done.
 
         Returns:
             the content of evaluation.json and the scores of every variant by its name.
         """
-        variants = self._variants(cache, progress)
+        variants = self._variants(directory, progress)
         keys = keys_for(self.seed, Purpose.HELD_OUT, self.config.seeds)
         scores = self.train(variants, keys, progress)
         return self._summary(variants, scores), scores
@@ -134,35 +134,31 @@ class Comparison:
     def _meta_params(self, function: str) -> Any:
         return self.meta_params if function == LEARNED else np.int32(self.names.index(function))
 
-    def _variants(self, cache: Path, progress: Progress | None) -> list[Variant]:
+    def _variants(self, directory: Path, progress: Progress | None) -> list[Variant]:
         same = "same hyperparameters"
         variants = [Variant(f"{LEARNED} ({same})", LEARNED, {}, 0)]
-        if not self.config.grid:
+        if not self.config.combinations:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        settings = grid_settings(self.config.grid)
-        key = {"seeds": self.tuning_seeds, "settings": str(settings), "context": self.context}
-        known = _read_cache(cache, key)
         for name in (LEARNED, *self.names):
-            # A run that was continued has found something else since.
-            entry = f"{name} {_digest(self.meta_params)}" if name == LEARNED else name
-            if entry not in known:
-                contender = self.learned if name == LEARNED else self.baselines
-                known[entry] = tune(
-                    contender,
-                    self._meta_params(name),
-                    self.config.grid,
-                    seeds=self.tuning_seeds,
-                    seed=self.seed,
-                    comparable=self._comparable,
-                    progress=progress,
-                )
-                write_json_atomic(cache, {"key": key, "tuned": known})
-            elif progress is not None:
-                progress(known[entry]["frames"])
-            best = settings[known[entry]["index"]]
-            variants.append(Variant(f"{name} (tuned)", name, best, known[entry]["frames"]))
+            is_learned = name == LEARNED
+            # Whatever scores depend on; a run that was continued has found something else since.
+            found = _digest(self.meta_params) if is_learned else ""
+            key = [self.context, self.tuning_seeds, self.seed, self.config.combinations, found]
+            key += [self.space.to_plain(), self.config.sampler]
+            tuned = tune(
+                self.learned if is_learned else self.baselines,
+                self._meta_params(name),
+                self.space,
+                self.config,
+                directory=directory / f"{name}-{_digest_of_text(str(key))}",
+                seeds=self.tuning_seeds,
+                seed=self.seed,
+                comparable=self._comparable,
+                progress=progress,
+            )
+            variants.append(Variant(f"{name} (tuned)", name, tuned.best, tuned.frames))
         return variants
 
     def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
@@ -202,8 +198,8 @@ class Comparison:
             "learned": learned,
             "best_hand_written": best,
             "conclusion": verdict["conclusion"],
-            "tuning_settings": self.config.combinations if self.config.grid else 0,
-            "tuning_seeds": self.tuning_seeds if self.config.grid else 0,
+            "tuning_settings": self.config.combinations,
+            "tuning_seeds": self.tuning_seeds if self.config.combinations else 0,
         }
 
     def _comparable(self, fitness: np.ndarray) -> np.ndarray:
@@ -219,14 +215,5 @@ def _digest(tree: Any) -> str:
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
-def _read_cache(path: Path, key: dict[str, Any]) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["key"] != key:
-            return {}
-        return {
-            name: {**entry, "index": int(entry["index"]), "frames": int(entry["frames"])}
-            for name, entry in content["tuned"].items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # absent or damaged: tune again
+def _digest_of_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -4,10 +4,9 @@ Every contender gets the same tuning (the same grid, the same seeds, the same fr
 are then trained on seeds that neither evolution nor tuning has seen, and those scores are reported.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ from annotated_types import Ge, Gt, MinLen
 from metaevo import devices
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task, fitness_of, train, working_set
-from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import replace_diverged
 from purerl.learners import num_frames
 from purerl.types import EpisodeSums
@@ -38,6 +36,12 @@ class EvaluationConfig:
     """held-out seeds of every variant; 0 for no comparison"""
     grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
     """hyperparams to tune, each with its values; every contender tries all combinations"""
+    space: dict[str, Any] = field(default_factory=dict)
+    """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
+    sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
+    """who chooses settings in the space"""
+    trials: Annotated[int, Gt(0)] = 64
+    """settings in the space that every contender tries"""
     tuning_seeds: Annotated[int, Gt(0)] | None = 8
     """seeds of every combination; null for as many frames a contender as the evolution used"""
     ablation_seeds: Annotated[int, Ge(0)] = 64
@@ -47,7 +51,11 @@ class EvaluationConfig:
 
     @property
     def combinations(self) -> int:
-        """Settings in the grid."""
+        """Settings that every contender tries; 0 without tuning."""
+        if self.space:
+            return self.trials
+        if not self.grid:
+            return 0
         return int(np.prod([len(values) for values in self.grid.values()], dtype=int))
 
 
@@ -102,6 +110,11 @@ class Contender:
             self._maps.append(devices.RowMap(row, chunk_size=size))
 
     @property
+    def rows_at_once(self) -> int:
+        """Agents that all devices train at once."""
+        return max(each.chunk_size * each.num_devices for each in self._maps)
+
+    @property
     def frames_per_seed(self) -> int:
         """Environment steps of one agent in every environment."""
         return sum(num_frames(task.learner.config) for task in self.tasks)
@@ -153,59 +166,11 @@ class Contender:
         ]
 
 
-def grid_settings(grid: dict[str, tuple[float, ...]]) -> list[dict[str, float]]:
-    """Return all combinations of the grid's values."""
-    names = list(grid)
-    return [dict(zip(names, values, strict=True)) for values in itertools.product(*grid.values())]
-
-
 def tuning_seeds(config: EvaluationConfig, frames_per_seed: int, evolution_frames: int) -> int:
     """Return the seeds of every combination, so that a contender's frames are what is asked for."""
     if config.tuning_seeds is not None:
         return config.tuning_seeds
-    return max(1, round(evolution_frames / (frames_per_seed * config.combinations)))
-
-
-def tune(
-    contender: Contender,
-    meta_params: Any,
-    grid: dict[str, tuple[float, ...]],
-    *,
-    seeds: int,
-    seed: int,
-    comparable: Callable[[np.ndarray], np.ndarray],
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Try every setting of the grid on the tuning seeds (the same for all contenders).
-
-    Args:
-        contender: what to tune.
-        meta_params: of its function.
-        grid: values of each hyperparam.
-        seeds: of every setting.
-        seed: of the experiment.
-        comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
-        progress: called with the number of frames just done.
-
-    Returns:
-        `best` (the setting with the highest mean score), `index` (its place in `grid_settings`),
-        `scores` (that mean for every setting) and `frames`.
-    """
-    settings = grid_settings(grid)
-    keys = keys_for(seed, Purpose.TUNING, seeds)
-    results = contender.run(keys, settings, [meta_params] * len(settings), progress)
-    # A setting under which any agent diverged is not one to recommend.
-    means = [
-        -np.inf if result.diverged else float(comparable(result.fitness).mean())
-        for result in results
-    ]
-    best = int(np.argmax(means))
-    return {
-        "best": settings[best],
-        "index": best,
-        "scores": [mean if np.isfinite(mean) else None for mean in means],
-        "frames": len(settings) * seeds * contender.frames_per_seed,
-    }
+    return max(1, round(evolution_frames / (frames_per_seed * max(config.combinations, 1))))
 
 
 def _pooled(episodes: EpisodeSums, points: int) -> EpisodeSums:

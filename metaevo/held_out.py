@@ -17,6 +17,7 @@ from metaevo.config import to_dict
 from metaevo.evaluation import Contender, Scores, curve_frames
 from metaevo.experiment import Parts
 from metaevo.problems.train_learner import Normalisation, Task
+from metaevo.tuning import tuning_space
 
 
 def compare(
@@ -67,6 +68,7 @@ def compare(
         names,
         meta_params,
         config,
+        tuning_space(config, settings),
         seed=seed,
         evolution_frames=evolution_frames,
         normalisation=normalisation,
@@ -84,7 +86,7 @@ def compare(
             bar.update(frames)
             check_stop()
 
-        result, scores = comparison.run(path / "tuning.json", progress)
+        result, scores = comparison.run(path / "tuning", progress)
         if parts.slot == "value_loss":
             study = value_loss_study.Study(settings, comparison, slot_function, meta_params)
             study.draw(figures / "loss.png")

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo import checkpoint, devices, discovery, tracking
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import BLOCK_CAPACITY, Evolution, State
 from metaevo.experiment import Parts, make_parts
 from metaevo.finish import finish
@@ -36,6 +36,7 @@ from metaevo.script import (
 )
 from metaevo.signals import StopOnSignal
 from metaevo.strategy import Strategy, generations_limit
+from metaevo.tuning import tuning_space
 
 SCALAR_ARGUMENTS = {"value_loss": 3, "policy_loss": 2}
 """Scalars that the functions in a slot are called with; they return a scalar."""
@@ -78,7 +79,7 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
     """
     parts = make_parts(settings)
     check_settings(settings, parts)
-    check_grid(settings.evaluation.grid, settings.hyperparams)
+    tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
     run = open_run(run_dir, experiment, resume=resume)
     run.lock()
     try:
@@ -131,23 +132,6 @@ def check_settings(settings: Any, parts: Parts) -> None:
     wanted = settings.evolution.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")
-
-
-def check_grid(grid: dict[str, tuple[float, ...]], hyperparams: Any) -> None:
-    """Find out before anything compiles whether hyperparams can take the values of a grid."""
-    known = to_dict(hyperparams)
-    if unknown := set(grid) - set(known):
-        raise ConfigError(
-            f"evaluation.grid: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
-        )
-    for name, values in grid.items():
-        if known[name] is None:  # the variants that keep it would differ in structure
-            raise ConfigError(f"evaluation.grid.{name}: needs a value for hyperparams.{name} too")
-        for value in values:
-            try:
-                from_dict(type(hyperparams), {**known, name: value})
-            except ConfigError as error:
-                raise ConfigError(f"evaluation.grid.{error}") from None
 
 
 def _is_finished(run: RunDirectory, settings: Any, saved: dict[str, Any]) -> bool:

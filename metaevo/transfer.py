@@ -16,9 +16,10 @@ from metaevo.experiment import experiment_class, make_parts
 from metaevo.finish import write_run_report
 from metaevo.held_out import compare, task_of
 from metaevo.run_directory import RunDirectory, write_json_atomic
-from metaevo.runner import check_grid, check_settings
+from metaevo.runner import check_settings
 from metaevo.script import StopRequestedError, for_environment_of, raise_if_requested
 from metaevo.signals import StopOnSignal
+from metaevo.tuning import tuning_space
 
 FREE = (
     "task.",
@@ -106,7 +107,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
     parts = make_parts(settings)
     check_settings(settings, parts)
-    check_grid(settings.evaluation.grid, settings.hyperparams)
+    tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
     slot_function, meta_params = discovery.load(run_dir, slot=parts.slot)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
     if run.config_path.exists():

@@ -1,5 +1,6 @@
 """Every shipped YAML loads and describes parts that fit; nothing is trained."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,10 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.experiment import experiment_class, make_parts
 from metaevo.runner import check_settings
+from metaevo.sweep.plan import make_plan
+from metaevo.sweep.runner import make_trials
+from metaevo.sweep.settings import sweep_class
+from metaevo.tuning import tuning_space
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -22,6 +27,7 @@ def test_an_evolution_preset_fits_together(path):
     component = path.parent.name.removeprefix("evolve_")
     settings = from_dict(experiment_class(raw, component), raw)
     check_settings(settings, make_parts(settings))
+    tuning_space(settings.evaluation, settings)
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
 
@@ -35,18 +41,33 @@ def test_a_training_preset_fits_together(path):
     assert_all_used(raw, settings)
 
 
+@pytest.mark.parametrize("path", [each for each in FILES if "sweep" in names(each)], ids=names)
+def test_a_sweep_preset_fits_together(path):
+    raw = load_yaml(path)
+    settings = from_dict(sweep_class(raw), raw)
+    plan = make_plan(make_trials(settings))
+    assert plan.trials == settings.sweep.trials
+    assert plan.search_frames > 0
+    assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
+
+
 def assert_all_used(raw, settings):
     known = flatten(to_dict(settings))
     assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.grid"} | {
         f"{prefix}.{key}"
         for prefix, section in (
             ("task.env_params", settings.task.env_params),
-            ("evaluation.grid", getattr(settings.evaluation, "grid", {})),
+            ("evaluation.grid", getattr(getattr(settings, "evaluation", None), "grid", {})),
         )
         for key in flatten(section)
     }
 
 
 def test_every_file_is_looked_at():
-    assert {path.parent.name for path in FILES} >= {"evolve_drift", "evolve_value_loss", "train"}
-    assert all("evolve" in names(path) or "train" in names(path) for path in FILES)
+    assert {path.parent.name for path in FILES} >= {
+        "evolve_drift",
+        "evolve_value_loss",
+        "sweep",
+        "train",
+    }
+    assert all({"evolve", "train", "sweep"} & set(re.split(r"[/_]", names(path))) for path in FILES)

@@ -1,5 +1,6 @@
 """The held-out protocol with contenders whose scores are known, and once with PPO."""
 
+import itertools
 import json
 
 import jax
@@ -14,14 +15,15 @@ from metaevo.evaluation import (
     Contender,
     EvaluationConfig,
     Scores,
-    grid_settings,
     tuning_seeds,
     without_diverged,
 )
+from metaevo.experiment import experiment_class
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
+from metaevo.tuning import tuning_space
 from purerl import losses, ppo, q_learning
 from tests.metaevo.toy import TINY, ppo_task
 
@@ -33,6 +35,7 @@ class Fake:
     """Scores by a formula of key and setting; remembers on which keys it ran."""
 
     frames_per_seed = 10
+    rows_at_once = 1000
 
     def __init__(self, score, tasks=1):
         self.score, self.num_tasks = score, tasks
@@ -63,13 +66,16 @@ def baseline_score(setting, index, luck):
 
 
 def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, task="", **config):
-    config = {"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config
+    config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
+    raw = {"evolve": "value_loss"}
+    settings = from_dict(experiment_class(raw, None), raw)
     return Comparison(
         learned or Fake(learned_score),
         baselines or Fake(baseline_score),
         NAMES,
         np.float32(meta),
-        EvaluationConfig(**config),
+        config,
+        tuning_space(config, settings),
         seed=0,
         evolution_frames=12_000,
         normalisation=normalisation,
@@ -78,7 +84,7 @@ def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, ta
 
 
 def test_the_planted_setting_is_found(tmp_path):
-    result, scores = comparison().run(tmp_path / "tuning.json")
+    result, scores = comparison().run(tmp_path / "tuning")
     rows = {row["name"]: row for row in result["variants"]}
     assert list(rows) == list(scores)
     assert set(rows) == {
@@ -97,7 +103,7 @@ def test_the_planted_setting_is_found(tmp_path):
 
 
 def test_evaluation_json_says_everything(tmp_path):
-    result, scores = comparison().run(tmp_path / "tuning.json")
+    result, scores = comparison().run(tmp_path / "tuning")
     write_json_atomic(tmp_path / "evaluation.json", result)
     result = json.loads((tmp_path / "evaluation.json").read_text())
     for row in result["variants"]:
@@ -122,13 +128,13 @@ def test_evaluation_json_says_everything(tmp_path):
 )
 def test_the_conclusion_is_honest(tmp_path, meta, conclusion):
     """With 10 from tuning, -0.2 gives a learned score of 8, as tuned Huber has."""
-    result, _ = comparison(meta=meta).run(tmp_path / "tuning.json")
+    result, _ = comparison(meta=meta).run(tmp_path / "tuning")
     assert result["conclusion"] == conclusion
 
 
 def test_seeds_are_disjoint(tmp_path):
     this = comparison(seeds=40, tuning_seeds=30)
-    this.run(tmp_path / "tuning.json")
+    this.run(tmp_path / "tuning")
     used = {
         purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, 40)}
         for purpose in Purpose
@@ -143,17 +149,17 @@ def test_seeds_are_disjoint(tmp_path):
 
 def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
     this, frames = comparison(), []
-    this.run(tmp_path / "tuning.json", frames.append)
+    this.run(tmp_path / "tuning", frames.append)
     assert this.learned.calls == [(4, 6), (32, 2)]
     assert this.baselines.calls == [(4, 6), (4, 6), (32, 3)]
     assert sum(frames) == this.frames
 
 
 def test_tuning_is_kept_for_the_next_time(tmp_path):
-    cache = tmp_path / "tuning.json"
-    first, _ = comparison().run(cache)
+    directory = tmp_path / "tuning"
+    first, _ = comparison().run(directory)
     again, frames = comparison(), []
-    second, _ = again.run(cache, frames.append)
+    second, _ = again.run(directory, frames.append)
     assert second == first
     assert again.learned.calls == [(32, 2)]
     assert sum(frames) == again.frames
@@ -161,10 +167,10 @@ def test_tuning_is_kept_for_the_next_time(tmp_path):
 
 def test_what_was_found_later_is_tuned_anew(tmp_path):
     """A run that was continued has another component; the baselines' tuning still holds."""
-    cache = tmp_path / "tuning.json"
-    comparison().run(cache)
+    directory = tmp_path / "tuning"
+    comparison().run(directory)
     continued = comparison(meta=2.0)
-    continued.run(cache)
+    continued.run(directory)
     assert continued.learned.calls == [(4, 6), (32, 2)]
     assert continued.baselines.calls == [(32, 3)]
 
@@ -173,32 +179,59 @@ def test_what_was_found_later_is_tuned_anew(tmp_path):
     "changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}, {"task": "a larger grid"}]
 )
 def test_other_tuning_is_not_reused(tmp_path, changed):
-    cache = tmp_path / "tuning.json"
-    comparison().run(cache)
+    directory = tmp_path / "tuning"
+    comparison().run(directory)
     this = comparison(**changed)
-    this.run(cache)
+    this.run(directory)
     assert len(this.baselines.calls) == 3
 
 
-def truncate(text):
-    return text[: len(text) // 2]
+def test_an_interrupted_tuning_goes_on_with_what_is_missing(tmp_path):
+    class Interrupted(Fake):
+        rows_at_once = 8  # two settings of four seeds
+
+        def run(self, keys, settings, meta_params, progress=None):
+            if len(self.calls) == 2:
+                raise KeyboardInterrupt
+            return super().run(keys, settings, meta_params, progress)
+
+    first, _ = comparison().run(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        comparison(Interrupted(learned_score)).run(tmp_path / "tuning")
+    again, frames = comparison(), []
+    second, _ = again.run(tmp_path / "tuning", frames.append)
+    assert again.learned.calls == [(4, 2), (32, 2)]
+    assert second == first
+    assert sum(frames) == again.frames
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        truncate,
-        lambda text: "[]",
-        lambda text: json.dumps(json.loads(text) | {"tuned": 3}),
-        lambda text: json.dumps(json.loads(text) | {"tuned": {"squared": {"frames": 1}}}),
-        lambda text: json.dumps(json.loads(text) | {"tuned": {"squared": 5}}),
-    ],
-)
-def test_a_damaged_cache_is_ignored(tmp_path, damage):
-    cache = tmp_path / "tuning.json"
-    first, _ = comparison().run(cache)
-    cache.write_text(damage(cache.read_text()))
-    assert comparison().run(cache)[0] == first
+def test_a_damaged_tuning_is_done_again(tmp_path):
+    first, _ = comparison().run(tmp_path / "tuning")
+    journals = list(tmp_path.glob("tuning/*/study.journal"))
+    assert len(journals) == 3
+    for journal in journals:
+        journal.write_text("[]\n" * 3)
+    with pytest.warns(UserWarning, match="tuning again"):
+        second, _ = comparison().run(tmp_path / "tuning")
+    assert second == first
+
+
+@pytest.mark.parametrize("sampler", ["sobol", "tpe"])
+def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
+    def score(setting, meta, luck):
+        rate = setting.get("learning_rate", 1.0)
+        return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
+
+    space = {"learning_rate": {"log_uniform": [1e-4, 1.0]}}
+    config = {"grid": {}, "space": space, "sampler": sampler, "trials": 24}
+    this, frames = comparison(Fake(score), **config), []
+    result, _ = this.run(tmp_path / "tuning", frames.append)
+    rows = {row["name"]: row for row in result["variants"]}
+    assert 10**-2.5 < rows["learned (tuned)"]["settings"]["learning_rate"] < 10**-1.5
+    assert rows["learned (tuned)"]["tuning_frames"] == 24 * 4 * 10
+    assert sum(frames) == this.frames
+    # The same sampler with the same seed: not adaptive ones try the same settings for everybody.
+    assert sum(settings for seeds, settings in this.baselines.calls if seeds == 4) == 48
 
 
 def test_an_infinite_limit_survives_the_cache(tmp_path):
@@ -207,7 +240,7 @@ def test_an_infinite_limit_survives_the_cache(tmp_path):
 
     for _ in range(2):
         this = comparison(Fake(score), grid={"max_grad_norm": (0.5, float("inf"))})
-        result, _ = this.run(tmp_path / "tuning.json")
+        result, _ = this.run(tmp_path / "tuning")
         rows = {row["name"]: row for row in result["variants"]}
         assert rows["learned (tuned)"]["settings"] == {"max_grad_norm": float("inf")}
     assert this.learned.calls == [(32, 2)]
@@ -215,7 +248,7 @@ def test_an_infinite_limit_survives_the_cache(tmp_path):
 
 def test_without_a_grid_nothing_is_tuned(tmp_path):
     this = comparison(grid={})
-    result, _ = this.run(tmp_path / "tuning.json")
+    result, _ = this.run(tmp_path / "tuning")
     assert [row["name"].split()[0] for row in result["variants"]] == [LEARNED, *NAMES]
     assert all(row["tuning_frames"] == 0 for row in result["variants"])
     assert result["tuning_settings"] == 0
@@ -239,7 +272,7 @@ def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
         TwoTasks(baseline_score, tasks=2),
         normalisation=Normalisation((0.0, 0.0), (100.0, 1.0)),
     )
-    result, _ = this.run(tmp_path / "tuning.json")
+    result, _ = this.run(tmp_path / "tuning")
     rows = {row["name"]: row for row in result["variants"]}
     assert rows["learned (tuned)"]["settings"]["learning_rate"] == 0.2
     assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
@@ -252,7 +285,7 @@ def test_a_setting_that_diverges_is_not_chosen(tmp_path):
             values[0] = np.nan
         return values
 
-    result, _ = comparison(Fake(score)).run(tmp_path / "tuning.json")
+    result, _ = comparison(Fake(score)).run(tmp_path / "tuning")
     rows = {row["name"]: row for row in result["variants"]}
     assert rows["learned (tuned)"]["settings"]["learning_rate"] != 0.2
 
@@ -272,10 +305,22 @@ def test_diverged_agents_count_as_the_worst_of_all():
     assert [each.diverged for each in scores.values()] == [1, 1, 4]
 
 
-def test_grid_settings_are_all_combinations():
-    assert grid_settings({}) == [{}]
-    assert len(grid_settings(GRID)) == 6 == EvaluationConfig(grid=GRID).combinations
-    assert grid_settings(GRID)[1] == {"learning_rate": 0.1, "vf_coef": 2.0}
+def test_all_combinations_of_a_grid_are_tried(tmp_path):
+    tried = []
+
+    def score(setting, meta, luck):
+        tried.append(setting)
+        return luck
+
+    this = comparison(Fake(score))
+    this.run(tmp_path / "tuning")
+    expected = [
+        {"learning_rate": rate, "vf_coef": coefficient}
+        for rate, coefficient in itertools.product(*GRID.values())
+    ]
+    assert tried[:6] == expected
+    assert this.config.combinations == 6
+    assert EvaluationConfig().combinations == 0
 
 
 def test_tuning_can_use_as_many_frames_as_evolution():
