@@ -1,13 +1,15 @@
 """What trackers cost a training: whole runs of experiments/train.py, with each tracker in turns.
 
-Two times are taken of a run: that of its training loop, from the first point of the learning curve
-to the last (what a mirror slows by using a core), and that of the whole command, in which the wait
-at the end is contained.
+Three times are taken of a run: that of its training loop, from the first point of the learning
+curve to the last (what a mirror slows by using a core), that of the whole command, in which the
+wait at the end is contained, and the processor time of the command with all its processes, which
+depends least on what else the machine does.
 """
 
 import argparse
 import contextlib
 import os
+import resource
 import socket
 import sqlite3
 import statistics
@@ -82,6 +84,7 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     """Training of Q-learning with and without trackers, also with some that never answer."""
     loops: dict[str, list[float]] = {name: [] for name in VARIANTS}
     walls: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    cpus: dict[str, list[float]] = {name: [] for name in VARIANTS}
     steps = options.agent_steps or AGENT_STEPS
     with tempfile.TemporaryDirectory() as place:
         for repeat in range(options.repeats):
@@ -89,16 +92,18 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
                 print(f"... {name}, {repeat + 1} of {options.repeats}", file=sys.stderr)
                 with variant(Path(place)) as (flags, environment):
                     run = Path(place) / f"{name}-{repeat}"
-                    loop, wall = _train(run, steps, flags, environment)
+                    loop, wall, cpu = _train(run, steps, flags, environment)
                 loops[name].append(loop)
                 walls[name].append(wall)
+                cpus[name].append(cpu)
     rows = []
     print(f"{'tracker':28} {'loop, s':>8} {'ratio: min':>10} {'median':>7} {'max':>7} "
-          f"{'command, s':>11} {'more, s':>8}")  # fmt: skip
+          f"{'command, s':>11} {'more, s':>8} {'CPU, s':>7} {'more, s':>8}")  # fmt: skip
     for name in VARIANTS:
         # Neighbours in time are compared: what disturbs one is likely to disturb both.
         ratios = [a / b for a, b in zip(loops[name], loops["none"], strict=True)]
         more = [a - b for a, b in zip(walls[name], walls["none"], strict=True)]
+        more_cpu = [a - b for a, b in zip(cpus[name], cpus["none"], strict=True)]
         row = {
             "variant": name,
             "loop": statistics.median(loops[name]),
@@ -107,18 +112,21 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
             "max": max(ratios),
             "command": statistics.median(walls[name]),
             "more": statistics.median(more),
+            "cpu": statistics.median(cpus[name]),
+            "more_cpu": statistics.median(more_cpu),
         }
         rows.append(row)
         print(f"{name:28} {row['loop']:8.2f} {row['min']:10.3f} {row['median']:7.3f} "
-              f"{row['max']:7.3f} {row['command']:11.1f} {row['more']:+8.1f}", flush=True)  # fmt: skip
+              f"{row['max']:7.3f} {row['command']:11.1f} {row['more']:+8.1f} "
+              f"{row['cpu']:7.1f} {row['more_cpu']:+8.1f}", flush=True)  # fmt: skip
     work = f"Q-learning, GridWorld 8 x 8, {AGENTS} agents x {steps:,} steps, waits {WAIT} s at most"
     return {"rows": rows, "work": work}
 
 
 def _train(
     run: Path, steps: int, flags: list[str], environment: dict[str, str]
-) -> tuple[float, float]:
-    """Train; return the seconds of the training loop and of the whole command."""
+) -> tuple[float, float, float]:
+    """Train; return the seconds of the training loop, of the whole command, and of processors."""
     command = [
         sys.executable, str(ROOT / "experiments" / "train.py"),
         "--config", str(ROOT / "configs" / "train" / "q_learning_grid_world.yaml"),
@@ -126,12 +134,18 @@ def _train(
         "--evaluation.episodes", "0", "--run.block_seconds", "0.2",
         "--run.track_wait", str(WAIT), *flags,
     ]  # fmt: skip
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), _cpu_of_children()
     done = subprocess.run(
         command, env=os.environ | environment, capture_output=True, text=True, check=False
     )
-    wall = time.perf_counter() - start
+    wall, cpu = time.perf_counter() - start, _cpu_of_children() - cpu
     if done.returncode:
         raise RuntimeError(f"a training failed: {done.stderr}")
     records = RunDirectory(run).read_metrics("update")
-    return records[-1]["seconds"] - records[0]["seconds"], wall
+    return records[-1]["seconds"] - records[0]["seconds"], wall, cpu
+
+
+def _cpu_of_children() -> float:
+    """Return the processor time of all processes that have been waited for, and of theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

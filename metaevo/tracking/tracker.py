@@ -100,9 +100,9 @@ class RunTracker:
         for mirror in self._mirrors:
             mirror.join(until=deadline)
             mirror.end()
-            if (lacks := self._missing(mirror.destination)) is not None:
+            if (rest := self._missing(mirror.destination)) is not None:
                 warn(
-                    f"{mirror.destination.label} is not known to have {lacks}; "
+                    f"{mirror.destination.label} is not known to have {rest}; "
                     f"send the rest later: {SYNC} {self._run.path}"
                 )
         self._mirrors = []
