@@ -90,7 +90,7 @@ class RunTracker:
         deadline = time.monotonic() + self._wait
         quiet = min(deadline, time.monotonic() + _SILENT_SECONDS)
         late = [mirror for mirror in self._mirrors if not mirror.join(until=quiet)]
-        for mirror in late:
+        for mirror in late if quiet < deadline else []:
             lacks = self._missing(mirror.destination) or "the end of the run"
             print(
                 f"waiting up to {self._wait:.0f} s (run.track_wait) until "
