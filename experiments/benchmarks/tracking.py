@@ -89,13 +89,14 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         for repeat in range(options.repeats):
             for name, variant in VARIANTS.items():
-                print(f"... {name}, {repeat + 1} of {options.repeats}", file=sys.stderr)
                 with variant(Path(place)) as (flags, environment):
                     run = Path(place) / f"{name}-{repeat}"
                     loop, wall, cpu = _train(run, steps, flags, environment)
                 loops[name].append(loop)
                 walls[name].append(wall)
                 cpus[name].append(cpu)
+                times = f"loop {loop:.2f} s, command {wall:.1f} s, CPU {cpu:.1f} s"
+                print(f"... {name}, {repeat + 1} of {options.repeats}: {times}", file=sys.stderr)
     rows = []
     print(f"{'tracker':28} {'loop, s':>8} {'ratio: min':>10} {'median':>7} {'max':>7} "
           f"{'command, s':>11} {'more, s':>8} {'CPU, s':>7} {'more, s':>8}")  # fmt: skip
