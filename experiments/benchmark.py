@@ -6,6 +6,7 @@ python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py dqn --agents 1 64 --peers
 python experiments/benchmark.py q-learning --repeats 5
 python experiments/benchmark.py evolution --json evolution.json
+python experiments/benchmark.py tracking --repeats 5
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import tabular, training
+from experiments.benchmarks import tabular, tracking, training
 from experiments.benchmarks.training import Measure
 
 TARGET_AGENTS, TARGET_RATIO = 256, 2.0
@@ -309,6 +310,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "dqn": suite_dqn,
     "q-learning": suite_q_learning,
     "evolution": suite_evolution,
+    "tracking": tracking.suite,
 }
 
 
@@ -347,7 +349,7 @@ def main() -> int:
     for flag, (default, text) in numbers.items():
         text = f"{text}; default: {default}"
         parser.add_argument(flag, type=_positive, default=default, metavar="N", help=text)
-    text = "of an agent (suite q-learning); default: 1,000,000 alone, else 100,000"
+    text = "of an agent (suites q-learning, tracking); default: 100,000, alone 1,000,000"
     parser.add_argument("--agent-steps", type=_positive, metavar="N", help=text)
     text = "also measure these (suites ppo, dqn)"
     parser.add_argument("--chunk-sizes", type=_positive, nargs="+", default=[], help=text)

@@ -245,11 +245,10 @@ def main() -> int:
             print(message, file=status, flush=True)
 
     try:
-        with locked(lock_path(run.path, destination), wait=False):
+        # The mirror of a run that was killed and resumed may still be ending, or a sync be going.
+        with locked(lock_path(run.path, destination)):
             mirror = Mirror(run, destination, make_service(destination), results=False)
             return _follow(mirror, orders, say)
-    except BlockingIOError:
-        say("another process mirrors this run already")
     except (OSError, ValueError, PermanentError) as error:
         say(f"{reason(error)}; mirroring is off")
     return 1

@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.config import flatten
 from metaevo.tracking.destination import sqlite_file
 from metaevo.tracking.service import About, PermanentError, Remote, Row, Status
-from metaevo.tracking.state import State
+from metaevo.tracking.state import State, locked
 
 RUN_ID = "metaevo.run_id"
 """Tag by which a run is found again."""
@@ -23,15 +23,17 @@ class MlflowService:
         for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK"):  # it would ask its makers' server
             os.environ[name] = "true"
         os.environ["GIT_PYTHON_REFRESH"] = "quiet"  # no complaint where there is no git
+        self._file = sqlite_file(uri)
         try:
             from mlflow import MlflowClient
 
+            if self._file is not None:
+                _create(self._file)
             self._client = MlflowClient(uri)
         except ImportError as error:
             raise PermanentError(
                 f"a package is missing ({error}); pip install 'metaevo[mlflow]'"
             ) from error
-        self._file = sqlite_file(uri)
 
     def open(self, about: About, state: State, parent: str | None) -> Remote:
         """Open a run: the one with this id in the experiment, or a new one."""
@@ -108,6 +110,24 @@ class MlflowRun:
 
     def _milliseconds(self, seconds: float) -> int:
         return int((self._started + seconds) * 1000)
+
+
+def _create(file: Path) -> None:
+    """Create a database that is complete, or absent if this process is killed meanwhile.
+
+    MLflow takes seconds for it, and never opens one that was left half-made; nor does it bear
+    that two processes create one at once.
+    """
+    from mlflow import MlflowClient
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file.with_name(f".{file.name}.lock")):
+        if file.exists():
+            return
+        new = file.with_name(f".{file.name}.new")
+        new.unlink(missing_ok=True)
+        MlflowClient(f"sqlite:///{new}").search_experiments()
+        new.replace(file)
 
 
 def _tags(about: About, parent: str | None) -> dict[str, str]:

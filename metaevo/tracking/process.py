@@ -32,10 +32,10 @@ class MirrorProcess:
 
     def __init__(self, run: Path, destination: Destination) -> None:
         self.destination = destination
-        self._said = self._finishing = False
+        self._said = self._ended = False
         path = os.pathsep.join([str(_PACKAGE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "metaevo.tracking.mirror"],
+            [sys.executable, "-P", "-m", "metaevo.tracking.mirror"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -56,7 +56,6 @@ class MirrorProcess:
 
     def ask_to_finish(self) -> None:
         """Let it send what is left, and end."""
-        self._finishing = True
         self._write("finish")
 
     def join(self, *, until: float) -> bool:
@@ -66,7 +65,7 @@ class MirrorProcess:
 
     def end(self) -> None:
         """End it if it has not ended, with the processes that it has started."""
-        self._finishing = True
+        self._ended = True
         if self._process.poll() != 0:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -89,7 +88,7 @@ class MirrorProcess:
         for line in self._process.stdout:
             self._warn(line)
         code = self._process.wait()
-        if code and not self._finishing:
+        if code and not self._ended:
             self._warn(f"the mirror has ended ({_reason(code)}), the run goes on")
 
     def _warn(self, message: str) -> None:

@@ -90,7 +90,7 @@ class RunTracker:
         deadline = time.monotonic() + self._wait
         quiet = min(deadline, time.monotonic() + _SILENT_SECONDS)
         late = [mirror for mirror in self._mirrors if not mirror.join(until=quiet)]
-        for mirror in late:
+        for mirror in late if quiet < deadline else []:
             lacks = self._missing(mirror.destination) or "the end of the run"
             print(
                 f"waiting up to {self._wait:.0f} s (run.track_wait) until "
@@ -100,9 +100,9 @@ class RunTracker:
         for mirror in self._mirrors:
             mirror.join(until=deadline)
             mirror.end()
-            if (lacks := self._missing(mirror.destination)) is not None:
+            if (rest := self._missing(mirror.destination)) is not None:
                 warn(
-                    f"{mirror.destination.label} is not known to have {lacks}; "
+                    f"{mirror.destination.label} is not known to have {rest}; "
                     f"send the rest later: {SYNC} {self._run.path}"
                 )
         self._mirrors = []

@@ -73,7 +73,7 @@ class WandbRun:
         self._kinds: set[str] = set()
         self.id = str(run.id)
         # The step that the server goes on with is the number of rows, as each is given its number.
-        self.rows = int(run.step) if online else None
+        self.rows = max(run.step, run.starting_step) if online else None
         self.segment = None if online else Path(run.dir).parent.name
 
     def log(self, rows: list[Row], first: int) -> None:

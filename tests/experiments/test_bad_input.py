@@ -75,6 +75,8 @@ CASES = {
     "convex tanh": ("--component.convex true", ["component", "convex", "relu"]),
     "no weight": ("--fitness.mean_return 0", ["fitness", "weight"]),
     "unknown wandb mode": ("--wandb maybe", ["--wandb", "maybe", "offline"]),
+    "no tracking URI": ("--mlflow mlruns", ["mlflow = 'mlruns'", "local", "sqlite:///FILE"]),
+    "no tracking URI in a setting": ("--run.mlflow a", ["run: mlflow = 'a'", "no tracking URI"]),
     "vectors for a table": (
         "--learner q_learning --task.env CartPole-v1",
         ["task.env", "CartPole-v1", "no state index", "GridWorld"],

@@ -20,6 +20,8 @@ from metaevo.population import Population
 from metaevo.run_directory import RunDirectory
 from metaevo.seeding import Purpose, keys_for
 from purerl.evaluation import mean_return
+from tests.metaevo.tracking.fake_wandb import silence
+from tests.metaevo.tracking.runs import read_mlflow, sync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = {
@@ -69,6 +71,31 @@ def test_a_run_leaves_everything(finished, capsys):
     ]  # fmt: skip
     assert "Learning curves" in (finished / "report.html").read_text()
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
+    finished, tmp_path, monkeypatch, capfd
+):
+    path, uri = tmp_path / "run", f"sqlite:///{tmp_path}/store.db"
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    with silence() as url:
+        monkeypatch.setenv("WANDB_BASE_URL", url)
+        tracking = ["--wandb", "online", "--run.track_wait", "0", "--run.track_seeds", "2"]
+        assert train("--run-dir", str(path), *tracking) == 0
+    assert updates(path) == updates(finished)
+    csv = "learning_curves.csv"
+    assert (path / csv).read_bytes() == (finished / csv).read_bytes()
+    assert "wandb (online) is not known to have 8 records, 2 nested runs" in capfd.readouterr().err
+    sync(path, "--mlflow", uri)
+    runs = read_mlflow(uri)
+    assert set(runs) == {"run", "run/seed_0", "run/seed_1"}
+    assert runs["run"]["artifacts"] == ["evaluation.json", "figures", csv, "report.html"]
+    rows = np.genfromtxt(path / csv, delimiter=",", skip_header=1)
+    curve = runs["run/seed_1"]["metrics"]["update/mean_return"]
+    np.testing.assert_array_equal([step for step, _ in curve], [9, 19, 29, 39, 44])
+    np.testing.assert_allclose([value for _, value in curve], rows[:, 2], rtol=1e-5)
+    frames = runs["run/seed_1"]["metrics"]["update/frames"]
+    assert [value for _, value in frames] == rows[:, 0].tolist()
 
 
 def test_agents_side_by_side_learn_as_alone(finished):

@@ -22,6 +22,7 @@ def sent(tmp_path_factory):
     """A run sent in two parts, stopped and finished, to both services at once; and the database."""
     place = tmp_path_factory.mktemp("place")
     run, uri = make_run(place / "run", 2), f"sqlite:///{place}/store.db"
+    (place / ".store.db.new").write_bytes(b"left by a process that was killed creating it")
     to = (place / "r*n", "--wandb", "offline", "--mlflow", uri)
     assert "sent 2 records" in sync(*to)
     log_generations(run, [2])
