@@ -1,0 +1,152 @@
+"""Which seeds belong together: those whose settings agree, or agree in the keys that are named."""
+
+import dataclasses
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metaevo.compare_runs.seed_run import SEED_KEYS, TASK_KEYS, SeedRun, settings_of
+from metaevo.config import ConfigError
+
+ABSENT = "(not set)"
+VARIANT = "variant"
+"""The key under which scores of evaluation.json have the name of what was evaluated."""
+_LONGEST = 60  # characters of a label
+
+
+@dataclass(frozen=True)
+class Group:
+    """Seeds of one thing."""
+
+    label: str
+    seeds: list[SeedRun]
+
+    @property
+    def tasks(self) -> list[str]:
+        """What its seeds were trained on."""
+        return sorted({seed.task for seed in self.seeds})
+
+
+def differing(seeds: Sequence[SeedRun]) -> dict[str, list[str]]:
+    """The keys in which the seeds' settings differ, each with its values in their order."""
+    settings = [settings_of(seed) for seed in seeds]
+    keys = sorted({key for each in settings for key in each})
+    found = {key: _in_order({each.get(key, ABSENT) for each in settings}) for key in keys}
+    return {key: values for key, values in found.items() if len(values) > 1}
+
+
+def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Group]:
+    """The seeds in groups, by all settings that differ or by the keys named.
+
+    Raises:
+        ConfigError: no seed has such a key; the message names the nearest ones.
+    """
+    if by is None:
+        keys = list(differing(seeds))
+        if not keys:
+            name = "all" if len({seed.run for seed in seeds}) > 1 else seeds[0].run
+            return [Group(_short(name), list(seeds))]
+    else:
+        keys = [_known_key(key, seeds) for key in by]
+    groups: dict[tuple[str, ...], list[SeedRun]] = {}
+    for seed in seeds:
+        groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
+    names = _short_names(keys)
+    order = {values: index for index, values in enumerate(_ordered(groups))}
+    labels = [
+        _short(", ".join(f"{names[key]}={value}" for key, value in zip(keys, values, strict=True)))
+        for values in sorted(groups, key=order.__getitem__)
+    ]
+    members = [groups[values] for values in sorted(groups, key=order.__getitem__)]
+    return [Group(label, each) for label, each in zip(_unique(labels), members, strict=True)]
+
+
+def value_of(seed: SeedRun, key: str) -> str:
+    """The value of a setting as a label shows it."""
+    if key == "run":
+        return seed.run
+    shared = settings_of(seed)
+    return shared[key] if key in shared else str(seed.config.get(key, ABSENT))
+
+
+def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
+    """A seed for every variant that evaluation.json has scores of, as a setting of its own."""
+    return [
+        dataclasses.replace(
+            seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={}
+        )
+        for seed in seeds
+        for name, score in seed.scores.items()
+        if only in (None, name)
+    ]
+
+
+def _known_key(key: str, seeds: Sequence[SeedRun]) -> str:
+    """The key, spelled out if only its last part was given."""
+    known = sorted({each for seed in seeds for each in seed.config} | {"run"})
+    if key in known:
+        return key
+    ending = [each for each in known if each.endswith(f".{key}")]
+    if len(ending) == 1:
+        return ending[0]
+    ends = {each.rpartition(".")[2]: each for each in known}
+    close = difflib.get_close_matches(key, known, n=1) or [
+        ends[one] for one in difflib.get_close_matches(key, ends, n=1)
+    ]
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    if ending:
+        hint = f": it may be {' or '.join(ending)}"
+    shown = [each for each in differing(seeds)] or [k for k in known if k not in SEED_KEYS]
+    raise ConfigError(
+        f"--group-by {key}: no run has such a key{hint}; the runs differ in: {', '.join(shown[:12])}"
+    )
+
+
+def _short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of every key, or as many as tell it from the others."""
+    names = {}
+    for key in keys:
+        parts = key.split(".")
+        for count in range(1, len(parts) + 1):
+            name = ".".join(parts[-count:])
+            if sum(f".{other}".endswith(f".{name}") for other in keys) == 1:
+                break
+        names[key] = name
+    return names
+
+
+def _in_order(values: set[str]) -> list[str]:
+    """Numbers by size, before text."""
+    return sorted(values, key=_rank)
+
+
+def _rank(value: str) -> tuple[bool, float, str]:
+    try:
+        number = float(value)
+    except ValueError:
+        return True, 0.0, value
+    return False, number, value
+
+
+def _ordered(groups: dict[tuple[str, ...], Any]) -> list[tuple[str, ...]]:
+    return sorted(groups, key=lambda values: [_rank(value) for value in values])
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
+
+
+def _unique(labels: Sequence[str]) -> list[str]:
+    """Labels that were cut to the same text get a number."""
+    seen: dict[str, int] = {}
+    result = []
+    for label in labels:
+        seen[label] = seen.get(label, 0) + 1
+        result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
+    return result
+
+
+def is_task_key(key: str) -> bool:
+    """Whether a key says what is trained on."""
+    return key in TASK_KEYS or key.startswith("task.env_params.")
