@@ -9,7 +9,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve test lint format test-slow smoke constraints
+.PHONY: help setup evolve test lint format test-slow test-browser smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,10 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
+
+test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
+	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
+	$(RUN) -m pytest -m browser $(ARGS)
 
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun
 from metaevo.config import ConfigError
@@ -91,7 +92,7 @@ def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -
     return aligned
 
 
-def shared(aligned: FloatArray) -> FloatArray:
+def shared(aligned: FloatArray) -> NDArray[np.bool_]:
     """Which points [points] all seeds of a group have reached; seeds without a curve are no bar."""
     present = np.isfinite(aligned)
-    return present[present.any(axis=1)].all(axis=0) & present.any()
+    return np.asarray(present[present.any(axis=1)].all(axis=0) & present.any())

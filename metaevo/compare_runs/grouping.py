@@ -97,9 +97,10 @@ def _known_key(key: str, seeds: Sequence[SeedRun]) -> str:
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     if ending:
         hint = f": it may be {' or '.join(ending)}"
-    shown = [each for each in differing(seeds)] or [k for k in known if k not in SEED_KEYS]
+    shown = list(differing(seeds)) or [k for k in known if k not in SEED_KEYS]
     raise ConfigError(
-        f"--group-by {key}: no run has such a key{hint}; the runs differ in: {', '.join(shown[:12])}"
+        f"--group-by {key}: no run has such a key{hint}; "
+        f"the runs differ in: {', '.join(shown[:12])}"
     )
 
 

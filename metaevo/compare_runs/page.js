@@ -14,6 +14,10 @@
   const plain = (text) =>
     String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const shorten = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
+  const wrapped = (label) => {
+    const lines = label.split(", ").map((part) => plain(shorten(part, narrow.matches ? 22 : 34)));
+    return lines.length > 3 ? lines.slice(0, 3).join("<br>") + " …" : lines.join("<br>");
+  };
   const style = (index) => ({
     color: (dark.matches ? DARK : LIGHT)[index % 6],
     dash: DASHES[Math.floor(index / 6) % 4],
@@ -42,6 +46,7 @@
       xaxis: { ...axis, title: { text: plain(x), standoff: 10 } },
       yaxis: { ...axis, title: { text: plain(y), standoff: 10 } },
       legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: colour("--accent") },
       hoverlabel: { namelength: -1 }, hovermode: "closest",
     };
   }
@@ -113,20 +118,24 @@
     members.filter((i) => data.seeds[i].task === task && data.seeds[i].score !== null);
 
   function drawScores(grouping, task) {
-    const traces = [];
+    const traces = [], shown = [];
     grouping.labels.forEach((label, g) => {
       const mine = known(grouping.members[g], task);
       if (!mine.length) return;
+      shown.push(label);
       traces.push({
-        type: "box", x: mine.map((i) => data.seeds[i].score), name: plain(shorten(label, 28)),
+        type: "box", orientation: "h", x: mine.map((i) => data.seeds[i].score),
+        y: mine.map(() => traces.length), name: plain(label),
         boxpoints: "all", jitter: 0.5, pointpos: 0, fillcolor: faint(style(g).color),
         line: { color: style(g).color, width: 1.2 }, marker: { size: 5, color: style(g).color },
         text: mine.map((i) => plain(data.seeds[i].name)), hoverinfo: "x+text", hoveron: "points",
         showlegend: false,
       });
     });
-    const how = layout(data.what, "");
-    how.yaxis.autorange = "reversed";
+    const how = layout(narrow.matches ? "score" : data.what, "");
+    how.yaxis.range = [traces.length - 0.4, -0.6];
+    how.yaxis.tickvals = traces.map((_, at) => at);
+    how.yaxis.ticktext = shown.map(wrapped);
     how.margin.t = 20;
     how.height = 110 + 48 * Math.max(traces.length, 1);
     return Plotly.react("scores", traces, how, config);
@@ -140,15 +149,15 @@
       scores.sort((a, b) => a - b);
       // The share above a score falls at every score: a step.
       const all = data.seeds.filter((s) => s.task === task && s.score !== null).map((s) => s.score);
-      const x = [Math.min(...all), ...scores, Math.max(...all)];
+      const low = Math.min(...all), high = Math.max(...all), edge = 0.03 * (high - low || 1);
+      const x = [low - edge, ...scores, high + edge];
       const y = x.map((level) => scores.filter((s) => s > level).length / scores.length);
-      y[0] = scores.filter((s) => s > x[0]).length / scores.length;
       traces.push({
         type: "scatter", mode: "lines", x, y, name: plain(label), hoverinfo: "x+y+name",
         line: { color: style(g).color, dash: style(g).dash, width: 2, shape: "hv" },
       });
     });
-    const how = layout("score: " + data.what, "share of seeds above it");
+    const how = layout(narrow.matches ? "score" : "score: " + data.what, "share of seeds above it");
     how.yaxis.range = [-0.03, 1.03];
     return show("profile", traces, how);
   }

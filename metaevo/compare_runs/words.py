@@ -1,7 +1,5 @@
 """A comparison in sentences and tables, the same ones in the terminal and on the page."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from metaevo.compare_runs.analysis import Analysis, PairRow, change_together
@@ -59,8 +57,8 @@ def _ranking(analysis: Analysis) -> str:
     beaten = sum(pair.verdict == "better" for pair in mine)
     return (
         f"{best.label} has the highest interquartile mean, {cell(best.iqm.value)} "
-        f"{interval(best.iqm)}; that it is {_adjectives(analysis)[0]} another group is sure of "
-        f"{beaten} of {len(analysis.rows) - 1}."
+        f"{interval(best.iqm)}. It is {_adjectives(analysis)[0]} {beaten or 'none'} of the "
+        f"{len(analysis.rows) - 1} others{'' if beaten == len(mine) else ' beyond doubt'}."
     )
 
 
@@ -227,7 +225,8 @@ def _efficiency(analysis: Analysis) -> Table:
             ]
             for row in analysis.efficiency
         ],
-        note=f"The threshold is {chosen}; --threshold names another.",
+        note=f"The threshold is {chosen}; --threshold names another. A single "
+        "seed reaches it with any one point of its curve.",
     )  # fmt: skip
 
 
@@ -236,7 +235,7 @@ def _effects(analysis: Analysis) -> Table:
     together = [" and ".join(keys) for keys in change_together(seeds)]
     note = "Seeds are pooled over all other settings. Difference: to the best value. p: adjusted."
     if together:
-        note += f" Always change together, so that nothing tells their effects apart: "
+        note += " Always change together, so that nothing tells their effects apart: "
         note += "; ".join(together) + "."
     return Table(
         "Settings that differ",
@@ -286,19 +285,12 @@ def _count(seeds: int) -> str:
     return f"{seeds} seed{'s' * (seeds != 1)}"
 
 
-def terminal(analysis: Analysis, short: Sequence[str] = ()) -> str:
+def terminal(analysis: Analysis) -> str:
     """Everything for a terminal."""
     parts = [table.text() for table in tables(analysis)]
     parts += ["\n".join(f"- {line}" for line in conclusions(analysis))]
-    notes = [*analysis.notes, *short]
-    if notes:
-        parts.append("\n".join(f"note: {_printable(note)}" for note in notes))
-    return "\n\n".join(parts[:-1] + [_printable_lines(parts[-1])])
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _printable_lines(text: str) -> str:
-    return "\n".join(_printable(line) for line in text.split("\n"))
+    if analysis.notes:
+        parts.append("\n".join(f"note: {note}" for note in analysis.notes))
+    # A name cannot move the cursor.
+    text = "\n\n".join(parts)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
