@@ -2,6 +2,7 @@
 
 import importlib
 import warnings
+from pathlib import Path
 from typing import Any
 
 from metaevo.compare_runs.seed_run import Source
@@ -9,6 +10,7 @@ from metaevo.compare_runs.tracked_runs import plain, seed_run
 from metaevo.config import ConfigError
 
 PREFIX = "mlflow:"
+_SQLITE = "sqlite:///"
 _PARENT = "mlflow.parentRunId"
 _STATES = {
     "FINISHED": "finished", "RUNNING": "still going on", "SCHEDULED": "still going on",
@@ -25,6 +27,9 @@ def read(text: str) -> list[Source]:
     uri, mark, experiment = text.removeprefix(PREFIX).rpartition("#")
     if not (uri and mark and experiment):
         raise ConfigError(f"{text}: must be mlflow:URI#EXPERIMENT")
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        # MLflow would make an empty one.
+        raise ConfigError(f"{text}: there is no database {uri.removeprefix(_SQLITE)}")
     try:
         client_class = importlib.import_module("mlflow.tracking").MlflowClient
     except ImportError:

@@ -51,7 +51,10 @@
     };
   }
 
-  const config = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  const config = {
+    responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"],
+    showSendToCloud: false, plotlyServerURL: "", // nothing leaves the page, not even when asked
+  };
 
   function show(id, traces, how) {
     // A legend of long names grows downwards, not into the plot.

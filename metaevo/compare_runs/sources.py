@@ -49,7 +49,7 @@ def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
     best: dict[str, tuple[int, SeedRun]] = {}
     for source in sources:
         for seed in source.seeds:
-            key = repr((seed.seed, _identity(seed), sorted(seed.metrics), sorted(seed.scores)))
+            key = repr((seed.seed, _identity(seed)))
             points = max((len(axis) for axis in seed.axes.values()), default=0)
             if key not in best or points > best[key][0]:
                 best[key] = (points, seed)
