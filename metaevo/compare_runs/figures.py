@@ -64,7 +64,7 @@ def _curves(analysis: Analysis, path: Path) -> Path:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[len(tasks) :]:
         axes.set_visible(False)
-    plots._legend(figure, *panels[: len(tasks)])
+    plots._legend(figure, *panels[: len(tasks)], letters=10)
     return plots._save(figure, path)
 
 
@@ -101,5 +101,5 @@ def _profile(analysis: Analysis, path: Path) -> Path:
         axes.fill_between(levels, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(levels, share, linewidth=2, label=each.label, **style)
     axes.set_ylim(-0.02, 1.02)
-    plots._legend(figure, axes)
+    plots._legend(figure, axes, letters=10)
     return plots._save(figure, path)

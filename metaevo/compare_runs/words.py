@@ -12,6 +12,8 @@ _GOOD_IF_HIGH = (
     "return", "fitness", "reward", "value", "best_value", "score", "success", "length", EVALUATION,
 )  # fmt: skip
 
+_MOST_SENTENCES = 10
+
 
 def what(analysis: Analysis) -> str:
     """What is compared, in words."""
@@ -45,10 +47,17 @@ def conclusions(analysis: Analysis) -> list[str]:
         ]
     if not analysis.pairs:
         return ["The groups have no task in common: nothing can be compared."]
-    lines = []
-    if len(analysis.rows) > 2:
-        lines.append(_ranking(analysis))
-    return [*lines, *(_sentence(analysis, pair) for pair in analysis.pairs)]
+    pairs = analysis.pairs
+    if len(pairs) <= _MOST_SENTENCES:
+        lines = [_ranking(analysis)] if len(analysis.rows) > 2 else []
+        return [*lines, *(_sentence(analysis, pair) for pair in pairs)]
+    # Many groups: what is surely worse needs no sentence each, the table has the numbers.
+    open_ones = [pair for pair in pairs if pair.verdict == "undecided"]
+    lines = [_ranking(analysis)]
+    lines += [_sentence(analysis, pair) for pair in open_ones[:_MOST_SENTENCES]]
+    if len(open_ones) > _MOST_SENTENCES:
+        lines.append(f"{len(open_ones) - _MOST_SENTENCES} more are undecided: see the table.")
+    return lines
 
 
 def _ranking(analysis: Analysis) -> str:
@@ -77,10 +86,16 @@ def _sentence(analysis: Analysis, pair: PairRow) -> str:
 
 
 def _p(pair: PairRow, analysis: Analysis) -> str:
-    value = "p < 0.001" if pair.adjusted_p < 0.001 else f"p = {pair.adjusted_p:.2g}"
+    value = _small(pair.adjusted_p)
+    value = f"p {value}" if value.startswith("<") else f"p = {value}"
     if analysis.comparisons == 1:
         return value
     return f"{value} (Holm, {analysis.comparisons} comparisons)"
+
+
+def _small(p: float) -> str:
+    """A p value; beyond three decimals nobody should read it."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def _too_few(pair: PairRow) -> str:
@@ -151,7 +166,7 @@ def _pairs(analysis: Analysis) -> Table:
                 {"better": "higher", "worse": "lower"}.get(pair.verdict, pair.verdict),
                 signed(pair.contrast.difference.value), pair.contrast.difference.interval,
                 f"{pair.contrast.probability.value:.2f}",
-                _two(pair.contrast.probability), f"{pair.adjusted_p:.2g}", _needed(pair),
+                _two(pair.contrast.probability), _small(pair.adjusted_p), _needed(pair),
             ]
             for pair in analysis.pairs
         ],
@@ -191,7 +206,7 @@ def _paired(analysis: Analysis) -> Table:
         [
             [
                 pair.first, pair.second, pair.paired.pairs, signed(pair.paired.difference.value),
-                pair.paired.difference.interval, f"{pair.paired.p:.2g}",
+                pair.paired.difference.interval, _small(pair.paired.p),
                 None if np.isnan(pair.paired.correlation) else f"{pair.paired.correlation:.2f}",
             ]
             for pair in analysis.pairs
@@ -245,7 +260,7 @@ def _effects(analysis: Analysis) -> Table:
                 row.key, row.value, row.seeds, row.iqm.value, row.iqm.interval,
                 signed(row.difference.value) if row.difference else None,
                 row.difference.interval if row.difference else None,
-                None if row.p is None else f"{row.p:.2g}",
+                None if row.p is None else _small(row.p),
             ]
             for row in analysis.effects
         ],

@@ -61,9 +61,13 @@ def test_several_comparisons_are_allowed_for(make_run):
     # With 4 seeds each, 3 comparisons are more than separated scores can carry.
     small = analyse(*(make_run(f"s{i}", 40.0 * i, rate=i / 10, seeds=4) for i in range(3)))
     assert {pair.verdict for pair in small.pairs} == {"undecided"}
-    many = analyse(*(make_run(f"m{i}", 9.0 * i, rate=i / 10, seeds=5) for i in range(7)))
-    assert len(many.pairs) == 6  # the best against the others, allowed for all 21
-    assert many.comparisons == 21
+    many = analyse(*(make_run(f"m{i}", 9.0 * i, rate=i / 10, seeds=9) for i in range(12)))
+    assert len(many.pairs) == 11  # the best against the others, allowed for all 66
+    assert many.comparisons == 66
+    first, *others = conclusions(many)
+    decided = sum(pair.verdict == "better" for pair in many.pairs)
+    assert f"It is better than {decided} of the 11 others" in first
+    assert len(others) == 11 - decided  # no sentence for what is sure
 
 
 def test_runs_of_different_length_are_judged_where_all_have_come(make_run):
