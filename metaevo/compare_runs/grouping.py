@@ -48,7 +48,7 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
             name = "all" if len({seed.run for seed in seeds}) > 1 else seeds[0].run
             return [Group(_short(name), list(seeds))]
     else:
-        keys = [_known_key(key, seeds) for key in by]
+        keys = [known_key(key, seeds) for key in by]
     groups: dict[tuple[str, ...], list[SeedRun]] = {}
     for seed in seeds:
         groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
@@ -82,7 +82,7 @@ def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
     ]
 
 
-def _known_key(key: str, seeds: Sequence[SeedRun]) -> str:
+def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
     """The key, spelled out if only its last part was given."""
     known = sorted({each for seed in seeds for each in seed.config} | {"run"})
     if key in known:

@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("comparison-data").textContent);
   const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
   const DARK = ["#4DA6DE", "#FF8A3D", "#2CC79A", "#E39CC4", "#F2B733", "#8CCBF0"];
+  const MOST_BANDS = 16; // more of them hide each other
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 36rem)");
@@ -57,11 +58,15 @@
   };
 
   function show(id, traces, how) {
-    // A legend of long names grows downwards, not into the plot.
-    const rows = traces.filter((trace) => trace.showlegend !== false).length;
-    const height = (narrow.matches ? 300 : 400) + 20 * Math.ceil(rows / (narrow.matches ? 1 : 2));
-    how.legend.y = -70 / (height - 100);
-    how.height = height;
+    // The legend gets the room that its lines need, below the plot.
+    const names = traces.filter((trace) => trace.showlegend !== false).map((trace) => trace.name);
+    const width = document.getElementById(id).clientWidth - how.margin.l - how.margin.r;
+    const entry = 50 + 7.5 * Math.max(1, ...names.map((name) => name.length));
+    const rows = Math.ceil(names.length / Math.max(1, Math.floor(width / entry)));
+    const room = Math.min(20 * rows + 12, 300);
+    how.margin.b = 55 + room;
+    how.height = (narrow.matches ? 280 : 380) + room;
+    how.legend = { orientation: "h", x: 0, yref: "container", y: 0, yanchor: "bottom" };
     return Plotly.react(id, traces, how, config);
   }
 
@@ -80,7 +85,7 @@
     const grouping = data.groupings[index];
     const part = data.axes[axis][task];
     const off = hidden(index);
-    const traces = [];
+    const traces = [], middles = []; // middles lie on top of all seeds
     grouping.labels.forEach((label, g) => {
       const { color, dash } = style(g);
       const members = grouping.members[g].filter((i) => data.seeds[i].task === task);
@@ -103,18 +108,20 @@
           named = true;
         });
       }
-      if (drawMiddle) {
+      if (drawMiddle && grouping.labels.length <= MOST_BANDS) {
         const edge = { ...common, hoverinfo: "skip", showlegend: false, line: { width: 0 }, name: "" };
-        traces.push({ ...edge, x: middle.x, y: middle.low });
-        traces.push({ ...edge, x: middle.x, y: middle.high, fill: "tonexty", fillcolor: faint(color) });
-        traces.push({
+        middles.push({ ...edge, x: middle.x, y: middle.low });
+        middles.push({ ...edge, x: middle.x, y: middle.high, fill: "tonexty", fillcolor: faint(color) });
+      }
+      if (drawMiddle) {
+        middles.push({
           ...common, x: middle.x, y: middle.y, line: { color, width: 2.5, dash },
           name: plain(label) + " (" + members.length + ")", hoverinfo: "x+y+name",
           mode: middle.x.length === 1 ? "markers" : "lines",
         });
       }
     });
-    return show("curves", traces, layout(data.axisNames[axis], data.metric));
+    return show("curves", traces.concat(middles), layout(data.axisNames[axis], data.metric));
   }
 
   const known = (members, task) =>

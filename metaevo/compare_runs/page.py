@@ -30,6 +30,8 @@ body { max-width: 70rem; }
 .plot { width: 100%; min-height: 120px; }
 .verdicts { margin: 0; padding-left: 1.2rem; }
 .verdicts li { margin-bottom: .5rem; max-width: 52rem; overflow-wrap: anywhere; }
+.wide table { font-size: .86rem; }
+.wide th, .wide td { padding: .35rem .6rem; }
 td:not(.number) { overflow-wrap: break-word; min-width: 7rem; max-width: 24rem; }
 """
 

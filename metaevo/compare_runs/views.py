@@ -12,12 +12,12 @@ import numpy as np
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.analysis import Analysis
 from metaevo.compare_runs.efficiency import middle
-from metaevo.compare_runs.grouping import differing, group
+from metaevo.compare_runs.grouping import differing, group, known_key
 from metaevo.compare_runs.seed_run import AXES, FloatArray, SeedRun
 from metaevo.compare_runs.words import what
 
 _MOST_GROUPINGS = 10
-_MOST_GROUPS = 24
+_MOST_GROUPS = 60
 """A grouping with more of them is a list of runs: single curves show that better."""
 _RESAMPLES = 200
 SETTINGS, RUN = "all settings that differ", "run"
@@ -62,8 +62,8 @@ def views(analysis: Analysis) -> dict[str, Any]:
 
 def _groupings(analysis: Analysis, seeds: Sequence[SeedRun]) -> list[dict[str, Any]]:
     """The ways to group, that of the tables first."""
-    own = analysis.options.group_by
-    found = {", ".join(own) if own else SETTINGS: [each.group for each in analysis.groups]}
+    own = [known_key(key, seeds) for key in analysis.options.group_by or ()]
+    found = {", ".join(own) or SETTINGS: [each.group for each in analysis.groups]}
     if own:
         found.setdefault(SETTINGS, group(seeds))
     for key in list(differing(seeds))[:_MOST_GROUPINGS]:

@@ -82,6 +82,13 @@ def test_nothing_is_asked_of_a_network_and_nothing_fails(browser, page):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
+def test_no_button_sends_anything_away(browser):
+    buttons = browser.find_elements("css selector", "#curves .modebar-btn")
+    titles = [button.get_attribute("data-title") for button in buttons]
+    assert "Zoom in" in titles
+    assert not any(word in title for title in titles for word in ("Share", "Cloud", "Edit"))
+
+
 def test_hostile_names_are_text(browser):
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.querySelectorAll('img').length") == 0
