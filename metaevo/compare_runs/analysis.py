@@ -9,7 +9,14 @@ import numpy as np
 from metaevo import strata
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.efficiency import Efficiency, efficiency
-from metaevo.compare_runs.grouping import Group, differing, group, value_of, with_variants
+from metaevo.compare_runs.grouping import (
+    Group,
+    differing,
+    group,
+    plainness,
+    value_of,
+    with_variants,
+)
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source
 from metaevo.compare_runs.selection import Selection, select
 from metaevo.config import ConfigError
@@ -320,8 +327,11 @@ def _effects(scored: Sequence[Scored]) -> list[EffectRow]:
             [seed for seed in each.group.seeds if seed.task == task], values, strict=True
         )
     ]
+    seeds = [seed for seed, _, _ in flat]
+    redundant = {key for keys in change_together(seeds) for key in keys[1:]}
+    found = {key: values for key, values in differing(seeds).items() if key not in redundant}
     rows = []
-    for key, values in list(differing([seed for seed, _, _ in flat]).items())[:_MOST_KEYS]:
+    for key, values in list(found.items())[:_MOST_KEYS]:
         rows += _effect(key, values[:_MOST_VALUES], flat)
     known = [index for index, row in enumerate(rows) if row.p is not None]
     adjusted = strata.holm([rows[index].p or 0.0 for index in known])
@@ -355,9 +365,13 @@ def _effect(
 
 
 def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
-    """Settings of which each tells the other: their effects cannot be told apart."""
+    """Settings of which each tells the other: their effects cannot be told apart.
+
+    The plainest one comes first.
+    """
     partitions: dict[tuple[int, ...], list[str]] = {}
-    for key in differing(seeds):
+    found = differing(seeds)
+    for key in sorted(found, key=lambda key: plainness(key, found[key]), reverse=True):
         numbers: dict[str, int] = {}
         pattern = tuple(numbers.setdefault(value_of(s, key), len(numbers)) for s in seeds)
         partitions.setdefault(pattern, []).append(key)

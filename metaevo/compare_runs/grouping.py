@@ -4,9 +4,8 @@ import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from metaevo.compare_runs.seed_run import SEED_KEYS, TASK_KEYS, SeedRun, settings_of
+from metaevo.compare_runs.seed_run import SEED_KEYS, SeedRun, settings_of
 from metaevo.config import ConfigError
 
 ABSENT = "(not set)"
@@ -52,14 +51,58 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
     groups: dict[tuple[str, ...], list[SeedRun]] = {}
     for seed in seeds:
         groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
-    names = _short_names(keys)
-    order = {values: index for index, values in enumerate(_ordered(groups))}
-    labels = [
-        _short(", ".join(f"{names[key]}={value}" for key, value in zip(keys, values, strict=True)))
-        for values in sorted(groups, key=order.__getitem__)
+    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
+    shown = list(range(len(keys)))
+    labels = _labels(keys, order, shown)
+    if by is None and max(map(len, labels)) > _LONGEST:
+        shown = _telling(keys, order)
+        order.sort(key=lambda values: [_rank(values[index]) for index in shown])
+        labels = [f"{label}, ..." for label in _labels(keys, order, shown)]
+    labels = _unique([_short(label) for label in labels])
+    return [Group(label, groups[values]) for label, values in zip(labels, order, strict=True)]
+
+
+def _labels(
+    keys: Sequence[str], order: Sequence[tuple[str, ...]], shown: Sequence[int]
+) -> list[str]:
+    names = _short_names([keys[index] for index in shown])
+    return [
+        ", ".join(f"{names[keys[index]]}={values[index]}" for index in shown) for values in order
     ]
-    members = [groups[values] for values in sorted(groups, key=order.__getitem__)]
-    return [Group(label, each) for label, each in zip(_unique(labels), members, strict=True)]
+
+
+def _telling(keys: Sequence[str], order: Sequence[tuple[str, ...]]) -> list[int]:
+    """A few of the keys, by index, that tell all groups apart: enough for a label.
+
+    Runs of different learners or programs differ in dozens of settings that only one of them has.
+    """
+    columns = list(zip(*order, strict=True))
+    chosen: list[int] = []
+    parts = 1
+    while parts < len(order):
+        # All groups differ in some key, so that every step tells more of them apart.
+        candidates = [
+            (
+                _told(columns, [*chosen, index]),
+                *plainness(keys[index], columns[index]),
+                -index,
+            )
+            for index in range(len(columns))
+            if index not in chosen
+        ]
+        parts, *_, negative = max(candidates)
+        chosen.append(-int(negative))
+    return sorted(chosen)
+
+
+def plainness(key: str, values: Sequence[str]) -> tuple[bool, int]:
+    """How much a setting says, to compare by: known of all, and as near the root as `learner`."""
+    return ABSENT not in values, -key.count(".")
+
+
+def _told(columns: Sequence[Sequence[str]], chosen: Sequence[int]) -> int:
+    """How many groups the chosen keys tell apart."""
+    return len(set(zip(*(columns[index] for index in chosen), strict=True)))
 
 
 def value_of(seed: SeedRun, key: str) -> str:
@@ -130,10 +173,6 @@ def _rank(value: str) -> tuple[bool, float, str]:
     return False, number, value
 
 
-def _ordered(groups: dict[tuple[str, ...], Any]) -> list[tuple[str, ...]]:
-    return sorted(groups, key=lambda values: [_rank(value) for value in values])
-
-
 def _short(label: str) -> str:
     return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
 
@@ -146,8 +185,3 @@ def _unique(labels: Sequence[str]) -> list[str]:
         seen[label] = seen.get(label, 0) + 1
         result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
     return result
-
-
-def is_task_key(key: str) -> bool:
-    """Whether a key says what is trained on."""
-    return key in TASK_KEYS or key.startswith("task.env_params.")

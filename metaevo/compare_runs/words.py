@@ -150,7 +150,7 @@ def _groups(analysis: Analysis) -> Table:
         note="IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. "
         f"Optimality gap: mean distance below {optimum} ({analysis.optimum_is})."
         + (" Scaled to 0 to 1 on each task." if several else ""),
-        highlight=0 if len(order) > 1 else None,
+        highlight=0 if analysis.pairs else None,
     )  # fmt: skip
 
 
@@ -247,11 +247,13 @@ def _efficiency(analysis: Analysis) -> Table:
 
 def _effects(analysis: Analysis) -> Table:
     seeds = [seed for each in analysis.groups for seed in each.group.seeds]
-    together = [" and ".join(keys) for keys in change_together(seeds)]
     note = "Seeds are pooled over all other settings. Difference: to the best value. p: adjusted."
-    if together:
-        note += " Always change together, so that nothing tells their effects apart: "
-        note += "; ".join(together) + "."
+    for first, *others in change_together(seeds):
+        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
+        note += (
+            f" {first} always changes together with {', '.join(others[:6])}{more}: nothing tells "
+            "their effects apart."
+        )
     return Table(
         "Settings that differ",
         ["setting", "value", "seeds", "IQM", "95% interval", "difference", "95%", "p"],

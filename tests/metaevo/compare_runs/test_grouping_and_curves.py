@@ -46,6 +46,15 @@ def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
     ]  # fmt: skip
 
 
+def test_a_long_label_names_only_what_tells_the_groups_apart():
+    """Different learners differ in many settings that only one of them has."""
+    many = {f"hyperparams.number_{i}": i for i in range(9)}
+    seeds = [seed(learner="dqn"), seed(learner="ppo", **many), seed(learner="ppo", **many, z=1)]
+    assert [each.label for each in group(seeds)] == [
+        "learner=dqn, z=(not set), ...", "learner=ppo, z=1, ...", "learner=ppo, z=(not set), ...",
+    ]  # fmt: skip
+
+
 def test_labels_that_are_cut_stay_apart():
     labels = [each.label for each in group([seed(a="x" * 99 + end) for end in "12"])]
     assert len(set(labels)) == 2

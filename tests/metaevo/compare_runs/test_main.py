@@ -103,6 +103,27 @@ def test_tasks_are_strata(make_run):
     assert "no task in common" in conclusions(alone)[0]
 
 
+def test_settings_that_change_together_are_said_to(make_run):
+    paths = [
+        make_run(f"{rate}{extra}", level, rate=rate, learner=learner, extra={"e": extra})
+        for rate, learner, extra, level in [
+            (0.1, "ppo", 1, 100), (0.1, "ppo", 2, 101), (0.5, "dqn", 1, 140), (0.5, "dqn", 2, 141),
+        ]
+    ]  # fmt: skip
+    result = analyse(*paths)
+    assert sorted({row.key for row in result.effects}) == [
+        "hyperparams.e",
+        "learner",
+    ]
+    (table,) = [each for each in tables(result) if each.heading == "Settings that differ"]
+    assert "learner always changes together with hyperparams.learning_rate" in table.note
+    rate = next(row for row in result.effects if row.value == "ppo")
+    assert rate.seeds == 12
+    assert rate.difference.value == pytest.approx(-40, abs=0.5)
+    assert rate.p < 0.001
+    assert next(row for row in result.effects if row.key == "hyperparams.e" and row.p).p > 0.1
+
+
 def test_metrics_scores_and_variants(make_run):
     paths = [make_run("a", 100.0), make_run("b", 140.0, rate=0.5)]
     assert analyse(*paths, score="area").rows[0].iqm.value < 85
