@@ -174,3 +174,17 @@ def test_scores_are_refused_that_are_none():
 
 def test_pairs_that_tie_are_no_trouble():
     assert 0 < strata.paired([[1.0, 2.0, 3.0]], [[1.0, 1.0, 2.0]]).p <= 1
+
+
+def test_interval_and_rank_test_have_to_agree():
+    """A small p alone is no verdict if the middles do not differ, or differ the other way."""
+
+    def contrast(low: float, high: float, probability: float) -> strata.Contrast:
+        difference = strata.Estimate((low + high) / 2, (low, high))
+        return strata.Contrast(difference, strata.Estimate(probability, (0, 1)), 0.01)
+
+    assert strata.verdict(contrast(1, 2, 0.9), 0.01) == "better"
+    assert strata.verdict(contrast(-2, -1, 0.1), 0.01) == "worse"
+    assert strata.verdict(contrast(-1, 2, 0.9), 0.01) == "undecided"
+    assert strata.verdict(contrast(-2, 1, 0.1), 0.01) == "undecided"
+    assert strata.verdict(contrast(1, 2, 0.4), 0.01) == "undecided"
