@@ -9,7 +9,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve test lint format test-slow test-postgres smoke constraints
+.PHONY: help setup evolve test lint format test-slow test-postgres test-browser smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,10 @@ test-slow: $(STAMP) ## the tests that need minutes each
 test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postgresql)
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,postgres]' --constraint constraints.txt
 	$(RUN) -m pytest -m postgres $(ARGS)
+
+test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
+	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
+	$(RUN) -m pytest -m browser $(ARGS)
 
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)

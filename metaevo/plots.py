@@ -69,7 +69,7 @@ def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "b
     return axes
 
 
-def _legend(figure: Figure, *axes: Axes) -> None:
+def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     """One legend below all axes, each label once, in as many columns as fit the width."""
     entries: dict[str, Any] = {}
     for one in axes:
@@ -77,8 +77,8 @@ def _legend(figure: Figure, *axes: Axes) -> None:
             entries.setdefault(label, handle)
     if not entries:
         return
-    # An inch holds about 13 letters; the line sample and the gap take the room of 7.
-    columns = int(WIDTH * 13) // (max(map(len, entries)) + 7)
+    # An inch holds about 13 letters (of digits fewer); sample and gap take the room of 7.
+    columns = int(WIDTH * letters) // (max(map(len, entries)) + 7)
     columns = max(1, min(len(entries), columns))
     figure.legend(
         list(entries.values()),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 PathLike = str | os.PathLike[str]
 
@@ -226,7 +226,11 @@ class KeyValues:
         )
 
 
-Section = Text | Table | Image | KeyValues
+class Section(Protocol):
+    """A part of a report; Text, Table, Image and KeyValues are some."""
+
+    def html(self) -> str:
+        """The part as HTML, with all text escaped."""
 
 
 def _heading(text: str) -> str:
@@ -241,8 +245,12 @@ def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def write_report(path: PathLike, title: str, subtitle: str, sections: Iterable[Section]) -> Path:
+def write_report(
+    path: PathLike, title: str, subtitle: str, sections: Iterable[Section], *, head: str = ""
+) -> Path:
     """Write the sections as one HTML file, atomically; returns ``path``.
+
+    ``head`` is HTML that is added to the page's head.
 
     Raises:
         ValueError: an image is not a PNG file, or a table's row does not fit its columns.
@@ -253,7 +261,7 @@ def write_report(path: PathLike, title: str, subtitle: str, sections: Iterable[S
     page = (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n{head}</head>\n<body>\n"
         f"<header><h1>{escape(title)}</h1>\n<p>{escape(subtitle)}</p></header>\n"
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )

@@ -241,7 +241,8 @@ def _log(
         return
     config, population = this.settings.train, this.population
     episodes, metrics = jax.tree.map(lambda leaf: leaf[:, logged:known], curves)
-    mean, low, high = mean_curve(training_report.returns(episodes))
+    returns = training_report.returns(episodes)
+    mean, low, high = mean_curve(returns)
     ends = np.minimum(np.arange(logged + 1, known + 1) * population.log_every, config.num_updates)
     lengths = np.diff(ends, prepend=logged * population.log_every)
     diverged = ~np.all([np.isfinite(leaf) for leaf in metrics.values()], axis=0)
@@ -261,6 +262,7 @@ def _log(
             "mean_return": mean[index],
             "low": low[index],
             "high": high[index],
+            "returns": returns[:, index],  # of every seed: a run is compared before it ends
             "diverged": int(diverged[:, index].sum()),
             **{key: values[index] for key, values in means.items()},
         }

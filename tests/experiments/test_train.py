@@ -65,6 +65,9 @@ def test_a_run_leaves_everything(finished, capsys):
     lines = (finished / "learning_curves.csv").read_text().splitlines()
     assert lines[0] == "steps,seed_0,seed_1,seed_2"
     assert [line.split(",")[0] for line in lines[1:]] == ["160", "320", "480", "640", "720"]
+    returns = [[float(cell or "nan") for cell in line.split(",")[1:]] for line in lines[1:]]
+    logged = np.array([record["returns"] for record in records], dtype=float)  # None becomes nan
+    np.testing.assert_allclose(logged, returns, rtol=1e-5)
     result = json.loads((finished / "evaluation.json").read_text())
     assert [(row["name"], row["seeds"]) for row in result["variants"]] == [
         ("end of training", 3), ("greedy policy", 3), ("greedy policy in Gymnasium", 1),

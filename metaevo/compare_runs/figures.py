@@ -1,0 +1,105 @@
+"""The PNG figures of a comparison, in the look of `metaevo.plots`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
+
+from metaevo import plots, strata
+from metaevo.compare_runs.analysis import Analysis
+from metaevo.compare_runs.seed_run import AXES
+from metaevo.compare_runs.words import what
+
+COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
+_DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
+_MOST_GROUPS = 12
+"""More lines than that nobody tells apart; the page shows all."""
+_MOST_TASKS = 6
+
+
+def draw(analysis: Analysis, folder: Path) -> list[Path]:
+    """Draw curves, intervals and performance profiles; returns the files."""
+    paths = [
+        _intervals(analysis, folder / "scores.png"),
+        _profile(analysis, folder / "profile.png"),
+    ]
+    if analysis.efficiency:
+        paths.insert(0, _curves(analysis, folder / "curves.png"))
+    return paths
+
+
+def _styles(analysis: Analysis) -> dict[str, dict[str, Any]]:
+    """A colour and a dash for every group that is drawn."""
+    order = [row.label for row in sorted(analysis.rows, key=lambda row: -row.iqm.value)]
+    kept = set(order[:_MOST_GROUPS])
+    labels = [row.label for row in analysis.rows if row.label in kept]
+    return {
+        label: {"color": COLORS[i % len(COLORS)], "linestyle": _DASHES[i // len(COLORS)]}
+        for i, label in zip(range(len(labels)), labels, strict=True)
+    }
+
+
+def _curves(analysis: Analysis, path: Path) -> Path:
+    tasks = list(dict.fromkeys(row.task for row in analysis.efficiency))[:_MOST_TASKS]
+    columns = min(2, len(tasks))
+    rows = -(-len(tasks) // columns)
+    figure: Figure = plots._figure("", 1.2 + 3.6 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    styles = _styles(analysis)
+    for axes, task in zip(panels, tasks, strict=False):
+        plots._style(axes, AXES[analysis.selection.axis], analysis.selection.metric)
+        if task and len(tasks) > 1:
+            axes.set_title(plots._plain(task), fontsize=11)
+        for row in analysis.efficiency:
+            if row.task != task or row.label not in styles or not len(row.middle.x):
+                continue
+            part, style = row.middle, styles[row.label]
+            axes.fill_between(
+                part.x, part.low, part.high, color=style["color"], alpha=0.18, linewidth=0
+            )
+            marker = "o" if len(part.x) == 1 else ""
+            axes.plot(part.x, part.iqm, marker=marker, linewidth=2, label=f"{row.label}", **style)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes in panels[len(tasks) :]:
+        axes.set_visible(False)
+    plots._legend(figure, *panels[: len(tasks)], letters=10)
+    return plots._save(figure, path)
+
+
+def _intervals(analysis: Analysis, path: Path) -> Path:
+    """A dot and a bar a group, its single seeds behind."""
+    order = sorted(analysis.rows, key=lambda row: -row.iqm.value)[: 2 * _MOST_GROUPS]
+    styles = _styles(analysis)
+    figure = plots._figure("", 1.4 + 0.42 * len(order))
+    axes = plots._style(figure.subplots(), what(analysis), "", grid="x")
+    by_label = {each.label: each for each in analysis.groups}
+    for at, row in enumerate(order):
+        color = styles.get(row.label, {"color": plots.GREY})["color"]
+        scores = np.concatenate(list(by_label[row.label].strata.values()))
+        axes.plot(scores, np.full(len(scores), at + 0.22), "|", color=color, alpha=0.6)
+        axes.plot(row.iqm.interval, [at, at], color=color, linewidth=3, solid_capstyle="round")
+        axes.plot(row.iqm.value, at, "o", color=color, markersize=8)
+    axes.set_yticks(range(len(order)), [plots._plain(row.label) for row in order])
+    axes.set_ylim(len(order) - 0.4, -0.6)
+    axes.margins(x=0.05)
+    axes.tick_params(axis="y", length=0)
+    return plots._save(figure, path)
+
+
+def _profile(analysis: Analysis, path: Path) -> Path:
+    figure = plots._figure("", 4.6)
+    axes = plots._style(figure.subplots(), f"score: {what(analysis)}", "share of seeds above it")
+    every = np.concatenate([s for each in analysis.groups for s in each.strata.values()])
+    levels = np.linspace(every.min(), every.max(), 101)
+    styles = _styles(analysis)
+    groups = [each for each in analysis.groups if each.label in styles]
+    for each in groups:
+        share, low, high = strata.performance_profile(list(each.strata.values()), levels)
+        style = styles[each.label]
+        axes.fill_between(levels, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axes.plot(levels, share, linewidth=2, label=each.label, **style)
+    axes.set_ylim(-0.02, 1.02)
+    plots._legend(figure, axes, letters=10)
+    return plots._save(figure, path)

@@ -1,0 +1,128 @@
+"""What every source of runs is read into: one seed's curves, settings and scores."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+AXES = {
+    "steps": "environment steps",
+    "generations": "generations",
+    "seconds": "seconds",
+}
+"""What curves can be aligned by, and how a figure names it."""
+SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
+"""Last parts of config keys that only say which random numbers a run had."""
+BOOKKEEPING = (
+    "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
+    "run.num_devices", "run.log_every", "run.track", "evolution.chunk_size",
+    "evolution.num_devices", "evolution.block_seconds",
+)  # fmt: skip
+"""Beginnings of config keys that change how a run is done and recorded, not what comes out."""
+TASK_KEYS = (
+    "task.env",
+    "task.env_params",
+    "env",
+    "env_id",
+    "env_name",
+    "environment",
+    "env_params",
+)
+"""Config keys that say what is trained on: scores on different tasks are never pooled."""
+
+
+@dataclass(frozen=True)
+class SeedRun:
+    """One seed of one run."""
+
+    run: str
+    """name of the run that it belongs to, as the user gave it"""
+    seed: str
+    """which random numbers it had; seeds of other runs with the same name match it"""
+    config: dict[str, Any]
+    """its settings under dotted keys"""
+    axes: dict[str, FloatArray]
+    """where its records lie, by the names of AXES: [records] each"""
+    metrics: dict[str, FloatArray]
+    """what was recorded, by name: [records] each, NaN where it is missing"""
+    default: str | None = None
+    """the metric that it is judged by if none is named"""
+    scores: dict[str, float] = field(default_factory=dict)
+    """of evaluation.json, by the name of the variant"""
+    has_own_seed: bool = True
+    """whether `seed` is known, so that equal ones of two runs match"""
+
+    @property
+    def task(self) -> str:
+        """What it was trained on."""
+        parts = [self.config[key] for key in TASK_KEYS if self.config.get(key) not in (None, {})]
+        parts += [
+            f"{key.rpartition('.')[2]}={value}"
+            for key, value in sorted(self.config.items())
+            if key.startswith("task.env_params.") and value != {}
+        ]
+        return " ".join(str(part) for part in parts)
+
+
+def settings_of(seed: SeedRun) -> dict[str, str]:
+    """What a group shares: its settings as text, without seeds, bookkeeping and the task."""
+    return {
+        key: _text(value)
+        for key, value in seed.config.items()
+        if key.rpartition(".")[2] not in SEED_KEYS
+        and not key.startswith(BOOKKEEPING)
+        and key not in TASK_KEYS
+        and not key.startswith("task.env_params.")
+    }
+
+
+def _text(value: Any) -> str:
+    """1e-3 and 0.001, 1 and 1.0 are the same setting."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        value = int(value)
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run with its seeds, and how far it is."""
+
+    name: str
+    kind: str
+    """where it was read from: run directory, wandb, wandb offline, mlflow"""
+    seeds: list[SeedRun]
+    state: str
+    """finished, still going on, stopped, failed, ..."""
+    progress: float | None = None
+    """share of what it was to do, where that is known"""
+    notes: list[str] = field(default_factory=list)
+    """what a reader of a comparison has to know"""
+
+    @property
+    def status(self) -> str:
+        """The state in words."""
+        if self.state == "finished" or self.progress is None:
+            return self.state
+        return f"{self.state}: {self.progress:.0%}"
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state == "finished"
+
+
+def column(values: ArrayLike | list[Any]) -> FloatArray:
+    """Numbers of records; NaN for what is missing or is no number."""
+    if isinstance(values, list):
+        values = [_number(value) for value in values]
+    array = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(array), array, np.nan)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return np.nan
+    return float(value)

@@ -1,0 +1,67 @@
+"""Tiny run directories, written by RunDirectory as a training writes them, without training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metaevo.run_directory import RunDirectory, write_json_atomic
+
+MakeRun = Callable[..., Path]
+
+
+def write_run(
+    path: Path,
+    level: float = 100.0,
+    *,
+    rate: Any = 0.1,
+    seeds: int = 6,
+    seed: int = 0,
+    points: int = 10,
+    of: int = 10,
+    env: str = "CartPole-v1",
+    finished: bool = True,
+    spread: float = 5.0,
+    learner: str = "ppo",
+    extra: dict[str, Any] | None = None,
+) -> Path:
+    """A training of `seeds` agents that rises to `level`: `points` of its `of` records."""
+    run = RunDirectory.create(path, "train")
+    config = {
+        "learner": learner,
+        "seeds": seeds,
+        "task": {"env": env, "env_params": {}},
+        "train": {"total_timesteps": of * 100},
+        "hyperparams": {"learning_rate": rate, **(extra or {})},
+        "run": {"seed": seed, "wandb": "disabled"},
+    }
+    run.write_config(config, {})
+    rng = np.random.default_rng(seed)
+    offsets = np.linspace(-spread, spread, seeds) + rng.normal(0, 0.01, seeds)
+    for index in range(points):
+        share = min(1.0, (index + 1) / of * 2)
+        returns = level * share + offsets
+        run.append_metrics(
+            {
+                "kind": "update", "update": index, "frames": (index + 1) * 100 * seeds,
+                "seconds": 0.5 * (index + 1), "mean_return": returns.mean(),
+                "returns": returns, "entropy": 1.0 - share / 2,
+            }
+        )  # fmt: skip
+    if finished:
+        variants = [{"name": "greedy policy", "scores": (level + offsets).tolist()}]
+        write_json_atomic(run.evaluation_path, {"variants": variants})
+        run.report_path.write_text("done")
+    return path
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """`make_run(name, **what)` writes a run below the test's folder."""
+
+    def make(name: str, *arguments: Any, **what: Any) -> Path:
+        return write_run(tmp_path / name, *arguments, **what)
+
+    return make

@@ -1,0 +1,151 @@
+"""The page in a real browser: Chromium without a network. `make test-browser` runs this.
+
+Needs Debian's packages chromium and chromium-driver, and the extra `browser`.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from metaevo.compare_runs.main import main
+from tests.metaevo.compare_runs.conftest import write_run
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "</script><img src=x onerror=window.hacked=1><b>&amp;${1}"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("runs")
+    write_run(root / "a", 100.0, rate=0.1, extra={"note": HOSTILE})
+    write_run(root / "b", 130.0, rate=0.1)
+    write_run(root / "c", 60.0, rate=0.5, seeds=4)
+    assert main([str(root), "--output", str(root / "out")], description=None) == 0
+    return root / "out" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser(page: Path, tmp_path_factory: pytest.TempPathFactory):
+    selenium = pytest.importorskip("selenium.webdriver")
+    service = pytest.importorskip("selenium.webdriver.chrome.service")
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.fail("needs Debian's packages chromium and chromium-driver")
+    options = selenium.ChromeOptions()
+    options.binary_location = binary
+    profile = tmp_path_factory.mktemp("profile")
+    for flag in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        "--disable-dev-shm-usage", f"--user-data-dir={profile}", "--window-size=1200,1000",
+    ):  # fmt: skip
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    driver_of = selenium.Chrome(options=options, service=service.Service(driver))
+    try:
+        driver_of.execute_cdp_cmd("Network.enable", {})
+        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        driver_of.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+        driver_of.get(page.as_uri())
+        yield driver_of
+    finally:
+        driver_of.quit()
+
+
+def drawn(browser, plot: str = "curves"):
+    """What Plotly shows: name and visibility of every line that is in the legend."""
+    return browser.execute_script(
+        "return document.getElementById(arguments[0]).data"
+        ".filter(t => t.showlegend !== false).map(t => [t.name, t.visible])",
+        plot,
+    )
+
+
+def choose(browser, name: str, text: str) -> None:
+    """Choose an entry of a control by its text."""
+    from selenium.webdriver.support.ui import Select
+
+    Select(browser.find_element("id", f"choose-{name}")).select_by_visible_text(text)
+
+
+def test_nothing_is_asked_of_a_network_and_nothing_fails(browser, page):
+    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    # Chromium's own start page has an address of its own.
+    requests = [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
+    outside = [url for url in requests if url != page.as_uri() and not url.startswith("data:")]
+    assert page.as_uri() in requests  # the log does record requests
+    assert outside == []
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_no_button_sends_anything_away(browser):
+    buttons = browser.find_elements("css selector", "#curves .modebar-btn")
+    titles = [button.get_attribute("data-title") for button in buttons]
+    assert "Zoom in" in titles
+    assert not any(word in title for title in titles for word in ("Share", "Cloud", "Edit"))
+
+
+def test_hostile_names_are_text(browser):
+    assert browser.execute_script("return window.hacked") is None
+    assert browser.execute_script("return document.querySelectorAll('img').length") == 0
+    table = browser.find_element("css selector", "main table").text
+    assert "<img src=x" in table
+    legend = browser.find_element("css selector", "#curves .legend").text
+    assert "</script>" in legend
+
+
+def test_a_click_in_the_legend_hides_a_group_and_another_brings_it_back(browser):
+    before = drawn(browser)
+    assert len(before) == 3
+    assert all(visible is True for _, visible in before)
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    def click(expected):
+        toggle = browser.find_elements("css selector", "#curves .legendtoggle")[0]
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", toggle)
+        toggle.click()
+        # Plotly waits whether a double click comes.
+        WebDriverWait(browser, 10).until(lambda b: drawn(b)[0][1] == expected)
+
+    click("legendonly")
+    assert [visible for _, visible in drawn(browser)[1:]] == [True, True]
+    choose(browser, "axis", "seconds")  # the same groups: what is hidden stays hidden
+    assert drawn(browser)[0][1] == "legendonly"
+    choose(browser, "axis", "environment steps")
+    click(True)
+
+
+def test_groups_are_switched_in_the_browser(browser):
+    choose(browser, "grouping", "hyperparams.learning_rate")
+    assert [name for name, _ in drawn(browser)] == [
+        "learning_rate=0.1 (12)",
+        "learning_rate=0.5 (4)",
+    ]
+    assert len(drawn(browser, "profile")) == 2
+    assert browser.find_element("css selector", "#curves .legend").text.count("learning_rate") == 2
+    choose(browser, "lines", "single seeds")
+    lines = browser.execute_script("return document.getElementById('curves').data.length")
+    assert lines == 16
+    choose(browser, "lines", "groups, 95% bands")
+    choose(browser, "grouping", "all settings that differ")
+    assert len(drawn(browser)) == 3
+
+
+def test_a_box_zooms(browser):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    def width():
+        return browser.execute_script(
+            "const a = document.getElementById('curves').layout.xaxis.range; return a[1] - a[0]"
+        )
+
+    before = width()
+    plot = browser.find_element("css selector", "#curves .nsewdrag")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    actions = ActionChains(browser).move_to_element(plot).click_and_hold()
+    actions.move_by_offset(150, 60).release().perform()
+    assert width() < 0.6 * before

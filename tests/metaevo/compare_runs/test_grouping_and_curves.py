@@ -1,0 +1,135 @@
+"""Which seeds belong together, curves on a common axis, and the score of a curve."""
+
+import numpy as np
+import pytest
+
+from metaevo.compare_runs import curves, run_directories
+from metaevo.compare_runs.efficiency import first_reach, middle
+from metaevo.compare_runs.grouping import differing, group
+from metaevo.compare_runs.seed_run import SeedRun
+from metaevo.config import ConfigError
+from metaevo.statistics import iqm
+
+
+def seed(name="r", number="0", x=(), y=(), **config) -> SeedRun:
+    return SeedRun(
+        name, number, config, {"steps": np.array(x, float)}, {"m": np.array(y, float)}, "m"
+    )
+
+
+def test_runs_that_differ_only_in_the_seed_are_a_group(make_run):
+    paths = [make_run("a", seed=1), make_run("b", seed=2, seeds=3), make_run("c", rate=0.5)]
+    seeds = [each for path in paths for each in run_directories.read(path).seeds
+             if "mean_return" in each.metrics]  # fmt: skip
+    groups = group(seeds)
+    assert [(each.label, len(each.seeds)) for each in groups] == [
+        ("learning_rate=0.1", 9), ("learning_rate=0.5", 6),
+    ]  # fmt: skip
+    assert differing(seeds) == {"hyperparams.learning_rate": ["0.1", "0.5"]}
+
+
+def test_bookkeeping_and_the_way_to_write_a_number_make_no_group():
+    seeds = [
+        seed(**{"lr": 1.0, "run.wandb": "offline", "run.seed": 1, "n": 1e-3}),
+        seed(**{"lr": 1, "run.wandb": "disabled", "run.seed": 2, "n": 0.001}),
+    ]
+    assert len(group(seeds)) == 1
+
+
+def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
+    seeds = [seed(a=a, b=b) for a in (10, 9) for b in ("x", "y")] + [seed(b="x")]
+    assert [(g.label, len(g.seeds)) for g in group(seeds, ["a"])] == [
+        ("a=9", 2), ("a=10", 2), ("a=(not set)", 1),
+    ]  # fmt: skip
+    assert [g.label for g in group(seeds[:4], ["b", "a"])] == [
+        "b=x, a=9", "b=x, a=10", "b=y, a=9", "b=y, a=10",
+    ]  # fmt: skip
+
+
+def test_a_long_label_names_only_what_tells_the_groups_apart():
+    """Different learners differ in many settings that only one of them has."""
+    many = {f"hyperparams.number_{i}": i for i in range(9)}
+    seeds = [seed(learner="dqn"), seed(learner="ppo", **many), seed(learner="ppo", **many, z=1)]
+    assert [each.label for each in group(seeds)] == [
+        "learner=dqn, z=(not set), ...", "learner=ppo, z=1, ...", "learner=ppo, z=(not set), ...",
+    ]  # fmt: skip
+
+
+def test_labels_that_are_cut_stay_apart():
+    labels = [each.label for each in group([seed(a="x" * 99 + end) for end in "12"])]
+    assert len(set(labels)) == 2
+    assert all(len(label) < 70 for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("hyperparams.lerning_rate", "did you mean 'hyperparams.learning_rate'"),
+        ("lerning_rate", "did you mean 'hyperparams.learning_rate'"),
+        ("size", "it may be env.size or net.size"),
+        ("qqq", "the runs differ in: hyperparams.learning_rate"),
+    ],
+)
+def test_unknown_keys_are_told(key, text):
+    seeds = [
+        seed(**{"hyperparams.learning_rate": rate, "net.size": 1, "env.size": 2}) for rate in (1, 2)
+    ]
+    with pytest.raises(ConfigError, match=text):
+        group(seeds, [key])
+    assert len(group(seeds, ["learning_rate"])) == 2  # the last part is enough
+
+
+def test_scores_of_a_curve_by_hand():
+    x, y = np.array([10.0, 20, 40, 91, 100]), np.array([0.0, 10, 50, 6, 8])
+    assert curves.score(x, y, 100, "final") == 7  # beyond 90
+    assert curves.score(x, y, 40, "final") == 50
+    assert curves.score(x, y, 30, "final") == 10  # the last one that is known
+    assert curves.score(x, y, 100, "best") == 50
+    assert curves.score(x, y, 20, "best") == 10
+    # trapezoids: 10 x 5 + 20 x 30 over a width of 30
+    assert curves.score(x, y, 40, "area") == pytest.approx(650 / 30)
+    assert np.isnan(curves.score(x, y, 5, "final"))
+
+
+def test_curves_are_aligned_where_they_are_known():
+    first = (np.array([0.0, 10, 20]), np.array([0.0, 10, 20]))
+    second = (np.array([5.0, 15]), np.array([1.0, 3]))
+    points = curves.grid([first, second])
+    assert points.tolist() == [0, 5, 10, 15, 20]
+    aligned = curves.align([first, second], points)
+    np.testing.assert_array_equal(aligned[0], [0, 5, 10, 15, 20])
+    np.testing.assert_array_equal(aligned[1], [np.nan, 1, 2, 3, np.nan])
+    assert curves.shared(aligned).tolist() == [False, True, True, True, False]
+    many = curves.grid([(np.linspace(0, 1, 1000), np.zeros(1000))])
+    assert len(many) == curves.POINTS
+
+
+def test_missing_values_are_bridged_and_never_counted_as_zero():
+    one = seed(x=[1, 2, 3, 4], y=[np.nan, 4, np.nan, 8])
+    x, y = curves.curve(one, "m", "steps")
+    assert x.tolist() == [2, 4]
+    assert curves.align([(x, y)], np.array([1.0, 2, 3, 4]))[0].tolist()[1:] == [4, 6, 8]
+    assert curves.reach(one, "steps") == 4
+
+
+def test_the_middle_is_the_iqm_over_seeds_where_all_have_come():
+    rng = np.random.default_rng(0)
+    aligned = rng.normal(size=(8, 5)) + np.arange(5)
+    aligned[3, 4] = np.nan  # one seed has not come so far
+    part = middle(np.arange(5.0), aligned)
+    assert part.x.tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(part.iqm, iqm(aligned[:, :4], axis=0))
+    assert np.all(part.low <= part.iqm)
+    assert np.all(part.iqm <= part.high)
+    assert first_reach(part.x, np.array([0, 5, 3, 9.0]), 4) == 1
+    assert first_reach(part.x, np.zeros(4), 4) == np.inf
+
+
+def test_the_default_axis_is_what_all_runs_have():
+    evolution = SeedRun(
+        "e", "0", {}, {"steps": np.ones(1), "generations": np.ones(1)}, {"fitness_mean": np.ones(1)}
+    )
+    assert curves.default_axis([evolution]) == "generations"
+    assert curves.default_axis([evolution, seed(x=[1], y=[1])]) == "steps"
+    with pytest.raises(ConfigError, match="no axis in common"):
+        curves.default_axis([SeedRun("a", "0", {}, {}, {})])

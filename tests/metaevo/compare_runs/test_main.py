@@ -1,0 +1,269 @@
+"""The whole command on synthetic runs: what it concludes, what it writes, what it refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from metaevo.compare_runs import main as command
+from metaevo.compare_runs import page
+from metaevo.compare_runs.analysis import Options
+from metaevo.compare_runs.main import analyse_runs, main
+from metaevo.compare_runs.words import conclusions, tables, terminal
+from metaevo.config import ConfigError
+from metaevo.run_directory import RunDirectory
+
+
+def analyse(*paths: Path, **options):
+    return analyse_runs([str(path) for path in paths], Options(**options))
+
+
+def test_a_planted_difference_is_found_with_its_size(make_run):
+    result = analyse(make_run("a", 100.0), make_run("b", 140.0, rate=0.5))
+    (pair,) = result.pairs
+    assert (pair.first, pair.second) == ("learning_rate=0.5", "learning_rate=0.1")
+    assert pair.verdict == "better"
+    assert pair.contrast.difference.value == pytest.approx(40, abs=0.1)
+    assert pair.contrast.p == pytest.approx(2 / 924)  # 6 against 6, separated
+    assert pair.paired is not None
+    assert pair.paired.pairs == 6  # the same run.seed and index
+    assert pair.paired.difference.value == pytest.approx(40, abs=0.01)
+    assert "learning_rate=0.5 is better than learning_rate=0.1" in conclusions(result)[0]
+    by_value = {row.value: row for row in result.effects}
+    assert by_value["0.5"].difference is None
+    assert by_value["0.1"].difference.value == pytest.approx(-40, abs=0.1)
+
+
+def test_few_seeds_conclude_nothing_and_say_how_many_would(make_run):
+    result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
+    (pair,) = result.pairs
+    assert pair.verdict == "undecided"
+    (line,) = conclusions(result)
+    assert "3 against 3 seeds are too few to conclude anything" in line
+    assert "p would be 0.1" in line
+    assert re.search(r"about \d+ seeds a group would show it with 80%", line)
+    single = analyse(make_run("c", seeds=1, learner="dqn"), make_run("d", seeds=1, learner="x"))
+    assert "cannot be told from single seeds" in conclusions(single)[0]
+
+
+def test_equal_groups_stay_undecided(make_run):
+    result = analyse(make_run("a", 100.0), make_run("b", 100.1, rate=0.5))
+    assert result.pairs[0].verdict == "undecided"
+    assert "more than 1,000 seeds" in conclusions(result)[0]
+
+
+def test_several_comparisons_are_allowed_for(make_run):
+    paths = [make_run(f"r{i}", 100.0 + 40 * i, rate=i / 10) for i in range(3)]
+    result = analyse(*paths)
+    assert result.comparisons == 3
+    assert [pair.adjusted_p for pair in result.pairs] == pytest.approx([3 * 2 / 924] * 3)
+    # With 4 seeds each, 3 comparisons are more than separated scores can carry.
+    small = analyse(*(make_run(f"s{i}", 40.0 * i, rate=i / 10, seeds=4) for i in range(3)))
+    assert {pair.verdict for pair in small.pairs} == {"undecided"}
+    many = analyse(*(make_run(f"m{i}", 9.0 * i, rate=i / 10, seeds=9) for i in range(12)))
+    assert len(many.pairs) == 11  # the best against the others, allowed for all 66
+    assert many.comparisons == 66
+    first, *others = conclusions(many)
+    decided = sum(pair.verdict == "better" for pair in many.pairs)
+    assert f"It is better than {decided} of the 11 others" in first
+    assert len(others) == 11 - decided  # no sentence for what is sure
+
+
+def test_runs_of_different_length_are_judged_where_all_have_come(make_run):
+    long, short = make_run("a", 100.0), make_run("b", 100.0, rate=0.5, points=3, finished=False)
+    result = analyse(long, short)
+    assert result.selection.ends == {"CartPole-v1": 300}
+    # At 300 of 1,000 steps the curve has come to 0.6 of its level: both have.
+    assert [row.iqm.value for row in result.rows] == pytest.approx([60, 60], abs=0.1)
+    assert any("judged at 300 environment steps" in note for note in result.notes)
+    assert f"{short}: stopped: 30%" in result.notes
+    whole = analyse(long, short, full_length=True)
+    assert [row.iqm.value for row in whole.rows] == pytest.approx([100, 60], abs=0.1)
+
+
+def test_tasks_are_strata(make_run):
+    paths = [
+        make_run(f"{env}{rate}", level, rate=rate, env=env, seeds=4, spread=1.0)
+        for env, rate, level in [
+            ("CartPole-v1", 0.1, 100.0), ("CartPole-v1", 0.5, 50.0),
+            ("Pendulum-v1", 0.1, -200.0), ("Pendulum-v1", 0.5, -1000.0),
+        ]
+    ]  # fmt: skip
+    result = analyse(*paths)
+    assert [row.label for row in result.rows] == ["learning_rate=0.1", "learning_rate=0.5"]
+    assert result.rows[0].by_task["Pendulum-v1"].value == pytest.approx(-200, abs=1)
+    assert 0.9 < result.rows[0].iqm.value <= 1  # scaled to the worst and best of each task
+    assert result.pairs[0].verdict == "better"
+    # 4 against 4 separated on both tasks: 2 of 70 x 70 permutations.
+    assert result.pairs[0].contrast.p < 0.002
+    assert any(table.heading == "By task" for table in tables(result))
+    alone = analyse(paths[0], paths[3])
+    assert alone.pairs == []
+    assert "no task in common" in conclusions(alone)[0]
+
+
+def test_settings_that_change_together_are_said_to(make_run):
+    paths = [
+        make_run(f"{rate}{extra}", level, rate=rate, learner=learner, extra={"e": extra})
+        for rate, learner, extra, level in [
+            (0.1, "ppo", 1, 100), (0.1, "ppo", 2, 101), (0.5, "dqn", 1, 140), (0.5, "dqn", 2, 141),
+        ]
+    ]  # fmt: skip
+    result = analyse(*paths)
+    assert sorted({row.key for row in result.effects}) == [
+        "hyperparams.e",
+        "learner",
+    ]
+    (table,) = [each for each in tables(result) if each.heading == "Settings that differ"]
+    assert "learner always changes together with hyperparams.learning_rate" in table.note
+    rate = next(row for row in result.effects if row.value == "ppo")
+    assert rate.seeds == 12
+    assert rate.difference.value == pytest.approx(-40, abs=0.5)
+    assert rate.p < 0.001
+    assert next(row for row in result.effects if row.key == "hyperparams.e" and row.p).p > 0.1
+
+
+def test_metrics_scores_and_variants(make_run):
+    paths = [make_run("a", 100.0), make_run("b", 140.0, rate=0.5)]
+    assert analyse(*paths, score="area").rows[0].iqm.value < 85
+    entropy = analyse(*paths, metric="entropy")
+    assert [row.seeds for row in entropy.rows] == [1, 1]
+    assert any("counts as one seed" in note for note in entropy.notes)
+    scores = analyse(*paths, metric="evaluation:greedy policy")
+    assert [row.iqm.value for row in scores.rows] == pytest.approx([100, 140], abs=0.1)
+    assert scores.efficiency == []
+    with pytest.raises(ConfigError, match=r"a: has no metric 'entrpy'; it has: entropy, .*greedy"):
+        analyse(*paths, metric="entrpy")
+    with pytest.raises(ConfigError, match="cannot be aligned by generations"):
+        analyse(*paths, align="generations")
+
+
+def test_the_optimum_is_the_best_possible_or_the_best_seen(make_run):
+    known = analyse(make_run("a", 100.0))
+    assert (known.optimum, known.optimum_is) == (
+        {"CartPole-v1": 500.0}, "the best possible return",
+    )  # fmt: skip
+    assert known.rows[0].gap.value == pytest.approx(400, abs=0.1)
+    seen = analyse(make_run("b", 100.0, env="Acrobot-v1", spread=5.0))
+    assert seen.optimum["Acrobot-v1"] == pytest.approx(105, abs=0.1)
+    assert analyse(make_run("c"), optimum=110.0).rows[0].gap.value == pytest.approx(10, abs=0.1)
+    assert "one group only" in conclusions(known)[0]
+
+
+def test_the_threshold_is_reached_at_a_hand_computed_step(make_run):
+    result = analyse(make_run("a", 100.0), make_run("b", 50.0, rate=0.5), threshold=80.0)
+    fast, slow = result.efficiency
+    assert fast.reached_at == 400  # 100 x 2 x 4 / 10 = 80 (the spread is symmetric), at 400 or 500
+    assert slow.reached_at is None
+    assert (slow.seeds_that_reach, slow.interval) == (0, (None, None))
+
+
+def test_seeds_without_a_score_are_the_worst(make_run):
+    path = make_run("a", 100.0, seeds=4)
+    run = RunDirectory(path)
+    records = run.read_metrics()
+    (path / "metrics.jsonl").unlink()
+    for record in records:
+        run.append_metrics({**record, "returns": [None, *record["returns"][1:]]})
+    result = analyse(path)
+    (scores,) = result.groups[0].scores.values()
+    assert scores[0] == scores[1:].min()
+    assert any("1 of 4 seeds on CartPole-v1 have no score" in note for note in result.notes)
+
+
+def test_the_command_writes_table_page_figures_and_numbers(make_run, tmp_path, capsys):
+    paths = [make_run("a", 100.0), make_run("b", 140.0, rate=0.5)]
+    output = tmp_path / "out"
+    assert main([*map(str, paths), "--output", str(output)], description=None) == 0
+    printed = capsys.readouterr().out
+    assert "learning_rate=0.5 is better than" in printed
+    assert str(output / "index.html") in printed
+    numbers = json.loads((output / "comparison.json").read_text())
+    assert numbers["pairs"][0]["contrast"]["difference"]["value"] == pytest.approx(40, abs=0.1)
+    assert len(numbers["groups"][0]["scores"]["CartPole-v1"]) == 6
+    for name in ("curves", "scores", "profile"):
+        assert (output / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    html = (output / "index.html").read_text()
+    assert 'http-equiv="refresh"' not in html
+    assert "default-src 'none'" in html
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="?http', html)
+    text = html.split('id="comparison-data">')[1].split("</script>")[0]
+    data = json.loads(text)
+    assert len(data["seeds"]) == 12
+    assert [each["name"] for each in data["groupings"]] == [
+        "all settings that differ", "hyperparams.learning_rate", "run",
+    ]  # fmt: skip
+    assert len(data["axes"]["steps"]["CartPole-v1"]["middles"][0]) == 2
+
+
+HOSTILE = "</script><script>alert(1)</script><!--\u2028$x$\x1b[2J"
+
+
+def test_hostile_names_stay_text(make_run, tmp_path):
+    paths = [make_run("a", extra={"n": HOSTILE}), make_run("b", 140.0, extra={"n": "b"})]
+    result = analyse(*paths)
+    html = page.write(result, tmp_path / "index.html").read_text()
+    assert "<script>alert" not in html
+    assert html.count("<script") == 3  # the data, Plotly, the program
+    assert html.count("</script>") == 3
+    assert "\x1b" not in terminal(result)
+    data = page.embedded({"name": HOSTILE})
+    assert json.loads(data) == {"name": HOSTILE}
+    assert "<" not in data
+
+
+def test_watching_ends_with_the_last_run(make_run, tmp_path, capsys, monkeypatch):
+    path = make_run("a", points=5, finished=False)
+    seen = []
+
+    def sleep(seconds: float) -> None:
+        """What the run does meanwhile: it ends."""
+        seen.append(seconds)
+        html = (tmp_path / "out" / "index.html").read_text()
+        assert '<meta http-equiv="refresh" content="7">' in html
+        (path / "report.html").write_text("done")
+
+    monkeypatch.setattr(command.time, "sleep", sleep)
+    arguments = [str(path), "--output", str(tmp_path / "out"), "--watch", "7"]
+    assert main(arguments, description=None) == 0
+    assert seen == [7.0]
+    printed = capsys.readouterr().out
+    assert "stopped: 50%" in printed
+    assert "all runs are finished" in printed
+    assert 'http-equiv="refresh"' not in (tmp_path / "out" / "index.html").read_text()
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command.time, "sleep", interrupt)
+    (path / "report.html").unlink()
+    arguments[2] = str(tmp_path / "other")
+    assert main(arguments, description=None) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nowhere"], "nowhere: there is no such run directory"),
+        (["{run}", "--metric", "nothing"], "has no metric 'nothing'; it has: entropy"),
+        (["{run}", "--group-by", "lerning_rate"], "did you mean"),
+        (["{run}", "--group-by", ","], "names no setting"),
+        (["{run}", "--metric", "best", "--score", "area"], "contradict each other"),
+        (["{run}", "--watch", "0"], "must be greater than 0"),
+        (["{run}", "--output", "{run}/config.yaml/x"], "cannot be written"),
+        (["{run}", "--output", "{run}"], "already holds a run"),
+        (["{empty}"], "nothing to compare yet|anything to compare yet"),
+    ],
+)
+def test_wrong_input_is_one_line(arguments, text, make_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    places = {"run": make_run("run"), "empty": make_run("empty", points=0, finished=False)}
+    with pytest.raises(SystemExit) as stopped:
+        main([argument.format(**places) for argument in arguments], description=None)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert re.search(text, error)
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert not (tmp_path / "runs").exists()  # nothing is left behind

@@ -1,0 +1,287 @@
+"""Runs read from directories, finished or not, from wandb and from MLflow."""
+
+import fcntl
+import json
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from metaevo.compare_runs import mlflow_runs, run_directories, sources, wandb_runs
+from metaevo.config import ConfigError
+from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.tracking import start_wandb
+
+
+def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
+    source = run_directories.read(make_run("a", 100.0, seeds=3, seed=7))
+    curves = [seed for seed in source.seeds if "mean_return" in seed.metrics]
+    assert [seed.seed for seed in curves] == ["7/0", "7/1", "7/2"]
+    assert source.status == "finished"
+    records = RunDirectory(Path(source.name)).read_metrics()
+    for index, seed in enumerate(curves):
+        expected = [record["returns"][index] for record in records]
+        np.testing.assert_allclose(seed.metrics["mean_return"], expected)
+        # frames in the records are those of all three agents
+        np.testing.assert_allclose(seed.axes["steps"], 100 * np.arange(1, 11))
+        assert set(seed.scores) == {"greedy policy"}
+    assert curves[0].task == "CartPole-v1"
+
+
+def test_what_is_recorded_as_a_mean_over_seeds_counts_as_one(make_run):
+    source = run_directories.read(make_run("a", seeds=3))
+    having = [seed for seed in source.seeds if "entropy" in seed.metrics]
+    assert [seed.seed for seed in having] == ["0/mean"]
+
+
+def test_an_older_run_has_its_seeds_in_the_csv_file(make_run):
+    path = make_run("a", seeds=2, points=2, of=2)
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    old = [{key: record[key] for key in record if key != "returns"} for record in records]
+    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in old))
+    unknown = run_directories.read(path)
+    assert [s.seed for s in unknown.seeds if "mean_return" in s.metrics] == ["0/mean"]
+    assert "no curves of single seeds" in unknown.notes[0]
+    (path / "learning_curves.csv").write_text("steps,seed_0,seed_1\n100,1,2\n200,,4\n")
+    found = [s for s in run_directories.read(path).seeds if "mean_return" in s.metrics]
+    np.testing.assert_array_equal(found[0].metrics["mean_return"], [1, np.nan])
+    np.testing.assert_array_equal(found[1].metrics["mean_return"], [2, 4])
+    (path / "learning_curves.csv").write_text("a,b\nx,y\n")
+    with pytest.raises(ConfigError, match="no table of learning curves"):
+        run_directories.read(path)
+
+
+def test_a_run_says_whether_it_still_goes_on(make_run):
+    path = make_run("a", points=4, of=10, finished=False)
+    with path.joinpath("metrics.jsonl").open("a") as file:
+        file.write('{"kind": "upd')  # a line that is being written
+    assert run_directories.read(path).status == "stopped: 40%"
+    with (path / ".lock").open("w") as file:  # as RunDirectory.lock in another process
+        assert run_directories.read(path).status == "stopped: 40%"
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert run_directories.read(path).status == "still going on: 40%"
+
+
+def test_a_run_that_has_just_begun_has_no_seeds(make_run):
+    source = run_directories.read(make_run("a", points=0, finished=False))
+    assert source.seeds == []
+    assert source.status == "stopped: 0%"
+
+
+def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
+    evolution = RunDirectory.create(tmp_path / "e", "x")
+    evolution.write_config({"evolution": {"generations": 4}, "run": {"seed": 3}}, {})
+    for index, value in enumerate([1.0, None]):
+        evolution.append_metrics(
+            {
+                "kind": "generation",
+                "generation": index,
+                "frames": 10 * (index + 1),
+                "seconds": 1.0,
+                "fitness_mean": 5.0,
+                "fitness_of_mean": value,
+            }
+        )
+    write_json_atomic(
+        evolution.evaluation_path,
+        {
+            "variants": [
+                {"name": "learned", "scores": [1.0, None]},
+                {"name": "b", "scores": [[1, 3]]},
+            ]
+        },
+    )
+    source = run_directories.read(evolution.path)
+    (curve,) = [seed for seed in source.seeds if seed.metrics]
+    assert (curve.seed, curve.default, source.progress) == ("3", "fitness_of_mean", 0.5)
+    assert set(curve.axes) == {"steps", "seconds", "generations"}
+    scored = [seed for seed in source.seeds if seed.scores]
+    assert scored[0].scores == {"learned": 1.0, "b": 2.0}
+    assert np.isnan(scored[1].scores["learned"])
+
+    sweep = RunDirectory.create(tmp_path / "s", "x")
+    sweep.write_config({"sweep": {"trials": 4}, "run": {"seed": 1}}, {})
+    for index, value in enumerate([2.0, 1.0, None, 3.0]):
+        sweep.append_metrics(
+            {"kind": "trial", "trial": index, "frames": index, "seconds": index, "value": value}
+        )
+    (seed,) = run_directories.read(sweep.path).seeds
+    assert seed.default == "best_value"
+    np.testing.assert_array_equal(seed.metrics["best_value"], [2, 2, 2, 3])
+
+
+def test_names_globs_and_folders_mix_and_a_run_counts_once(make_run, tmp_path: Path):
+    for name in ("deep/one/a", "deep/one/b", "c"):
+        make_run(name, rate=name)
+    RunDirectory.create(tmp_path / "c" / "transfer", "x").write_config({}, {})  # inside a run
+    found, notes = sources.read_all([str(tmp_path / "deep"), f"{tmp_path}/*", str(tmp_path / "c")])
+    assert [Path(each.name).name for each in found] == ["a", "b", "c"]
+    assert notes == []
+
+
+def test_a_repeated_seed_is_no_second_observation(make_run):
+    """The same settings and the same seed: of the two runs the longer one counts."""
+    first = make_run("a", points=5, finished=False)
+    second = make_run("b", points=10)
+    other = make_run("c", seed=1)
+    found, notes = sources.read_all([str(first), str(second), str(other)])
+    kept = [sum("mean_return" in seed.metrics for seed in each.seeds) for each in found]
+    assert kept == [0, 6, 6]
+    assert len(notes) == 1
+    assert str(first) in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nowhere", "no such run directory"),
+        ("nowhere*", "matches nothing"),
+        (".", "holds no run"),
+        ("wandb:one", "neither a directory nor wandb:ENTITY/PROJECT"),
+        ("wandb:.", "no offline wandb run"),
+        ("mlflow:sqlite:///x.db", "must be mlflow:URI#EXPERIMENT"),
+    ],
+)
+def test_wrong_names_are_told(name, text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=text):
+        sources.read_all([name])
+
+
+def test_a_damaged_run_is_told(make_run):
+    path = make_run("a")
+    path.joinpath("metrics.jsonl").write_text("nonsense\n")
+    with pytest.raises(ConfigError, match="line 1: not a JSON object"):
+        sources.read_all([str(path)])
+    other = make_run("b")
+    (other / "evaluation.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"evaluation\.json"):
+        sources.read_all([str(other)])
+
+
+# --- wandb --------------------------------------------------------------------------------------
+
+
+class FakeApi:
+    """What of wandb.Api is used, as its documentation describes it."""
+
+    def __init__(self, runs: list[Any]) -> None:
+        self._runs = {run.id: run for run in runs}
+
+    def runs(self, path: str) -> Any:
+        assert path == "me/project"
+        return iter(self._runs.values())
+
+    def run(self, path: str) -> Any:
+        return self._runs[path.removeprefix("me/project/")]
+
+
+def fake_run(name: str, state: str, config: dict[str, Any], rows: list[dict[str, Any]]) -> Any:
+    return SimpleNamespace(id=name, state=state, config=config, scan_history=lambda: iter(rows))
+
+
+def test_online_runs_are_read_through_the_api():
+    rows = [{"_step": i, "_runtime": 2.0 * i, "global_step": 10 * i, "charts/episodic_return": i}
+            for i in range(3)]  # fmt: skip
+    api = FakeApi(
+        [
+            fake_run("r1", "finished", {"seed": 1, "lr": 0.1, "_wandb": {}}, rows),
+            fake_run("r2", "running", {"lr": 0.1}, rows[:2]),
+            fake_run("r3", "crashed", {}, []),
+        ]
+    )
+    found = wandb_runs.read("wandb:me/project", lambda: api)
+    assert [source.state for source in found] == ["finished", "still going on", "crashed"]
+    (seed,) = found[0].seeds
+    assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
+    assert seed.has_own_seed
+    assert not found[1].seeds[0].has_own_seed
+    assert "_wandb" not in seed.config
+    np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
+    np.testing.assert_array_equal(seed.axes["seconds"], [0, 2, 4])
+    assert found[2].seeds == []
+    (one,) = wandb_runs.read("wandb:me/project/r2", lambda: api)
+    assert one.name == "wandb:me/project/r2"
+
+
+def test_a_server_that_does_not_answer_is_one_line():
+    def refuse() -> Any:
+        raise OSError("no\nroute")
+
+    with pytest.raises(ConfigError, match="wandb cannot be read: no route"):
+        wandb_runs.read("wandb:me/project", refuse)
+    with pytest.raises(ConfigError, match="there is no wandb run"):
+        wandb_runs.read("wandb:me/project", lambda: FakeApi([]))
+
+
+def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("WANDB_MODE")
+    tracker = start_wandb(
+        "offline",
+        project="p",
+        run_directory=tmp_path,
+        name="n",
+        config={"run": {"seed": 5}, "seeds": 4, "hyperparams": {"lr": 0.1}},
+    )
+    for index in range(3):
+        tracker.log({"kind": "update", "update": index, "frames": 40 * (index + 1),
+                     "seconds": 0.5, "mean_return": 2.0 * index, "returns": [1.0]})  # fmt: skip
+    tracker.finish()
+    (source,) = sources.read_all([f"wandb:{tmp_path}"])[0]
+    assert (source.kind, source.state) == ("wandb offline", "finished")
+    (seed,) = source.seeds
+    assert (seed.seed, seed.default) == ("5", "mean_return")
+    assert seed.config["hyperparams.lr"] == 0.1
+    np.testing.assert_array_equal(seed.axes["steps"], [10, 20, 30])  # of each of 4 agents
+    np.testing.assert_array_equal(seed.metrics["mean_return"], [0, 2, 4])
+    # A killed run lacks its end.
+    (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
+    file.write_bytes(file.read_bytes()[:-200])
+    (cut,) = wandb_runs.read(f"wandb:{tmp_path}")
+    assert cut.state == "still going on or killed"
+    file.write_bytes(b"no log of wandb")
+    with pytest.raises(ConfigError, match="cannot read it"):
+        wandb_runs.read(f"wandb:{tmp_path}")
+
+
+# --- MLflow -------------------------------------------------------------------------------------
+
+
+def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
+    pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path}/store.db"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow uses what SQLAlchemy deprecates
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(uri)
+        experiment = client.create_experiment("an experiment", artifact_location=str(tmp_path))
+        parent = client.create_run(experiment, run_name="parent").info.run_id
+        client.log_param(parent, "lr", "0.1")
+        for seed in range(2):
+            child = client.create_run(
+                experiment, run_name=f"s{seed}", tags={"mlflow.parentRunId": parent}
+            ).info.run_id
+            client.log_param(child, "seed", str(seed))
+            for step in range(3):
+                client.log_metric(child, "return", 1.0 * step + seed, step=10 * step)
+            if seed:
+                client.set_terminated(child)
+        found = mlflow_runs.read(f"mlflow:{uri}#an experiment")
+        with pytest.raises(ConfigError, match=r"no experiment 'other'; there are: .*an exp"):
+            mlflow_runs.read(f"mlflow:{uri}#other")
+    by_seed = {source.seeds[0].seed: source for source in found}
+    assert sorted(by_seed) == ["0", "1"]
+    assert by_seed["0"].state == "still going on"
+    (seed,) = by_seed["1"].seeds
+    assert by_seed["1"].name == "mlflow:an experiment/parent/s1"
+    assert seed.config == {"lr": 0.1, "seed": 1}
+    assert seed.default == "return"
+    np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
+    np.testing.assert_array_equal(seed.metrics["return"], [1, 2, 3])
+    with pytest.raises(ConfigError, match="there is no database"):
+        mlflow_runs.read(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
+    assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
