@@ -1,6 +1,5 @@
 """The held-out protocol with contenders whose scores are known, and once with PPO."""
 
-import itertools
 import json
 
 import jax
@@ -8,79 +7,20 @@ import numpy as np
 import pytest
 
 from metaevo import value_loss_study
-from metaevo.comparison import Comparison, hand_written
-from metaevo.config import ConfigError, from_dict
+from metaevo.comparison import hand_written
 from metaevo.evaluation import (
     LEARNED,
     Contender,
-    EvaluationConfig,
     Scores,
-    tuning_seeds,
     without_diverged,
 )
-from metaevo.experiment import experiment_class
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
-from metaevo.tuning import tuning_space
 from purerl import losses, ppo, q_learning
+from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
 from tests.metaevo.toy import TINY, ppo_task
-
-NAMES = ["squared", "huber"]
-GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
-
-
-class Fake:
-    """Scores by a formula of key and setting; remembers on which keys it ran."""
-
-    frames_per_seed = 10
-    rows_at_once = 1000
-
-    def __init__(self, score, tasks=1):
-        self.score, self.num_tasks = score, tasks
-        self.keys, self.calls = set(), []
-
-    def run(self, keys, settings, meta_params, progress=None):
-        self.keys |= {tuple(map(int, jax.random.key_data(key))) for key in keys}
-        self.calls.append((len(keys), len(settings)))
-        if progress is not None:
-            progress(len(keys) * len(settings) * self.frames_per_seed)
-        luck = np.asarray(jax.vmap(jax.random.normal)(keys))
-        results = []
-        for setting, meta in zip(settings, meta_params, strict=True):
-            values = np.stack([self.score(setting, meta, luck)] * self.num_tasks, -1)
-            results.append(Scores(values, np.zeros((len(keys), self.num_tasks, 4))))
-        return results
-
-
-def learned_score(setting, meta, luck):
-    """Best at 0.2 and 2.0."""
-    bonus = (setting.get("learning_rate") == 0.2) + (setting.get("vf_coef") == 2.0)
-    return 10.0 * float(meta) + 5.0 * bonus + luck
-
-
-def baseline_score(setting, index, luck):
-    """Huber is a little better than squared; both like 0.3."""
-    return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
-
-
-def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, task="", **config):
-    config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
-    raw = {"evolve": "value_loss"}
-    settings = from_dict(experiment_class(raw, None), raw)
-    return Comparison(
-        learned or Fake(learned_score),
-        baselines or Fake(baseline_score),
-        NAMES,
-        np.float32(meta),
-        config,
-        tuning_space(config, settings),
-        seed=0,
-        evolution_frames=12_000,
-        normalisation=normalisation,
-        context=task,
-    )
 
 
 def test_the_planted_setting_is_found(tmp_path):
@@ -155,97 +95,6 @@ def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
     assert sum(frames) == this.frames
 
 
-def test_tuning_is_kept_for_the_next_time(tmp_path):
-    directory = tmp_path / "tuning"
-    first, _ = comparison().run(directory)
-    again, frames = comparison(), []
-    second, _ = again.run(directory, frames.append)
-    assert second == first
-    assert again.learned.calls == [(32, 2)]
-    assert sum(frames) == again.frames
-
-
-def test_what_was_found_later_is_tuned_anew(tmp_path):
-    """A run that was continued has another component; the baselines' tuning still holds."""
-    directory = tmp_path / "tuning"
-    comparison().run(directory)
-    continued = comparison(meta=2.0)
-    continued.run(directory)
-    assert continued.learned.calls == [(4, 6), (32, 2)]
-    assert continued.baselines.calls == [(32, 3)]
-
-
-@pytest.mark.parametrize(
-    "changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}, {"task": "a larger grid"}]
-)
-def test_other_tuning_is_not_reused(tmp_path, changed):
-    directory = tmp_path / "tuning"
-    comparison().run(directory)
-    this = comparison(**changed)
-    this.run(directory)
-    assert len(this.baselines.calls) == 3
-
-
-def test_an_interrupted_tuning_goes_on_with_what_is_missing(tmp_path):
-    class Interrupted(Fake):
-        rows_at_once = 8  # two settings of four seeds
-
-        def run(self, keys, settings, meta_params, progress=None):
-            if len(self.calls) == 2:
-                raise KeyboardInterrupt
-            return super().run(keys, settings, meta_params, progress)
-
-    first, _ = comparison().run(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        comparison(Interrupted(learned_score)).run(tmp_path / "tuning")
-    again, frames = comparison(), []
-    second, _ = again.run(tmp_path / "tuning", frames.append)
-    assert again.learned.calls == [(4, 2), (32, 2)]
-    assert second == first
-    assert sum(frames) == again.frames
-
-
-def test_a_damaged_tuning_is_done_again(tmp_path):
-    first, _ = comparison().run(tmp_path / "tuning")
-    journals = list(tmp_path.glob("tuning/*/study.journal"))
-    assert len(journals) == 3
-    for journal in journals:
-        journal.write_text("[]\n" * 3)
-    with pytest.warns(UserWarning, match="tuning again"):
-        second, _ = comparison().run(tmp_path / "tuning")
-    assert second == first
-
-
-@pytest.mark.parametrize("sampler", ["sobol", "tpe"])
-def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
-    def score(setting, meta, luck):
-        rate = setting.get("learning_rate", 1.0)
-        return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
-
-    space = {"learning_rate": {"log_uniform": [1e-4, 1.0]}}
-    config = {"grid": {}, "space": space, "sampler": sampler, "trials": 24}
-    this, frames = comparison(Fake(score), **config), []
-    result, _ = this.run(tmp_path / "tuning", frames.append)
-    rows = {row["name"]: row for row in result["variants"]}
-    assert 10**-2.5 < rows["learned (tuned)"]["settings"]["learning_rate"] < 10**-1.5
-    assert rows["learned (tuned)"]["tuning_frames"] == 24 * 4 * 10
-    assert sum(frames) == this.frames
-    # The same sampler with the same seed: not adaptive ones try the same settings for everybody.
-    assert sum(settings for seeds, settings in this.baselines.calls if seeds == 4) == 48
-
-
-def test_an_infinite_limit_survives_the_cache(tmp_path):
-    def score(setting, meta, luck):
-        return luck + 9.0 * np.isinf(setting.get("max_grad_norm", 0.0))
-
-    for _ in range(2):
-        this = comparison(Fake(score), grid={"max_grad_norm": (0.5, float("inf"))})
-        result, _ = this.run(tmp_path / "tuning")
-        rows = {row["name"]: row for row in result["variants"]}
-        assert rows["learned (tuned)"]["settings"] == {"max_grad_norm": float("inf")}
-    assert this.learned.calls == [(32, 2)]
-
-
 def test_without_a_grid_nothing_is_tuned(tmp_path):
     this = comparison(grid={})
     result, _ = this.run(tmp_path / "tuning")
@@ -278,18 +127,6 @@ def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
     assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
 
 
-def test_a_setting_that_diverges_is_not_chosen(tmp_path):
-    def score(setting, meta, luck):
-        values = learned_score(setting, meta, luck)
-        if setting.get("learning_rate") == 0.2:
-            values[0] = np.nan
-        return values
-
-    result, _ = comparison(Fake(score)).run(tmp_path / "tuning")
-    rows = {row["name"]: row for row in result["variants"]}
-    assert rows["learned (tuned)"]["settings"]["learning_rate"] != 0.2
-
-
 def test_diverged_agents_count_as_the_worst_of_all():
     """Where returns are negative, a zero would make a variant that diverged the winner."""
     nan = np.nan
@@ -303,36 +140,6 @@ def test_diverged_agents_count_as_the_worst_of_all():
     np.testing.assert_array_equal(filled["b"], [[-500, 3], [-80, 1]])
     np.testing.assert_array_equal(filled["c"], [[-500, 1], [-500, 1]])
     assert [each.diverged for each in scores.values()] == [1, 1, 4]
-
-
-def test_all_combinations_of_a_grid_are_tried(tmp_path):
-    tried = []
-
-    def score(setting, meta, luck):
-        tried.append(setting)
-        return luck
-
-    this = comparison(Fake(score))
-    this.run(tmp_path / "tuning")
-    expected = [
-        {"learning_rate": rate, "vf_coef": coefficient}
-        for rate, coefficient in itertools.product(*GRID.values())
-    ]
-    assert tried[:6] == expected
-    assert this.config.combinations == 6
-    assert EvaluationConfig().combinations == 0
-
-
-def test_tuning_can_use_as_many_frames_as_evolution():
-    config = EvaluationConfig(grid=GRID, tuning_seeds=None)
-    assert tuning_seeds(config, 10, 12_000) == 200
-    assert tuning_seeds(config, 10, 1) == 1
-    assert comparison(tuning_seeds=None).tuning_seeds == 200
-
-
-def test_an_empty_axis_is_refused():
-    with pytest.raises(ConfigError, match=r"grid\.vf_coef"):
-        from_dict(EvaluationConfig, {"grid": {"vf_coef": []}})
 
 
 # --- With PPO -----------------------------------------------------------------------------------

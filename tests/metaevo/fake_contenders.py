@@ -1,0 +1,65 @@
+"""Contenders whose scores are known, and a comparison of them."""
+
+import jax
+import numpy as np
+
+from metaevo.comparison import Comparison
+from metaevo.config import from_dict
+from metaevo.evaluation import EvaluationConfig, Scores
+from metaevo.experiment import experiment_class
+from metaevo.tuning import tuning_space
+
+NAMES = ["squared", "huber"]
+GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
+
+
+class Fake:
+    """Scores by a formula of key and setting; remembers on which keys it ran."""
+
+    frames_per_seed = 10
+    rows_at_once = 1000
+
+    def __init__(self, score, tasks=1):
+        self.score, self.num_tasks = score, tasks
+        self.keys, self.calls = set(), []
+
+    def run(self, keys, settings, meta_params, progress=None):
+        self.keys |= {tuple(map(int, jax.random.key_data(key))) for key in keys}
+        self.calls.append((len(keys), len(settings)))
+        if progress is not None:
+            progress(len(keys) * len(settings) * self.frames_per_seed)
+        luck = np.asarray(jax.vmap(jax.random.normal)(keys))
+        results = []
+        for setting, meta in zip(settings, meta_params, strict=True):
+            values = np.stack([self.score(setting, meta, luck)] * self.num_tasks, -1)
+            results.append(Scores(values, np.zeros((len(keys), self.num_tasks, 4))))
+        return results
+
+
+def learned_score(setting, meta, luck):
+    """Best at 0.2 and 2.0."""
+    bonus = (setting.get("learning_rate") == 0.2) + (setting.get("vf_coef") == 2.0)
+    return 10.0 * float(meta) + 5.0 * bonus + luck
+
+
+def baseline_score(setting, index, luck):
+    """Huber is a little better than squared; both like 0.3."""
+    return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
+
+
+def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, task="", **config):
+    config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
+    raw = {"evolve": "value_loss"}
+    settings = from_dict(experiment_class(raw, None), raw)
+    return Comparison(
+        learned or Fake(learned_score),
+        baselines or Fake(baseline_score),
+        NAMES,
+        np.float32(meta),
+        config,
+        tuning_space(config, settings),
+        seed=0,
+        evolution_frames=12_000,
+        normalisation=normalisation,
+        context=task,
+    )
