@@ -5,6 +5,7 @@ python experiments/benchmark.py ppo --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py dqn --agents 1 64 --peers
 python experiments/benchmark.py q-learning --repeats 5
+python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py evolution --json evolution.json
 python experiments/benchmark.py tracking --repeats 5
 
@@ -21,16 +22,16 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import tabular, tracking, training
+from experiments.benchmarks import sweeps, tabular, tracking, training
+from experiments.benchmarks.processes import Worker, alternate, progress, spread
 from experiments.benchmarks.training import Measure
 
 TARGET_AGENTS, TARGET_RATIO = 256, 2.0
@@ -90,6 +91,7 @@ def evolution_block(config: str, generations: int, training: bool) -> tuple[Meas
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **training.WORKERS,
     **tabular.WORKERS,
+    **sweeps.WORKERS,
     "evolution_block": evolution_block,
 }
 
@@ -105,56 +107,7 @@ def work(name: str, arguments: dict[str, Any]) -> None:
         print(json.dumps(measure(repeat)), flush=True)
 
 
-# --- The side that asks -------------------------------------------------------------------------
-
-
-class Worker:
-    """A variant in a process of its own; it exists from its compilation to the end of the with."""
-
-    def __init__(self, name: str, *, default_flags: bool = False, **arguments: Any):
-        """Start the process and wait until it has compiled.
-
-        Args:
-            name: a key of WORKERS.
-            default_flags: start without the XLA flags of this process.
-            arguments: of the worker.
-        """
-        environment = dict(os.environ)
-        if default_flags:
-            environment.pop("XLA_FLAGS", None)
-        command = [sys.executable, __file__, "--worker", name, json.dumps(arguments)]
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.about = self._answer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def measure(self) -> dict[str, float]:
-        """Let the process measure once."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"a benchmark process ended with code {self._process.wait()}")
-        return json.loads(line)
-
-
-def alternate(workers: dict[str, Worker], repeats: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """Measure all workers in turns."""
-    for _ in range(repeats):
-        for name, worker in workers.items():
-            yield name, worker.measure()
+# --- The suites -----------------------------------------------------------------------------------
 
 
 def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
@@ -191,7 +144,7 @@ def _compare(
             def start(name: str, stack: ExitStack = stack, **arguments: Any) -> Worker:
                 return stack.enter_context(Worker(name, **arguments))
 
-            _progress(f"{agents} agents x {updates} updates: compiling")
+            progress(f"{agents} agents x {updates} updates: compiling")
             workers = {"ours": start("ours", chunk_size=None, **own, **shape)}
             for size in options.chunk_sizes:
                 workers[f"ours, chunks of {size}"] = start("ours", chunk_size=size, **own, **shape)
@@ -208,10 +161,10 @@ def _compare(
             for name, result in alternate(workers, options.repeats):
                 rates[name].append(steps / result["seconds"])
                 per_cpu[name].append(steps / result["cpu_seconds"])
-                _progress(f"{agents} agents, {name}: {rates[name][-1]:,.0f} steps/s")
-            _progress("")
+                progress(f"{agents} agents, {name}: {rates[name][-1]:,.0f} steps/s")
+            progress("")
             for name, worker in workers.items():
-                row = {"agents": agents, "variant": name, **_spread(rates[name]), **worker.about}
+                row = {"agents": agents, "variant": name, **spread(rates[name]), **worker.about}
                 row |= {"steps_per_second": rates[name], "steps_per_cpu_second": per_cpu[name]}
                 rows.append(row)
                 numbers = f"{row['min']:12,.0f} {row['median']:9,.0f} {row['max']:9,.0f}"
@@ -221,7 +174,7 @@ def _compare(
             for reference in (*FLAT, *peers):
                 # Neighbours in time are compared: what disturbs one is likely to disturb both.
                 ratios = [a / b for a, b in zip(rates["ours"], rates[reference], strict=True)]
-                row = {"agents": agents, "variant": f"ratio to {reference}", **_spread(ratios)}
+                row = {"agents": agents, "variant": f"ratio to {reference}", **spread(ratios)}
                 rows.append(row)
                 target = ""
                 if (learner, agents, reference) == ("ppo", TARGET_AGENTS, "flat vmap"):
@@ -240,7 +193,7 @@ def suite_q_learning(options: argparse.Namespace) -> dict[str, Any]:
     total = {name: n * sizes[n] for name, n in names.items()} | {"NumPy loop": loop_steps}
     rows = []
     with ExitStack() as stack:
-        _progress("q-learning: compiling")
+        progress("q-learning: compiling")
         workers = {"NumPy loop": stack.enter_context(Worker("q_numpy", steps=loop_steps))}
         for name, n in names.items():
             worker = Worker("q_ours", agents=n, steps=sizes[n])
@@ -250,19 +203,19 @@ def suite_q_learning(options: argparse.Namespace) -> dict[str, Any]:
         for name, result in alternate(workers, options.repeats):
             rates[name].append(total[name] / result["seconds"])
             per_cpu[name].append(total[name] / result["cpu_seconds"])
-            _progress(f"{name}: {rates[name][-1]:,.0f} steps/s")
-        _progress("")
+            progress(f"{name}: {rates[name][-1]:,.0f} steps/s")
+        progress("")
         head = f"{'steps/s: min':>12} {'median':>11} {'max':>11} {'per CPU s':>11}"
         print(f"{'variant':24} {head}  layout")
         for name, worker in workers.items():
-            row = {"variant": name, **_spread(rates[name]), **worker.about}
+            row = {"variant": name, **spread(rates[name]), **worker.about}
             row |= {"steps_per_second": rates[name], "steps_per_cpu_second": per_cpu[name]}
             rows.append(row)
             print(f"{name:24} {row['min']:12,.0f} {row['median']:11,.0f} {row['max']:11,.0f} "
                   f"{statistics.median(per_cpu[name]):11,.0f}  {row['layout']}")  # fmt: skip
     for name, n in names.items():
         ratios = [a / b for a, b in zip(rates[name], rates["NumPy loop"], strict=True)]
-        row = {"variant": f"ratio of {name} to the NumPy loop", **_spread(ratios)}
+        row = {"variant": f"ratio of {name} to the NumPy loop", **spread(ratios)}
         rows.append(row)
         goal = tabular.CASES[n][1]
         reached = "reached" if row["median"] >= goal else "MISSED"
@@ -280,7 +233,7 @@ def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
         "ask, tell and host": {"generations": 1, "training": False},
     }
     with ExitStack() as stack:
-        _progress("evolution: compiling")
+        progress("evolution: compiling")
         workers = {
             name: stack.enter_context(Worker("evolution_block", config=str(config), **arguments))
             for name, arguments in variants.items()
@@ -288,17 +241,17 @@ def suite_evolution(options: argparse.Namespace) -> dict[str, Any]:
         results: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
         for name, result in alternate(workers, options.repeats):
             results[name].append(result)
-            _progress(f"{name}: {result['seconds']:.3f} s")
-        _progress("")
+            progress(f"{name}: {result['seconds']:.3f} s")
+        progress("")
         about = workers["evolution"].about
     print(f"{about['population']} candidates on {about['layout']}; first call "
           f"{about['first_seconds']:.1f} s")  # fmt: skip
     rows = []
-    frames = _spread([each["frames"] / each["seconds"] for each in results["evolution"]])
+    frames = spread([each["frames"] / each["seconds"] for each in results["evolution"]])
     rows.append({"variant": "frames per second", **frames})
     for name, arguments in variants.items():
         milliseconds = [1e3 * each["seconds"] / arguments["generations"] for each in results[name]]
-        rows.append({"variant": f"{name}: ms a generation", **_spread(milliseconds)})
+        rows.append({"variant": f"{name}: ms a generation", **spread(milliseconds)})
     print(f"{'':35} {'min':>12} {'median':>9} {'max':>9}")
     for row in rows:
         print(f"{row['variant']:35} {row['min']:12,.2f} {row['median']:9,.2f} {row['max']:9,.2f}")
@@ -310,6 +263,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "dqn": suite_dqn,
     "q-learning": suite_q_learning,
     "evolution": suite_evolution,
+    "sweep": sweeps.suite,
     "tracking": tracking.suite,
 }
 
@@ -345,6 +299,7 @@ def main() -> int:
     numbers = {
         "--frames": (2**20, "environment steps of one measurement"),
         "--generations": (4, "of one measurement (suite evolution)"),
+        "--trials": (256, "of one measurement (suite sweep)"),
     }
     for flag, (default, text) in numbers.items():
         text = f"{text}; default: {default}"
@@ -377,17 +332,6 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} must be at least 1")
     return value
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
-
-
-def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-    elif text:
-        print(f"... {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

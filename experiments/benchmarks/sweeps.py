@@ -1,17 +1,22 @@
 """What the processes of the suite `sweep` run: the same PPO trials, as a sweep and one by one.
 
-All variants train the same settings on the same keys with the same learner, compiled before the
-measurement: the references pay for no compilation either.
+All variants train with the same learner, environment, range of settings and number of steps. Two of
+the references call a training that is compiled once, before the measurement, as our sweep's is; the
+third compiles its settings into every trial, as scripts do whose config is a dict of constants.
 """
 
+import argparse
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+from experiments.benchmarks.processes import Worker, alternate, progress, spread
 from experiments.benchmarks.training import Measure
 
 STEPS = 16_384
 """environment steps of a trial: PPO on CartPole-v1 at CleanRL's settings"""
+TARGET_RATIO = 5.0
 RATES = 1e-4, 1e-2
 """between which the trials' learning rates lie"""
 
@@ -60,8 +65,10 @@ def sweep_vmapped(trials: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     return measure, {"layout": layout}
 
 
-def sweep_one_by_one(trials: int, steps: int, optuna_drives: bool) -> tuple[Measure, dict]:
-    """The compiled training of one trial, called again and again; by Optuna, or by a plain loop."""
+def sweep_one_by_one(
+    trials: int, steps: int, optuna_drives: bool, constants: bool
+) -> tuple[Measure, dict[str, Any]]:
+    """The training of one trial, called again and again; by Optuna, or by a plain loop."""
     import jax
     import optuna
 
@@ -70,16 +77,20 @@ def sweep_one_by_one(trials: int, steps: int, optuna_drives: bool) -> tuple[Meas
     learner, task, hyperparams = _parts(steps)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-    @jax.jit
-    def train(key, hyperparams):
+    def train_once(key, hyperparams):
         return mean_return(learner.train(key, hyperparams, None, task.env_params).episodes)
+
+    train = jax.jit(train_once)
 
     def measure(repeat):
         key = jax.random.key(repeat)
 
         def objective(trial):
             rate = trial.suggest_float("learning_rate", *RATES, log=True)
-            return float(train(key, hyperparams.replace(learning_rate=rate)))
+            settings = hyperparams.replace(learning_rate=rate)
+            if constants:
+                return float(jax.jit(lambda key: train_once(key, settings))(key))
+            return float(train(key, settings))
 
         start, cpu = time.perf_counter(), time.process_time()
         sampler = optuna.samplers.RandomSampler(seed=repeat)
@@ -106,3 +117,51 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     "sweep_vmapped": sweep_vmapped,
     "sweep_one_by_one": sweep_one_by_one,
 }
+
+
+def suite(options: argparse.Namespace) -> dict[str, Any]:
+    """Trials of PPO on CartPole-v1: one vmapped sweep, one after another, and Optuna's own loop."""
+    few = max(2, options.trials // 16)  # of the references, which take long; a rate is compared
+    alone = "sweep_one_by_one"
+    variants: dict[str, tuple[str, int, dict[str, Any]]] = {
+        "sweep": ("sweep_vmapped", options.trials, {}),
+        "one by one": (alone, few, {"optuna_drives": False, "constants": False}),
+        "Optuna calls train": (alone, few, {"optuna_drives": True, "constants": False}),
+        "Optuna, compiled each time": (alone, 2, {"optuna_drives": True, "constants": True}),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in variants}
+    with ExitStack() as stack:
+        progress("sweep: compiling")
+        workers = {
+            name: stack.enter_context(
+                Worker(
+                    worker,
+                    default_flags=name != "sweep",
+                    trials=trials,
+                    steps=STEPS,
+                    **arguments,
+                )
+            )
+            for name, (worker, trials, arguments) in variants.items()
+        }
+        for name, result in alternate(workers, options.repeats):
+            rates[name].append(60 * result["trials"] / result["seconds"])
+            progress(f"{name}: {rates[name][-1]:,.0f} trials a minute")
+        progress("")
+        abouts = {name: worker.about for name, worker in workers.items()}
+    rows: list[dict[str, Any]] = []
+    print(f"{'trials a minute':28} {'min':>10} {'median':>10} {'max':>10}  layout")
+    for name, values in rates.items():
+        row = {"variant": name, **spread(values), **abouts[name], "trials_per_minute": values}
+        rows.append(row)
+        print(f"{name:28} {row['min']:10,.0f} {row['median']:10,.0f} {row['max']:10,.0f}  "
+              f"{row['layout']}")  # fmt: skip
+    for name in list(variants)[1:]:
+        ratios = [a / b for a, b in zip(rates["sweep"], rates[name], strict=True)]
+        row = {"variant": f"ratio to {name}", **spread(ratios)}
+        rows.append(row)
+        reached = "reached" if row["median"] >= TARGET_RATIO else "MISSED"
+        print(f"{'sweep / ' + name:28} {row['min']:10.2f} {row['median']:10.2f} {row['max']:10.2f}"
+              f"  (target {TARGET_RATIO}: {reached})", flush=True)  # fmt: skip
+    work = f"{options.trials} trials of PPO, CartPole-v1, {STEPS} steps each, one seed"
+    return {"rows": rows, "work": work}

@@ -62,6 +62,14 @@ def test_evolution_prints_frames_and_overhead():
     assert "ask, tell and host: ms a generation" in done.stdout
 
 
+@pytest.mark.slow
+def test_sweep_prints_trials_a_minute_and_ratios():
+    done = benchmark("sweep", "--trials", "8", "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    assert "trials a minute" in done.stdout
+    assert done.stdout.count("(target 5.0: ") == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
