@@ -22,7 +22,8 @@ CAPTIONS = {
     "contour.png": "The objective over pairs of the most important settings.",
     "parallel_coordinate.png": "Every trial as a line through its settings.",
     "rungs.png": "The objective of every trial at the rungs of its bracket.",
-    "pbt.png": "Population-based training: scores and settings of all members over the rounds.",
+    "pbt.png": "Population-based training: the best return of every round and the settings of "
+    "the best member's ancestors (red), and those of all members.",
 }
 MOST_SETTINGS = 4
 """that a contour plot shows against each other: the most important ones"""

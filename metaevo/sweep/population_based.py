@@ -6,12 +6,13 @@ judged by training fresh agents with that schedule.
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from metaevo import checkpoint
+from metaevo import checkpoint, plots
 from metaevo.config import ConfigError
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.seeding import Purpose, key_for, keys_for
@@ -95,6 +96,7 @@ class PopulationBased:
                 "schedule": schedule,
             },
         )
+        _draw(self.trials.space, history, schedule, self.run_directory.figures / "pbt.png")
         steps, curves = trainer.curves(agents)
         for member, trial in enumerate(batch):
             value = float(history.scores[-1, member])
@@ -160,3 +162,19 @@ def _store(history: History, record: History, index: int) -> None:
     history.parents[index] = record.parents
     for name, values in record.hyperparams.items():
         history.hyperparams[name][index] = values
+
+
+def _draw(space: Space, history: History, schedule: dict[str, np.ndarray], path: Path) -> None:
+    """Draw scores and settings of all members over the rounds, the winner's ancestors thick."""
+    panels = {"return of the round": history.scores, **history.hyperparams}
+    best = {"return of the round": history.scores.max(axis=1), **schedule}
+    figure = plots._figure("", 1.0 + 1.9 * len(panels))
+    rounds = np.arange(1, len(history.scores) + 1)
+    rows = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, values) in zip(rows, panels.items(), strict=True):
+        plots._style(axes, "round" if axes is rows[-1] else "", name)
+        axes.plot(rounds, np.where(np.isfinite(values), values, np.nan), color=plots.LIGHT)
+        axes.plot(rounds, best[name], color=plots.LEARNED, linewidth=2.2)
+        if getattr(space.entries.get(TRACED + name), "is_log", False):
+            axes.set_yscale("log")
+    plots._save(figure, path)

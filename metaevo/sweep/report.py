@@ -17,7 +17,8 @@ SHOWN_TRIALS = 10
 def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records = study.records()
-    figures.draw(study.optuna_study, run.figures)
+    if trials.config.scheduler != "pbt":  # whose settings change on the way
+        figures.draw(study.optuna_study, run.figures)
     sections: list[Any] = []
     best = study.best()
     assert best is not None
@@ -79,7 +80,9 @@ def _confirmation_table(result: dict[str, Any]) -> report.Table:
     rows = []
     for row in result["variants"]:
         low, high = row["interval"]
-        settings = ", ".join(f"{key} = {value}" for key, value in row["settings"].items())
+        settings = ", ".join(
+            f"{key} = {report.cell(value)}" for key, value in row["settings"].items()
+        )
         rows.append(
             [row["name"], row["iqm"], f"[{low:.4g}, {high:.4g}]", row["mean"], row["diverged"],
              settings]
@@ -93,12 +96,17 @@ def _trials_table(records: list[Record], trials: Trials) -> report.Table:
     ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
     names = list(trials.space.distributions)
     rows = [
-        [record.number, record.value, *(record.params.get(name) for name in names)]
+        [record.number, record.value, *(_ended_with(record).get(name) for name in names)]
         for record in ended[:SHOWN_TRIALS]
     ]
     statistic = trials.config.statistic
     columns = ["trial", f"{statistic} of {trials.config.seeds} seeds", *names]
     return report.Table("Best trials of the search", columns, rows)
+
+
+def _ended_with(record: Record) -> dict[str, Any]:
+    """Return a trial's settings; of a member of a population, the last ones."""
+    return record.params | record.attributes.get("final", {})
 
 
 def _counts(records: list[Record], plan: Plan, trials: Trials) -> report.Table:
