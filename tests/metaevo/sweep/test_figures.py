@@ -1,7 +1,5 @@
 """Figures of studies of every shape: what can be drawn is drawn, without a warning."""
 
-import itertools
-
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -27,17 +25,19 @@ OF_SETTINGS = [FIRST, "parallel_coordinate.png", "slice.png"]
 ALL = [*OF_SETTINGS, "contour.png", "parameter_importance.png"]
 
 
-def study_of(names, values, states=itertools.repeat(TrialState.COMPLETE), rungs=1):
+def study_of(names, values, states=None, rungs=1):
     """A study over some settings; a value a trial."""
     study = optuna.create_study(direction="maximize")
-    for point, value, state in zip(POINTS, values, states, strict=False):
+    for point, value, state in zip(
+        POINTS, values, states or [TrialState.COMPLETE] * len(POINTS), strict=False
+    ):
         study.add_trial(
             create_trial(
                 state=state,
                 value=value if state == TrialState.COMPLETE else None,
                 params={name: point[name] for name in names},
                 distributions={name: DISTRIBUTIONS[name] for name in names},
-                intermediate_values={rung: value for rung in range(rungs)},
+                intermediate_values=dict.fromkeys(range(rungs), value),
             )
         )
     return study
