@@ -208,6 +208,14 @@ def write_json_atomic(path: Path, obj: Any) -> None:
     write_text_atomic(path, json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
 
 
+def read_json(path: Path) -> Any:
+    """What write_json_atomic wrote. Raises ConfigError if it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+
+
 def write_text_atomic(path: Path, text: str) -> None:
     """Write a UTF-8 file so that a reader sees the old or the new one, never half of it."""
     _write_atomic(path, text.encode())

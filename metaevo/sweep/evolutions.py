@@ -24,6 +24,11 @@ from metaevo.sweep.space import Space
 from metaevo.sweep.study import Trial
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
 
+TRACED = ("strategy.sigma", "strategy.learning_rate")
+"""Settings that need no compilation of their own; a learner's hyperparams do in an evolution."""
+MAX_PROGRAMS = 16
+"""Compiled static groups that are kept for later trials."""
+
 
 class Evolutions(Trials):
     """The trials of a sweep over an evolution's settings, and their executor."""
@@ -35,8 +40,8 @@ class Evolutions(Trials):
             settings: an instance of `sweep_class(...)` with `evolve`.
             space: what is tried.
         """
-        super().__init__(settings, space)
-        self._known: tuple[str, Evolution, devices.RowMap] | None = None
+        super().__init__(settings, space.traced_only(*TRACED))
+        self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
 
     def batch_size(self, first_index: int, remaining: int) -> int:
         """One by one, unless the settings say otherwise."""
@@ -66,8 +71,9 @@ class Evolutions(Trials):
         everything = to_dict(settings)
         for name in ("space", "sweep", "pbt", "run"):
             everything.pop(name)
-        for name in ("sigma", "learning_rate"):
-            everything["strategy"].pop(name)
+        for name in TRACED:
+            section, _, setting = name.partition(".")
+            everything[section].pop(setting)
         return json.dumps(everything, sort_keys=True)
 
     def check(self, settings: Any) -> None:
@@ -119,7 +125,7 @@ class Evolutions(Trials):
 
     def _program(self, settings: Any) -> tuple[Evolution, devices.RowMap]:
         key = self.static_key(settings)
-        if self._known is None or self._known[0] != key:
+        if key not in self._programs:
             parts = make_parts(settings)
             problem = TrainLearner(
                 parts.tasks(settings, parts.component.apply),
@@ -139,5 +145,7 @@ class Evolutions(Trials):
                 chunk_size=evolution.chunk_size,
                 num_devices=evolution.num_devices,
             )
-            self._known = key, evolution, judges
-        return self._known[1:]
+            if len(self._programs) >= MAX_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = evolution, judges
+        return self._programs[key]

@@ -102,7 +102,9 @@ def _save(plot: Callable[[], Any], path: Path) -> Path:
         warnings.filterwarnings("ignore", message=".*[Ll]ayout.*")
         axes = np.ravel(np.asarray(plot(), dtype=object))
         figure = axes[0].figure
-        if path.stem in ("slice", "contour"):  # many axes side by side
+        # Many axes side by side. A contour of two settings has one, with a colour bar whose grid
+        # matplotlib's layout cannot handle (it divides by a ratio of zero).
+        if path.stem in ("slice", "contour") and len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
         figure.set_size_inches(WIDTH, max(4.5, 2.4 * rows))

@@ -44,6 +44,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
 
     def saved(args: argparse.Namespace, _: dict[str, Any]) -> dict[str, Any]:
+        _check_worker(args)
         return settings_to_resume(args) if args.resume or args.worker else {}
 
     settings: Any
@@ -60,6 +61,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         for reason in plan.invalid:
             print(f"warning: a static combination cannot be trained: {reason}")
         return 0
+    _check_worker(args)
+    return run_sweep(settings, run_dir=args.run_dir, resume=args.resume, worker=args.worker)
+
+
+def _check_worker(args: argparse.Namespace) -> None:
     if args.worker and (args.resume or args.run_dir is None):
         raise ConfigError("--worker needs --run-dir, the sweep to help with, and no --resume")
-    return run_sweep(settings, run_dir=args.run_dir, resume=args.resume, worker=args.worker)

@@ -74,8 +74,9 @@ def make_plan(trials: Trials) -> Plan:
     count = config.trials
     if config.sampler == "grid":
         count = min(count, len(space.grid(config.grid_points)))
-    valid, invalid = _static_combinations(trials)
-    longest = max(valid, key=trials.frames)
+    longest, invalid = _longest(trials)
+    if config.confirm_seeds:
+        _check_base(trials)
     full = count * config.seeds * trials.frames(longest)
     chunk_size = num_devices = chunk_bytes = None
     if isinstance(trials, Trainings):
@@ -120,19 +121,35 @@ def _check_scheduler(trials: Trials) -> None:
         )
 
 
-def _static_combinations(trials: Trials) -> tuple[list[Any], list[str]]:
-    """Return the settings of static combinations that fit, and why the others do not."""
-    space = trials.space
+def _longest(trials: Trials) -> tuple[Any, list[str]]:
+    """Return the settings of the static combination with most frames, and why some do not fit."""
     valid, invalid = [], []
-    for params in space.static_grid(MAX_CHECKED):
+    for params in trials.space.static_grid(MAX_CHECKED):
         try:
-            valid.append(trials.settings_of(params))
+            settings = trials.settings_of(params)
+            valid.append((trials.frames(settings), settings))
         except ConfigError as error:
             invalid.append(str(error))
-    if not valid:
-        raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
-    trials.check(valid[0])
-    return valid, invalid
+    # Whether learner and environment fit takes longer to find out: of one that does is enough.
+    for _, settings in sorted(valid, key=lambda each: -each[0]):
+        try:
+            trials.check(settings)
+        except ConfigError as error:
+            invalid.append(str(error))
+        else:
+            return settings, invalid
+    raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
+
+
+def _check_base(trials: Trials) -> None:
+    """Refuse now what the confirmation would find out when the search is over."""
+    try:
+        trials.check(trials.settings_of({}))
+    except ConfigError as error:
+        raise ConfigError(
+            f"the settings before the sweep, with which sweep.confirm_seeds compares its winner, "
+            f"cannot be trained: {error}"
+        ) from None
 
 
 def _share(config: Any) -> float:

@@ -4,7 +4,6 @@ What wins is not a setting but a schedule of settings, that of the best member's
 judged by training fresh agents with that schedule.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 
 from metaevo import checkpoint, plots
 from metaevo.config import ConfigError
-from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
 from metaevo.seeding import Purpose, key_for, keys_for
 from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
 from metaevo.sweep.ranges import Choice
@@ -25,6 +24,8 @@ from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
 
 HISTORY = "pbt.json"
 """The file that keeps what happened in every round, and the schedule that won."""
+MEMBERS = "pbt_members.json"
+"""The file that keeps who the population began with, by their places in the design."""
 
 
 class PopulationBased:
@@ -45,26 +46,31 @@ class PopulationBased:
         return remaining
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train the population to its end, from the last checkpoint if there is one."""
-        batch = sorted(batch, key=lambda trial: trial.index)
-        settings = [self.trials.settings_of(trial.params) for trial in batch]
+        """Train the population to its end, from the last checkpoint if there is one.
+
+        Args:
+            batch: all members, or those that an earlier process has not told any more.
+            watch: is told of the members of the batch.
+        """
+        population = self._population(batch)
+        settings = [self.trials.settings_of(params) for params in population.values()]
         trainer = self.trials.trainer(settings[0])
         members = Pbt(
-            trainer, dims(self.trials.space), self.rounds, self.config, members=len(batch)
+            trainer, dims(self.trials.space), self.rounds, self.config, members=len(settings)
         )
         key = jax.random.fold_in(key_for(self.trials.settings.run.seed, Purpose.TUNING), 2**31)
         state = members.init([each.hyperparams for each in settings], self.trials.keys)
-        history = self._empty_history(len(batch))
+        history = self._empty_history(len(settings))
         directory = self.run_directory.checkpoints
-        expected = {"members": [trial.index for trial in batch]}
+        expected = {"members": list(population)}
         start = 0
-        if directory.is_dir():
+        if any(directory.glob("[0-9]*")):  # else it was stopped before the end of the first round
             template = (jax.device_get(state), tuple(history))
             found = checkpoint.restore(directory, template, expected=expected)
             state, history = members.place(found.tree[0]), History(*found.tree[1])
             start = found.index
         frames = np.diff(members.ends, prepend=0) * trainer.frames_per_update
-        frames *= self.config.seeds * len(batch)
+        frames *= self.config.seeds * len(settings)
         watch.progress(int(frames[:start].sum()))
         for index in range(start, self.rounds.rounds):
             watch.group(index, self.rounds.rounds, "population-based training")
@@ -78,10 +84,38 @@ class PopulationBased:
                 keep=self.trials.settings.run.keep_checkpoints,
             )
             watch.progress(int(frames[index]))
-        self._tell(batch, members, state, history, watch)
+        places = {index: place for place, index in enumerate(population)}
+        self._tell(
+            [(places[trial.index], trial) for trial in batch], members, state, history, watch
+        )
+
+    def _population(self, batch: Sequence[Trial]) -> dict[int, dict[str, Any]]:
+        """Return the first settings of all members, by their places in the design.
+
+        Some may have been told before a process was killed: then they are not in the batch.
+
+        Raises:
+            ConfigError: if a trial of the batch is no member of the population that began here.
+        """
+        path = self.run_directory.path / MEMBERS
+        asked = {trial.index: trial.params for trial in sorted(batch, key=lambda each: each.index)}
+        if not path.exists():
+            write_json_atomic(path, asked)
+            return asked
+        kept = read_json(path)
+        population = {int(index): params for index, params in kept.items()}
+        for index, params in asked.items():
+            if population.get(index) != params:
+                raise ConfigError(f"{path}: trial {index} of the study is not in this population")
+        return population
 
     def _tell(
-        self, batch: Sequence[Trial], members: Pbt, state: Any, history: History, watch: Watch
+        self,
+        batch: Sequence[tuple[int, Trial]],
+        members: Pbt,
+        state: Any,
+        history: History,
+        watch: Watch,
     ) -> None:
         trainer, agents = members.trainer, members.agents(state)
         best = winner(history)
@@ -98,7 +132,7 @@ class PopulationBased:
         )
         _draw(self.trials.space, history, schedule, self.run_directory.figures / "pbt.png")
         steps, curves = trainer.curves(agents)
-        for member, trial in enumerate(batch):
+        for member, trial in batch:
             value = float(history.scores[-1, member])
             complete = bool(np.isfinite(value))
             attributes = {
@@ -132,7 +166,7 @@ class PopulationBased:
 
 def replay(trials: Trainings, run: RunDirectory, seeds: int, progress: Progress) -> np.ndarray:
     """Train fresh agents with the schedule that won; scores [seeds]."""
-    history = json.loads((run.path / HISTORY).read_text(encoding="utf-8"))
+    history = read_json(run.path / HISTORY)
     schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
     trainer = trials.trainer(trials.settings_of({}))
     keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)

@@ -1,6 +1,5 @@
 """One sweep from its settings to its report: start, resume, stop, join, and what is written."""
 
-import json
 import sys
 import time
 import uuid
@@ -13,8 +12,8 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo import devices
-from metaevo.config import ConfigError, to_dict
-from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
 from metaevo.script import (
     StopRequestedError,
     check_same,
@@ -94,12 +93,17 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    if worker and settings.sweep.scheduler == "pbt":
+        raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
     trials = make_trials(settings)
     plan = make_plan(trials)
     run = open_run(run_dir, EXPERIMENT, resume=resume or worker)
     if not worker:
         run.lock()
     try:
+        if resume and _is_finished(run, settings):
+            print(f"{run.path} is finished ({plan.trials} trials)")
+            return 0
         with StopOnSignal() as stop:
             this = _build(settings, run, trials, plan, stop, resume, worker)
             try:
@@ -116,6 +120,14 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
         run.unlock()
 
 
+def _is_finished(run: RunDirectory, settings: Any) -> bool:
+    """Whether nothing is left to do; another number of fresh seeds asks for another end."""
+    saved = run.read_config()["config"]
+    check_same(saved, settings, HARMLESS)
+    before = from_dict(type(settings), saved).sweep.confirm_seeds
+    return run.report_path.exists() and before == settings.sweep.confirm_seeds
+
+
 def _build(
     settings: Any,
     run: RunDirectory,
@@ -128,7 +140,6 @@ def _build(
     saved = run.read_config() if resume or worker else None
     if saved is not None:
         check_same(saved["config"], settings, HARMLESS)
-        run.report_path.unlink(missing_ok=True)  # written anew at the end
     resolved = dict(saved["resolved"]) if saved is not None else {"run_id": uuid.uuid4().hex}
     study = Study.open(
         run.path, settings.sweep, trials.space, seed=settings.run.seed, name=run.path.name
@@ -137,12 +148,16 @@ def _build(
         return SweepRun(
             settings, run, trials, plan, study, RunTracker(run, [], job_type=EXPERIMENT), stop
         )
+    logged = {record["trial"] for record in run.read_metrics("trial")}
+    if lost := [number for number in logged if number >= len(study.optuna_study.trials)]:
+        raise ConfigError(
+            f"the study has no trial {min(lost)}, which {run.metrics_path} has: "
+            "was its storage changed or removed?"
+        )
+    run.report_path.unlink(missing_ok=True)  # written anew at the end
     run.write_config(to_dict(settings), resolved, devices.describe(), saved)
-    this = SweepRun(
-        settings, run, trials, plan, study, start_tracker(settings, run, EXPERIMENT), stop
-    )
-    this.logged = {record["trial"] for record in run.read_metrics("trial")}
-    return this
+    tracker = start_tracker(settings, run, EXPERIMENT)
+    return SweepRun(settings, run, trials, plan, study, tracker, stop, logged=logged)
 
 
 def _executor(trials: Trials, run: RunDirectory) -> Executor:
@@ -164,12 +179,14 @@ def _search(this: SweepRun, worker: bool) -> None:
         f"compilations to expect: {plan.compilations()}",
         file=sys.stderr,
     )
+    for reason in plan.invalid:
+        print(f"warning: trials of a static combination will fail: {reason}", file=sys.stderr)
     done = sum(record.attributes.get("frames", 0) for record in study.records())
     with tqdm(
         total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
         unit_scale=True,
     ) as bar:  # fmt: skip
-        watch = _watch(this, bar)
+        watch = _watch(this, bar, worker)
         while True:
             raise_if_requested(this.stop)
             if not worker:
@@ -194,10 +211,10 @@ def _next_batch(study: Study, executor: Executor) -> list[Trial]:
     return first + (study.ask(size - 1) if size > 1 else [])
 
 
-def _watch(this: SweepRun, bar: Any) -> Watch:
+def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
     def done(trial: Trial, outcome: Outcome) -> None:
         attributes = outcome.attributes | {"seconds": round(time.monotonic() - this.started, 3)}
-        if outcome.curve is not None:
+        if outcome.curve is not None and not worker:  # who logs nothing
             this.curves[trial.number] = outcome.curve
         this.study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=attributes)
         best = this.study.best()
@@ -304,7 +321,7 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     settings = _variants(this, best)
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
-    known = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    known = read_json(kept) if kept.exists() else {}
     if known.get("key") != key:
         known = {"key": key, "scores": {}}
     missing = [name for name in settings if name not in known["scores"]]

@@ -50,6 +50,13 @@ class Space:
         self.traced = tuple(key for key in entries if key.startswith(TRACED))
         self.static = tuple(key for key in entries if not key.startswith(TRACED))
 
+    def traced_only(self, *names: str) -> "Space":
+        """Return the same space where these settings alone need no compilation of their own."""
+        copy = Space(self.entries, self.fixed)
+        copy.traced = tuple(key for key in self.entries if key in names)
+        copy.static = tuple(key for key in self.entries if key not in names)
+        return copy
+
     def settings(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
         nested: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """For people who want Weights & Biases to choose the trials: its definition, and one trial."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from metaevo.sweep.objective import objective
 from metaevo.sweep.settings import dotted_space
 from metaevo.sweep.space import Space, make_space
 from metaevo.sweep.trainings import Trainings
+from metaevo.sweep.trials import plain_scores
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
 """Ours, and the nearest of wandb's."""
@@ -53,13 +55,11 @@ def run_single(settings: Any, run_dir: Path | None) -> int:
     fixed = Space({}, {})
     everything = {**to_dict(settings), "space": {}}
     settings = from_dict(type(settings), everything)
+    kind: Any = Evolutions if hasattr(settings, "evolve") else Trainings
+    trials = kind(settings, fixed)
+    trials.check(settings)
     run = RunDirectory.create(run_dir, "sweep_trial")
-    if hasattr(settings, "evolve"):
-        trials: Any = Evolutions(settings, fixed)
-        trials.check(settings)
-    else:
-        trials = Trainings(settings, fixed)
-        trials.check(settings)
+    started = time.monotonic()
     run.write_config(to_dict(settings), {}, devices.describe())
     tracker = start_tracker(settings, run, "trial")
     try:
@@ -69,8 +69,11 @@ def run_single(settings: Any, run_dir: Path | None) -> int:
         else:
             scores = trials.train([settings], trials.keys, lambda frames: None)[0][0]
         value = objective(np.asarray(scores), settings.sweep)
-        record = {"kind": "trial", "trial": 0, "value": value, "scores": scores.tolist()}
-        record |= {"frames": trials.frames(settings) * seeds}
+        record = {"kind": "trial", "trial": 0, "value": value, "scores": plain_scores(scores)}
+        record |= {
+            "frames": trials.frames(settings) * seeds,
+            "seconds": round(time.monotonic() - started, 3),
+        }
         run.append_metrics(record)
         tracker.log(record)
         write_json_atomic(run.evaluation_path, record)

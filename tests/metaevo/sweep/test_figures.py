@@ -1,0 +1,105 @@
+"""Figures of studies of every shape: what can be drawn is drawn, without a warning."""
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from metaevo.sweep import figures
+
+RATE, GAMMA = "hyperparams.learning_rate", "hyperparams.gamma"
+STEPS, LOSS = "train.num_steps", "value_loss"
+DISTRIBUTIONS = {
+    RATE: FloatDistribution(1e-4, 1e-1, log=True),
+    GAMMA: FloatDistribution(0.9, 0.99),
+    STEPS: IntDistribution(8, 64, step=8),
+    LOSS: CategoricalDistribution(("squared", "huber", "none")),
+}
+POINTS = [
+    {RATE: 10.0 ** -(1 + place % 3), GAMMA: 0.9 + 0.01 * place, STEPS: 8 + 8 * (place % 5),
+     LOSS: ("squared", "huber", "none")[place % 3]}
+    for place in range(8)
+]  # fmt: skip
+FIRST = "optimisation_history.png"
+OF_SETTINGS = [FIRST, "parallel_coordinate.png", "slice.png"]
+ALL = [*OF_SETTINGS, "contour.png", "parameter_importance.png"]
+
+
+def study_of(names, values, states=None, rungs=1):
+    """A study over some settings; a value a trial."""
+    study = optuna.create_study(direction="maximize")
+    for point, value, state in zip(
+        POINTS, values, states or [TrialState.COMPLETE] * len(POINTS), strict=False
+    ):
+        study.add_trial(
+            create_trial(
+                state=state,
+                value=value if state == TrialState.COMPLETE else None,
+                params={name: point[name] for name in names},
+                distributions={name: DISTRIBUTIONS[name] for name in names},
+                intermediate_values=dict.fromkeys(range(rungs), value),
+            )
+        )
+    return study
+
+
+CASES = {
+    "all kinds": (list(DISTRIBUTIONS), range(8), {}, ALL),
+    "two settings": ([RATE, GAMMA], range(8), {}, ALL),
+    "a choice and an integer": ([LOSS, STEPS], range(8), {}, ALL),
+    "one setting": ([RATE], range(8), {}, OF_SETTINGS),
+    "one choice": ([LOSS], range(8), {}, OF_SETTINGS),
+    "all values equal": ([RATE, GAMMA], [3.0] * 8, {}, OF_SETTINGS),
+    "a single trial": (list(DISTRIBUTIONS), [1.0], {}, [FIRST]),
+    "two trials": (list(DISTRIBUTIONS), [1.0, 2.0], {}, OF_SETTINGS),
+    "one complete trial of many": (
+        [RATE, LOSS],
+        range(8),
+        {"states": [TrialState.COMPLETE] + [TrialState.PRUNED] * 7, "rungs": 2},
+        [FIRST, "rungs.png"],
+    ),
+    "rungs": (
+        [RATE, GAMMA],
+        range(8),
+        {"states": [TrialState.COMPLETE, TrialState.PRUNED] * 4, "rungs": 3},
+        [*OF_SETTINGS, "rungs.png"],
+    ),
+    "failed trials": (
+        [RATE, LOSS],
+        range(8),
+        {"states": [TrialState.FAIL] * 3 + [TrialState.COMPLETE] * 5},
+        ALL,
+    ),
+    "nothing but failed trials": ([RATE], range(3), {"states": [TrialState.FAIL] * 3}, []),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_can_be_drawn_is(case, tmp_path):
+    names, values, more, expected = CASES[case]
+    files = figures.draw(study_of(names, [float(each) for each in values], **more), tmp_path)
+    names = {path.name for path in files}
+    assert names >= set(expected)
+    assert names <= set(figures.CAPTIONS)
+    for path in files:
+        assert path.read_bytes()[:4] == b"\x89PNG"
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_names_are_short_unless_they_would_say_two_things():
+    study = study_of([RATE], [1.0, 2.0])
+    optimizer = "strategy.learning_rate"
+    study.add_trial(
+        create_trial(
+            value=3.0,
+            params={RATE: 0.1, optimizer: 0.5, GAMMA: 0.95},
+            distributions={
+                RATE: DISTRIBUTIONS[RATE],
+                optimizer: FloatDistribution(0, 1),
+                GAMMA: DISTRIBUTIONS[GAMMA],
+            },
+        )
+    )
+    copy = figures.with_short_names(study)
+    assert set(copy.trials[2].params) == {RATE, optimizer, "gamma"}
+    assert [trial.value for trial in copy.trials] == [1.0, 2.0, 3.0]
