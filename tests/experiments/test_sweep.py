@@ -1,0 +1,367 @@
+"""experiments/sweep.py from end to end, with agents that learn a grid of 4 x 4 in no time."""
+
+import contextlib
+import csv
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+from metaevo import trainee
+from metaevo.config import from_dict, load_yaml
+from metaevo.experiment import experiment_class
+from metaevo.run_directory import RunDirectory
+from metaevo.seeding import Purpose, keys_for
+from metaevo.sweep import figures, population_based, runner
+from metaevo.sweep.main import main
+from metaevo.sweep.settings import sweep_class
+from metaevo.sweep.trainer import Trainer
+from metaevo.sweep.trainings import Trainings
+
+TINY = """
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 4, max_steps_in_episode: 20}}
+train: {total_timesteps: 900, num_steps: 100}
+hyperparams: {epsilon_start: 0.3}
+fitness: {mean_return: 0.0, reward_per_step: 1.0}
+space:
+  hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}
+  hyperparams.epsilon_start: {uniform: [0.1, 1.0]}
+sweep: {trials: 6, sampler: random, batch: 2, seeds: 2, confirm_seeds: 4}
+run: {num_devices: 1}
+"""
+RATE, EPSILON = "hyperparams.learning_rate", "hyperparams.epsilon_start"
+SCHEDULES = {
+    "grid": "--sweep.sampler grid --sweep.grid_points 2",
+    "successive_halving": "--sweep.scheduler successive_halving --sweep.batch 6 --sweep.eta 3 "
+    "--sweep.min_fraction 0.33",
+    "hyperband": "--sweep.scheduler hyperband --sweep.sampler tpe --sweep.min_fraction 0.33",
+    "pbt": "--sweep.scheduler pbt --pbt.rounds 3 --pbt.truncation 0.34",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Every sweep here compiles the same programs, which take longer than all the rest."""
+    before = {
+        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir,
+        "jax_persistent_cache_min_compile_time_secs": (
+            jax.config.jax_persistent_cache_min_compile_time_secs
+        ),
+    }
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("cache")))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture(autouse=True)
+def fewer_figures(request, monkeypatch):
+    """Draw figures in one test only; tests/metaevo/sweep/test_figures.py has the others."""
+    if "schedule" not in request.fixturenames:
+        monkeypatch.setattr(figures, "draw", lambda study, directory: [])
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """Run a sweep in this process; its directory."""
+    config = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    config.write_text(TINY)
+
+    def run(path, line="", *more, resume=False):
+        begin = ["--resume"] if resume else ["--config", str(config)]
+        argv = [*begin, *line.split(), *more]
+        assert main([*argv, "--run-dir", str(path)], description=None) == 0
+        return path
+
+    run.config = config
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(sweep, tmp_path_factory):
+    """A sweep of random trials that was never interrupted."""
+    return sweep(tmp_path_factory.mktemp("runs") / "finished")
+
+
+def table(path):
+    """The rows of trials.csv, without what depends on the clock."""
+    with (path / "trials.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row.pop("seconds")
+    return rows
+
+
+def check_results(path, trials):
+    rows, run = table(path), RunDirectory(path)
+    assert [record["trial"] for record in run.read_metrics("trial")] == list(range(trials))
+    assert [int(row["trial"]) for row in rows] == list(range(trials))
+    assert {row["outcome"] for row in rows} <= {"complete", "pruned"}
+    result = json.loads((path / "evaluation.json").read_text())
+    assert len(result["variants"][0]["scores"]) == 4
+    assert result["conclusion"] in ("better", "worse", "undecided")
+    assert [each["evaluation"] for each in run.read_metrics("evaluation")] == list(
+        range(len(result["variants"]))
+    )
+    assert "Confirmation on fresh seeds" in (path / "report.html").read_text()
+    best = load_yaml(path / "best.yaml")
+    assert from_dict(trainee.training_class(best), best).hyperparams.learning_rate > 0
+    evolved = {**best, "evolve": "value_loss"}
+    from_dict(experiment_class(evolved, None), evolved)
+    return rows, result
+
+
+def test_a_random_sweep_leaves_everything(finished):
+    rows, result = check_results(finished, 6)
+    complete = [row for row in rows if row["outcome"] == "complete"]
+    assert len(complete) == 6
+    for row in rows:
+        assert float(row["value"]) == pytest.approx(
+            (float(row["score_0"]) + float(row["score_1"])) / 2
+        )
+        assert 0.01 <= float(row[RATE]) <= 0.9
+    best = max(rows, key=lambda row: float(row["value"]))
+    assert result["best_trial"] == int(best["trial"])
+    kept = load_yaml(finished / "best.yaml")["hyperparams"]
+    assert kept["learning_rate"] == float(best[RATE])
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
+    path = sweep(tmp_path / "run", SCHEDULES[schedule])
+    rows, result = check_results(path, 4 if schedule == "grid" else 6)
+    assert (path / "figures" / "optimisation_history.png").read_bytes()[:4] == b"\x89PNG"
+    assert "data:image/png;base64" in (path / "report.html").read_text()
+    frames = [int(row["frames"]) for row in rows]
+    if schedule == "grid":
+        pairs = {(float(row[RATE]), float(row[EPSILON])) for row in rows}
+        expected = {(rate, epsilon) for rate in (0.01, 0.9) for epsilon in (0.1, 1.0)}
+        np.testing.assert_allclose(sorted(pairs), sorted(expected), rtol=1e-6)
+    elif schedule == "successive_halving":  # 3 updates of 9 for all, the rest for two of six
+        assert sorted(frames) == [2 * 300] * 4 + [2 * 900] * 2
+        assert (path / "figures" / "rungs.png").exists()
+    elif schedule == "pbt":
+        assert frames == [2 * 900] * 6
+        assert len(result["variants"]) == 3
+        history = json.loads((path / "pbt.json").read_text())
+        assert np.shape(history["scores"]) == (3, 6)
+
+
+def test_a_vmapped_sweep_equals_single_trainings(finished):
+    raw = load_yaml(finished / "config.yaml")["config"]
+    settings = from_dict(sweep_class(raw), raw)
+    keys = keys_for(settings.run.seed, Purpose.TUNING, 2)
+    built = trainee.make_trainee(settings)
+    train = jax.jit(built.learner.train)
+    for row in table(finished)[:3]:
+        hyperparams = settings.hyperparams.replace(
+            learning_rate=float(row[RATE]), epsilon_start=float(row[EPSILON])
+        )
+        for seed in range(2):
+            sums = train(keys[seed], hyperparams, built.meta_params, built.env_params).episodes
+            alone = float(np.sum(sums.rewards) / np.sum(sums.steps))
+            assert float(row[f"score_{seed}"]) == pytest.approx(alone, rel=1e-6)
+
+
+# --- Interrupted ----------------------------------------------------------------------------------
+
+
+class KilledError(BaseException):
+    """What ends a process without warning; nothing here catches it."""
+
+
+@contextlib.contextmanager
+def killed_at(monkeypatch, owner, name, count):
+    """Let the process die in the call of that number."""
+    real, calls = getattr(owner, name), []
+
+    def call(*args, **kwargs):
+        calls.append(args)
+        if len(calls) == count:
+            raise KilledError
+        return real(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, call)
+        with pytest.raises(KilledError):
+            yield
+
+
+def count_trained(monkeypatch):
+    """Count the trials that are trained from now on."""
+    trained, real = [], Trainer.start
+    monkeypatch.setattr(
+        Trainer, "start", lambda self, s, keys: (trained.append(len(s)), real(self, s, keys))[1]
+    )
+    return trained
+
+
+def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    with killed_at(monkeypatch, runner.Study, "tell", 4):  # in the middle of the second batch
+        sweep(path)
+    assert len(RunDirectory(path).read_metrics("trial")) == 2
+    trained = count_trained(monkeypatch)
+    sweep(path, resume=True)
+    assert trained == [2, 1, 1, 1]  # the lost one with a new one, the last one, the confirmation
+    ours, theirs = table(path), table(finished)
+    number = [row.pop("trial") for row in ours]
+    assert number == ["0", "1", "2", "4", "5", "6"]  # the lost trial 3 was begun anew
+    for row in theirs:
+        row.pop("trial")
+    key = lambda row: row[RATE]  # noqa: E731
+    assert sorted(ours, key=key) == sorted(theirs, key=key)
+    logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
+    assert sorted(logged) == [0, 1, 2, 4, 5, 6]
+    for name in ("best.yaml", "evaluation.json"):
+        assert _without_trial(path / name) == _without_trial(finished / name)
+
+
+def _without_trial(path):
+    content = load_yaml(path)
+    content.pop("best_trial", None)
+    return content
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "count"),
+    [
+        (population_based.checkpoint, "save", 1),
+        (population_based.checkpoint, "save", 3),
+        (runner.Study, "tell", 3),
+    ],
+    ids=["first round", "last round", "telling"],
+)
+def test_a_population_goes_on_bit_for_bit(
+    owner, name, count, sweep, population, tmp_path, monkeypatch
+):
+    path = tmp_path / "run"
+    with killed_at(monkeypatch, owner, name, count):
+        sweep(path, SCHEDULES["pbt"])
+    sweep(path, resume=True)
+    ours, theirs = (json.loads((each / "pbt.json").read_text()) for each in (path, population))
+    assert ours == theirs
+    ours, theirs = ({row[RATE]: row["value"] for row in table(each)} for each in (path, population))
+    assert ours == theirs
+    numbers = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
+    assert len(set(numbers)) == len(numbers) == 6
+
+
+@pytest.fixture(scope="module")
+def population(sweep, tmp_path_factory):
+    return sweep(tmp_path_factory.mktemp("runs") / "population", SCHEDULES["pbt"])
+
+
+def test_a_finished_sweep_says_so_or_confirms_anew(finished, sweep, tmp_path, capsys):
+    copy = shutil.copytree(finished, tmp_path / "finished")  # the study has the directory's name
+    before = (copy / "report.html").read_bytes()
+    sweep(copy, resume=True)
+    assert "is finished (6 trials)" in capsys.readouterr().out
+    assert (copy / "report.html").read_bytes() == before
+    sweep(copy, "--sweep.confirm_seeds 5", resume=True)
+    result = json.loads((copy / "evaluation.json").read_text())
+    assert result["variants"][0]["seeds"] == 5
+    assert len(RunDirectory(copy).read_metrics("evaluation")) == 2
+
+
+# --- What the search finds ------------------------------------------------------------------------
+
+PLANTED = (
+    "--sweep.sampler grid --sweep.trials 3 --sweep.confirm_seeds 8 --hyperparams.epsilon_start 1"
+)
+
+
+def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
+    space = "{hyperparams.epsilon_start: {choice: [1.0, 0.1, 0.9]}}"
+    path = sweep(tmp_path / "run", PLANTED, "--space", space)
+    rows, result = table(path), json.loads((path / "evaluation.json").read_text())
+    assert [row["hyperparams.epsilon_start"] for row in rows] == ["1.0", "0.1", "0.9"]
+    assert result["best_trial"] == 1
+    assert result["conclusion"] == "better"
+    winner, before = result["variants"]
+    assert winner["settings"] == {"hyperparams.epsilon_start": 0.1}
+    assert min(winner["scores"]) > max(before["scores"])
+    page = (path / "report.html").read_text()
+    assert "The best trial beats the settings before the sweep on 8 fresh seeds" in page
+
+
+def test_equal_settings_are_undecided(sweep, tmp_path, capsys):
+    space = "{hyperparams.huber_delta: {choice: [1.0, 2.0]}}"  # squared error does not read it
+    path = sweep(tmp_path / "run", "--sweep.sampler grid", "--space", space)
+    assert json.loads((path / "evaluation.json").read_text())["conclusion"] == "undecided"
+    assert "Neither the best trial nor the settings before" in capsys.readouterr().out
+
+
+def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
+    used, real = [], Trainings.train
+    monkeypatch.setattr(
+        Trainings, "train", lambda self, s, keys, p: (used.append(keys), real(self, s, keys, p))[1]
+    )
+    sweep(tmp_path / "run", "--sweep.trials 2")
+    search, *confirmation = [
+        {tuple(key) for key in np.asarray(jax.random.key_data(keys)).tolist()} for keys in used
+    ]
+    assert len(search) == 2
+    assert [len(keys) for keys in confirmation] == [4, 4]
+    assert confirmation[0] == confirmation[1]
+    assert not search & confirmation[0]
+
+
+def test_losses_by_name_make_a_second_file_for_evolutions(sweep, tmp_path):
+    line = "--sweep.sampler grid --sweep.confirm_seeds 0"
+    path = sweep(tmp_path / "run", line, "--space", "{value_loss: {choice: [huber]}}")
+    best = load_yaml(path / "best.yaml")
+    assert best["value_loss"] == "huber"
+    assert from_dict(trainee.training_class(best), best).value_loss == "huber"
+    raw = {**load_yaml(path / "best_evolve.yaml"), "evolve": "value_loss"}
+    assert from_dict(experiment_class(raw, None), raw).hyperparams.epsilon_start == 0.3
+    assert "value_loss" not in raw
+    assert not (path / "evaluation.json").exists()
+
+
+def test_static_groups_compile_once_each_and_bad_ones_are_said(sweep, tmp_path, capsys):
+    space = "{train.num_steps: {choice: [50, 100]}, task.env: {choice: [CartPole-v1, GridWorld]}}"
+    line = "--sweep.sampler grid --sweep.confirm_seeds 0 --task.env_params {}"
+    path = sweep(tmp_path / "run", line, "--space", space)
+    outcomes = [row["outcome"] for row in table(path)]
+    assert sorted(outcomes) == ["complete", "complete", "failed", "failed"]
+    assert all("no state index" in row["reason"] for row in table(path) if row["frames"] == "0")
+    assert "no state index" in capsys.readouterr().err
+
+
+# --- Evolutions -----------------------------------------------------------------------------------
+
+EVOLUTION = (
+    "--evolve value_loss --train.total_timesteps 200 --component.hidden_sizes [2] "
+    "--evolution.generations 2 --evolution.validation_seeds 2 --strategy.population_size 4 "
+    "--sweep.sampler grid --sweep.grid_points 2 --sweep.trials 4 --sweep.seeds 1 "
+    "--sweep.confirm_seeds 1"
+)
+
+
+def test_a_sweep_over_evolutions(sweep, tmp_path, caplog, capsys):
+    space = (
+        "{strategy.sigma: {log_uniform: [0.01, 0.3]}, strategy.population_size: {choice: [4, 6]}}"
+    )
+    main(
+        ["--config", str(sweep.config), *EVOLUTION.split(), "--space", space, "--dry-run"],
+        description=None,
+    )
+    assert "compilations 2" in " ".join(capsys.readouterr().out.split())
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        path = sweep(tmp_path / "run", EVOLUTION, "--space", space)
+    # Two population sizes, each with a program that evolves and one that judges: sigma has none.
+    assert sum("Finished XLA compilation of jit(_fun)" in each for each in caplog.messages) == 4
+    rows = table(path)
+    assert [row["strategy.population_size"] for row in rows] == ["4", "6", "4", "6"]
+    assert {row["outcome"] for row in rows} == {"complete"}
+    best = load_yaml(path / "best.yaml")
+    assert best["strategy"]["sigma"] in (0.01, 0.3)
+    assert from_dict(experiment_class(best, None), best).evolve == "value_loss"

@@ -1,0 +1,334 @@
+"""What else experiments/sweep.py can be asked for, and every way to ask for it wrongly."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from metaevo.config import parse_yaml
+from metaevo.run_directory import RunDirectory
+from metaevo.sweep import figures
+from metaevo.sweep.main import main
+from metaevo.sweep.trainer import Trainer
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TINY = """
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 4, max_steps_in_episode: 20}}
+train: {total_timesteps: 900, num_steps: 100}
+fitness: {mean_return: 0.0, reward_per_step: 1.0}
+space:
+  hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}
+sweep: {trials: 6, sampler: random, batch: 2, seeds: 2, confirm_seeds: 0}
+run: {num_devices: 1}
+"""
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "draw", lambda study, directory: [])
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def sweep(*argv):
+    return main([str(each) for each in argv], description=None)
+
+
+# --- Bad input ------------------------------------------------------------------------------------
+
+BAD = {
+    "unknown setting": (
+        "--space {hyperparams.lerning_rate:{uniform:[0,1]}}",
+        ["lerning_rate", "did you mean 'hyperparams.learning_rate'"],
+    ),
+    "empty space": ("--space {}", ["space: nothing to try"]),
+    "only fixed": ('--space {hyperparams.gamma:{"fixed":0.9}}', ["space: nothing to try"]),
+    "inverted": ("--space {hyperparams.gamma:{uniform:[0.9,0.5]}}", ["low must be less"]),
+    "log of zero": ("--space {hyperparams.gamma:{log_uniform:[0,0.5]}}", ["greater than 0"]),
+    "outside": ("--space {hyperparams.gamma:{uniform:[0.5,1.5]}}", ["hyperparams.gamma", "1.5"]),
+    "sampler": ("--sweep.sampler tpee", ["sweep.sampler = 'tpee'", "tpe"]),
+    "scheduler": ("--sweep.scheduler half", ["sweep.scheduler = 'half'", "hyperband"]),
+    "no trials": ("--sweep.trials 0", ["sweep.trials = 0"]),
+    "pbt of static settings": (
+        "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
+        ["pbt", "train.num_steps"],
+    ),
+    "pbt with tpe": (
+        "--sweep.scheduler pbt --sweep.sampler tpe --pbt.rounds 3",
+        ["sweep.sampler = 'tpe'", "random, sobol"],
+    ),
+    "pbt with many rounds": ("--sweep.scheduler pbt --pbt.rounds 10", ["pbt.rounds = 10", "9"]),
+    "pbt of one": (
+        "--sweep.scheduler pbt --pbt.rounds 3 --sweep.trials 1",
+        ["sweep.trials = 1", "2 members"],
+    ),
+    "halving of an evolution": (
+        "--evolve value_loss --sweep.scheduler hyperband "
+        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
+        ["sweep.scheduler = 'hyperband'", "none"],
+    ),
+    "evolution without judges": (
+        "--evolve value_loss --evolution.validation_seeds 0 "
+        "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
+        ["evolution.validation_seeds = 0"],
+    ),
+    "learner without this environment": ("--task.env CartPole-v1 --task.env_params {}", ["index"]),
+    "start that cannot be trained": (
+        "--task.env CartPole-v1 --task.env_params {} --sweep.confirm_seeds 2 "
+        "--space {task.env:{choice:[GridWorld]}}",
+        ["the settings before the sweep", "confirm_seeds", "no state index"],
+    ),
+    "too many devices": ("--run.num_devices 99", ["run.num_devices = 99"]),
+    "storage": ("--sweep.storage nonsense", ["sweep.storage"]),
+    "worker without a sweep": ("--worker", ["--worker needs --run-dir"]),
+    "worker of nothing": ("--worker --run-dir missing", ["missing", "holds no run"]),
+    "resume without a sweep": ("--resume", ["--resume needs --run-dir"]),
+    "two things at once": ("--worker --dry-run", ["--dry-run", "not allowed with"]),
+}
+
+
+def complaint(argv, monkeypatch, capsys):
+    monkeypatch.setattr(Trainer, "start", None)
+    with pytest.raises(SystemExit) as exit_:
+        sweep(*argv)
+    error = capsys.readouterr().err
+    assert exit_.value.code == 2
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line(case, config, tmp_path, monkeypatch, capsys):
+    line, texts = BAD[case]
+    monkeypatch.chdir(tmp_path)
+    error = complaint(["--config", config, *line.split()], monkeypatch, capsys)
+    for text in texts:
+        assert text in error
+
+
+def test_without_a_config_there_is_nothing_to_try(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert "space: nothing to try" in complaint([], monkeypatch, capsys)
+    assert "missing.yaml" in complaint(["--config", "missing.yaml"], monkeypatch, capsys)
+    assert "--worker needs --run-dir" in complaint(["--worker"], monkeypatch, capsys)
+    assert "needs --config" in complaint(["--print-wandb-sweep"], monkeypatch, capsys)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def begun(config, tmp_path, monkeypatch):
+    """A sweep that was stopped by an error after two trials."""
+    path = tmp_path / "begun"
+    real, calls = Trainer.start, []
+
+    def start(self, settings, keys):
+        calls.append(settings)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(self, settings, keys)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "start", start)
+        with pytest.raises(KeyboardInterrupt):
+            sweep("--config", config, "--run-dir", path)
+    return path
+
+
+def test_what_a_resumed_sweep_refuses(begun, monkeypatch, capsys):
+    def refused(*argv):
+        return complaint(["--resume", "--run-dir", begun, *argv], monkeypatch, capsys)
+
+    space = "{hyperparams.learning_rate: {log_uniform: [0.1, 0.9]}}"
+    assert "cannot resume with other settings" in refused("--space", space)
+    assert "sweep.trials: 6 -> 8" in refused("--sweep.trials", "8")
+    assert "sweep.sampler" in refused("--sweep.sampler", "sobol")
+    metrics = (begun / "metrics.jsonl").read_text()
+    journal = begun / "study.journal"
+    kept = journal.read_text()
+    journal.write_text("nonsense\n" + kept)
+    assert "is not the journal of a study" in refused()
+    journal.unlink()
+    assert "the study has no trial 0" in refused()
+    journal.write_text(kept)
+    (begun / "metrics.jsonl").write_text("nonsense\n" + metrics)
+    assert "metrics.jsonl, line 1" in refused()
+    (begun / "metrics.jsonl").write_text(metrics)
+    (begun / "config.yaml").write_text("config: 3\n")
+    assert "config.yaml" in refused()
+
+
+def test_a_worker_deletes_no_report(begun, monkeypatch):
+    assert sweep("--resume", "--run-dir", begun) == 0
+    report = (begun / "report.html").read_bytes()
+    assert sweep("--worker", "--run-dir", begun) == 0
+    assert (begun / "report.html").read_bytes() == report
+
+
+def test_a_sweep_without_any_score_is_one_line(config, tmp_path, capsys):
+    space = "{hyperparams.learning_rate: {choice: [1.0e+30, 1.0e+35]}}"
+    path = tmp_path / "run"
+    with pytest.raises(SystemExit) as exit_:
+        sweep("--config", config, "--run-dir", path, "--hyperparams.initial_value", "1e38",
+              "--space", space)  # fmt: skip
+    assert exit_.value.code == 2
+    (error,) = [each for each in capsys.readouterr().err.splitlines() if each.startswith("error")]
+    assert "no trial of 6 ended with a score" in error
+    rows = (path / "trials.csv").read_text().splitlines()
+    assert len(rows) == 7
+    assert all(",pruned," in row for row in rows[1:])
+    assert len(RunDirectory(path).read_metrics("trial")) == 6
+
+
+# --- Plans, and wandb's agents --------------------------------------------------------------------
+
+
+def test_a_dry_run_compiles_and_writes_nothing(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "start", None)
+    space = (
+        "{hyperparams.gamma: {uniform: [0.9, 0.99]}, train.num_steps: {choice: [50, 900]}, "
+        "train.total_timesteps: {choice: [450, 900]}}"
+    )
+    line = "--dry-run --sweep.confirm_seeds 3 --sweep.seeds 5"
+    assert sweep("--config", config, *line.split(), "--space", space) == 0
+    out = capsys.readouterr().out
+    words = " ".join(out.split())
+    assert "trials 6 x 5 seeds, random" in words
+    assert "static groups 4 compilations 4" in words
+    assert "frames of the search 27,000 frames of the confirmation 5,400" in words
+    assert "memory of a chunk" in words
+    assert "warning: a static combination cannot be trained: train: total_timesteps = 450" in out
+    assert [each.name for each in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
+    space = "{hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}, value_loss: {choice: [huber]}}"
+    assert sweep("--config", config, "--print-wandb-sweep", "--space", space) == 0
+    definition = parse_yaml(capsys.readouterr().out, "definition")
+    assert definition["metric"] == {"name": "trial/value", "goal": "maximize"}
+    assert definition["run_cap"] == 6
+    parameter = definition["parameters"]["hyperparams.learning_rate"]
+    assert parameter == {"distribution": "log_uniform_values", "min": 0.01, "max": 0.9}
+    assert (ROOT / definition["program"]).is_file()
+    command = definition["command"]
+    assert command[:3] == ["${env}", "${interpreter}", "${program}"]
+    given = ["--hyperparams.learning_rate=0.1", "--value_loss=huber"]
+    argv = [each for each in command[3:] if each != "${args}"]
+    path = tmp_path / "run"
+    without_server = [each if each != "online" else "disabled" for each in argv]
+    assert sweep(*without_server, *given, "--run-dir", path) == 0
+    run = RunDirectory(path)
+    (record,) = run.read_metrics("trial")
+    saved = run.read_config()["config"]
+    assert (saved["hyperparams"]["learning_rate"], saved["value_loss"]) == (0.1, "huber")
+    assert record["frames"] == 2 * 900
+    assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
+    assert json.loads((path / "evaluation.json").read_text())["value"] == record["value"]
+
+
+def test_a_bad_single_trial_leaves_nothing(config, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "run"
+    argv = ["--single", "--config", config, "--run-dir", path]
+    line = "--task.env=CartPole-v1 --task.env_params={}"
+    assert "no state index" in complaint([*argv, *line.split()], monkeypatch, capsys)
+    assert not path.exists()
+
+
+# --- Several processes ----------------------------------------------------------------------------
+
+
+def start(*argv, cache):
+    environment = os.environ | {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("device_count=4", "device_count=1"),
+    }
+    script = [sys.executable, str(ROOT / "experiments" / "sweep.py")]
+    return subprocess.Popen(
+        [*script, *map(str, argv)], env=environment, cwd=cache.parent, text=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def wait_until(condition, *processes):
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        for process in processes:
+            assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+
+
+def owners(path):
+    """The processes that told a result, by the trials that they were told of."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.study import load_study
+
+    storage = JournalStorage(JournalFileBackend(str(path / "study.journal")))
+    study = load_study(study_name=path.name, storage=storage)
+    return {
+        trial.number: trial.user_attrs["worker"].split("/")[1]
+        for trial in study.trials
+        if trial.user_attrs["result"]["outcome"] == "complete"
+    }
+
+
+def test_two_processes_share_a_sweep_and_one_is_killed(config, tmp_path):
+    path, cache = tmp_path / "run", tmp_path / "cache"
+    argv = ["--config", config, "--run-dir", path, "--sweep.trials", 60, "--sweep.batch", 1]
+    slow = ["--train.total_timesteps", 100_000]  # long enough for both to take part
+    leader = start(*argv, *slow, cache=cache)
+    journal = path / "study.journal"
+    wait_until(journal.exists, leader)
+    helpers = [start("--worker", "--run-dir", path, cache=cache) for _ in range(2)]
+
+    def trials_of(process):
+        own = f"/{process.pid}/"
+        return sum(own in line and '"op_code":4' in line for line in lines())
+
+    def lines():
+        return journal.read_text().replace(" ", "").splitlines()
+
+    victim, helper = helpers
+    wait_until(lambda: trials_of(victim) and trials_of(helper), leader)
+    victim.send_signal(signal.SIGKILL)
+    victim.communicate()
+    for process in (leader, helper):
+        _, error = process.communicate(timeout=240)
+        assert process.returncode == 0, error
+    told = owners(path)
+    assert len(told) == 60
+    assert {str(leader.pid), str(helper.pid)} <= set(told.values())
+    logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
+    assert sorted(logged) == sorted(told)
+    records = RunDirectory(path).read_metrics("trial")
+    rates = {record["params"]["hyperparams.learning_rate"] for record in records}
+    assert len(rates) == 60  # every place of the design once
+    assert (path / "report.html").exists()
+
+
+def test_a_killed_process_is_resumed(config, tmp_path):
+    path, cache = tmp_path / "run", tmp_path / "cache"
+    argv = ["--config", config, "--run-dir", path, "--sweep.trials", 30, "--sweep.batch", 1]
+    process = start(*argv, cache=cache)
+    metrics = path / "metrics.jsonl"
+    wait_until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= 3, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = metrics.read_text().splitlines()
+    assert 3 <= len(before) < 30
+    assert sweep("--resume", "--run-dir", path) == 0
+    after = metrics.read_text().splitlines()
+    assert after[: len(before)] == before
+    records = RunDirectory(path).read_metrics("trial")
+    assert len({record["params"]["hyperparams.learning_rate"] for record in records}) == 30
+    assert len({record["trial"] for record in records}) == len(records) == 30
