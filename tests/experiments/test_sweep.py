@@ -137,7 +137,8 @@ def test_a_random_sweep_leaves_everything(finished):
 def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
     path = sweep(tmp_path / "run", SCHEDULES[schedule])
     rows, result = check_results(path, 4 if schedule == "grid" else 6)
-    assert (path / "figures" / "optimisation_history.png").read_bytes()[:4] == b"\x89PNG"
+    figure = "pbt.png" if schedule == "pbt" else "optimisation_history.png"
+    assert (path / "figures" / figure).read_bytes()[:4] == b"\x89PNG"
     assert "data:image/png;base64" in (path / "report.html").read_text()
     frames = [int(row["frames"]) for row in rows]
     if schedule == "grid":
