@@ -7,6 +7,9 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.experiment import experiment_class, make_parts
 from metaevo.runner import check_settings
+from metaevo.sweep.plan import make_plan
+from metaevo.sweep.runner import make_trials
+from metaevo.sweep.settings import sweep_class
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -35,6 +38,15 @@ def test_a_training_preset_fits_together(path):
     assert_all_used(raw, settings)
 
 
+@pytest.mark.parametrize("path", [each for each in FILES if "sweep" in names(each)], ids=names)
+def test_a_sweep_preset_has_a_plan(path):
+    raw = load_yaml(path)
+    settings = from_dict(sweep_class(raw), raw)
+    plan = make_plan(make_trials(settings))
+    assert plan.trials == settings.sweep.trials
+    assert plan.invalid == ()
+
+
 def assert_all_used(raw, settings):
     known = flatten(to_dict(settings))
     assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.grid"} | {
@@ -49,4 +61,5 @@ def assert_all_used(raw, settings):
 
 def test_every_file_is_looked_at():
     assert {path.parent.name for path in FILES} >= {"evolve_drift", "evolve_value_loss", "train"}
-    assert all("evolve" in names(path) or "train" in names(path) for path in FILES)
+    kinds = ("evolve", "train", "sweep")
+    assert all(any(kind in names(path) for kind in kinds) for path in FILES)
