@@ -212,14 +212,18 @@ def _next_batch(study: Study, executor: Executor) -> list[Trial]:
 
 
 def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
+    known = this.study.best()
+    best = [] if known is None else [(known.value or 0.0, -known.number)]
+
     def done(trial: Trial, outcome: Outcome) -> None:
         attributes = outcome.attributes | {"seconds": round(time.monotonic() - this.started, 3)}
         if outcome.curve is not None and not worker:  # who logs nothing
             this.curves[trial.number] = outcome.curve
         this.study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=attributes)
-        best = this.study.best()
-        if best is not None:
-            bar.set_postfix_str(f"best {best.value:.4g} (trial {best.number})")
+        if outcome.outcome == "complete" and outcome.value is not None:
+            best.append((outcome.value, -trial.number))
+            best[:] = [max(best)]  # to ask the study would take as long as all trials before
+            bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})")
 
     def progress(frames: int) -> None:
         bar.update(frames)
