@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Gt
 
 from metaevo.components.component import Component
+from metaevo.components.distillation import fit
 
 SLOT = "value_loss"
 
@@ -173,13 +173,4 @@ def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: 
         relative = (slopes - error) / (scale * size)
         return jnp.mean(jnp.square(relative)) + jnp.square(at_zero / scale**2)
 
-    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, DISTILLATION_STEPS))
-
-    def step(carry, key):
-        meta_params, opt_state = carry
-        updates, opt_state = optimizer.update(jax.grad(distance)(meta_params, key), opt_state)
-        return (optax.apply_updates(meta_params, updates), opt_state), None
-
-    keys = jax.random.split(key, DISTILLATION_STEPS)
-    (meta_params, _), _ = jax.lax.scan(step, (meta_params, optimizer.init(meta_params)), keys)
-    return meta_params
+    return fit(distance, meta_params, key, DISTILLATION_STEPS)

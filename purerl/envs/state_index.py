@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
+from purerl.envs.adapter import ObservationAdapter
+
 Index = Callable[[jax.Array], jax.Array]
 """From an observation to the number of its state, int32."""
 
 
-class StateIndex(Environment):
+class StateIndex(ObservationAdapter):
     """Observations as state numbers 0 .. num_states - 1; all else is the wrapped environment's.
 
     Example, with an index of one's own:
@@ -22,65 +24,18 @@ class StateIndex(Environment):
 
     def __init__(self, env: Environment, num_states: int, index: Index):
         """Wrap `env`; states of the same number are the same to the agent."""
-        super().__init__()
-        self.env = env
+        super().__init__(env)
         self.num_states = num_states
         self.index = index
-
-    @property
-    def name(self) -> str:
-        """The wrapped environment's name."""
-        return self.env.name
-
-    @property
-    def default_params(self) -> Any:
-        """The wrapped environment's default parameters."""
-        return self.env.default_params
-
-    @property
-    def num_actions(self) -> int:
-        """The wrapped environment's number of actions."""
-        return self.env.num_actions
-
-    def step(self, key: jax.Array, state: Any, action: Any, params: Any = None) -> tuple:
-        """Step and reset after an episode's end, see gymnax; some environments have their own."""
-        params = self.default_params if params is None else params
-        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
-        info = {**info, "final_observation": self._index(info["final_observation"])}
-        return self._index(obs), state, reward, terminated, truncated, info
-
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        """Reset, see gymnax."""
-        obs, state = self.env.reset_env(key, params)
-        return self._index(obs), state
-
-    def step_env(self, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
-        """Step without a reset, see gymnax."""
-        obs, state, reward, terminated, info = self.env.step_env(key, state, action, params)
-        return self._index(obs), state, reward, terminated, info
-
-    def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """Whether the time limit is reached."""
-        return self.env.is_truncated(state, params)
-
-    def is_terminated(self, state: Any, params: Any) -> jax.Array:
-        """Whether the state is terminal."""
-        return self.env.is_terminated(state, params)
-
-    def action_space(self, params: Any = None) -> Any:
-        """The wrapped environment's action space."""
-        return self.env.action_space(params)
-
-    def state_space(self, params: Any) -> Any:
-        """The wrapped environment's state space."""
-        return self.env.state_space(params)
 
     def observation_space(self, params: Any) -> spaces.Discrete:
         """The numbers of the states."""
         del params
         return spaces.Discrete(self.num_states)
 
-    def _index(self, obs: jax.Array) -> jax.Array:
+    def observe(self, obs: jax.Array, params: Any) -> jax.Array:
+        """Return the number of the state."""
+        del params
         return jnp.clip(self.index(obs).astype(jnp.int32), 0, self.num_states - 1)
 
 

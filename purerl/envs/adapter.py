@@ -1,0 +1,71 @@
+"""What adapters share that change observations only."""
+
+from typing import Any
+
+import jax
+from gymnax.environments.environment import Environment
+
+
+class ObservationAdapter(Environment):
+    """An environment with other observations; all else is the wrapped environment's.
+
+    A subclass says how in `observe`, and in `observation_space`.
+    """
+
+    def __init__(self, env: Environment):
+        """Wrap `env`."""
+        super().__init__()
+        self.env = env
+
+    def observe(self, obs: jax.Array, params: Any) -> jax.Array:
+        """Return what is observed instead of `obs`."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The wrapped environment's name."""
+        return self.env.name
+
+    @property
+    def default_params(self) -> Any:
+        """The wrapped environment's default parameters."""
+        return self.env.default_params
+
+    @property
+    def num_actions(self) -> int:
+        """The wrapped environment's number of actions."""
+        return self.env.num_actions
+
+    def step(self, key: jax.Array, state: Any, action: Any, params: Any = None) -> tuple:
+        """Step and reset after an episode's end, see gymnax; some environments have their own."""
+        params = self.default_params if params is None else params
+        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
+        final_obs = self.observe(info["final_observation"], params)
+        info = {**info, "final_observation": final_obs}
+        return self.observe(obs, params), state, reward, terminated, truncated, info
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+        """Reset, see gymnax."""
+        obs, state = self.env.reset_env(key, params)
+        return self.observe(obs, params), state
+
+    def step_env(self, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
+        """Step without a reset, see gymnax."""
+        obs, state, reward, terminated, info = self.env.step_env(key, state, action, params)
+        return self.observe(obs, params), state, reward, terminated, info
+
+    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+        """Whether the time limit is reached."""
+        return self.env.is_truncated(state, params)
+
+    def is_terminated(self, state: Any, params: Any) -> jax.Array:
+        """Whether the state is terminal."""
+        return self.env.is_terminated(state, params)
+
+    def action_space(self, params: Any = None) -> Any:
+        """The wrapped environment's action space."""
+        return self.env.action_space(params)
+
+    def state_space(self, params: Any) -> Any:
+        """The wrapped environment's state space."""
+        return self.env.state_space(params)
