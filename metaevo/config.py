@@ -99,9 +99,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, data: str) -> Any:
+        """Escape what YAML takes for ends of lines, which it would fold into spaces."""
+        style = '"' if set(data) & set("\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
 
 _Loader.yaml_implicit_resolvers = {}  # those of YAML 1.1
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Dumper.add_representer(str, _Dumper.represent_text)
 for _name, (_pattern, _first) in _SCALARS.items():
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(

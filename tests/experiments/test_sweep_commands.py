@@ -282,6 +282,7 @@ def owners(path):
     }
 
 
+@pytest.mark.slow  # test_study_workers.py has the same of a study without training
 def test_two_processes_share_a_sweep_and_one_is_killed(config, tmp_path):
     path, cache = tmp_path / "run", tmp_path / "cache"
     argv = ["--config", config, "--run-dir", path, "--sweep.trials", 60, "--sweep.batch", 1]

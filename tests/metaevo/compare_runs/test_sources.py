@@ -13,7 +13,8 @@ import pytest
 from metaevo.compare_runs import mlflow_runs, run_directories, sources, wandb_runs
 from metaevo.config import ConfigError
 from metaevo.run_directory import RunDirectory, write_json_atomic
-from metaevo.tracking import start_wandb
+from metaevo.tracking import RunTracker
+from metaevo.tracking.destination import configured
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
@@ -219,16 +220,19 @@ def test_a_server_that_does_not_answer_is_one_line():
 
 def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WANDB_MODE")
-    tracker = start_wandb(
-        "offline",
-        project="p",
-        run_directory=tmp_path,
-        name="n",
-        config={"run": {"seed": 5}, "seeds": 4, "hyperparams": {"lr": 0.1}},
-    )
+    run = RunDirectory.create(tmp_path / "n", "train")
+    config = {
+        "run": {"seed": 5, "wandb": "offline", "wandb_project": "p", "mlflow": None},
+        "seeds": 4,
+        "hyperparams": {"lr": 0.1},
+    }
+    run.write_config(config, {"run_id": "0123456789abcdef"})
+    tracker = RunTracker(run, configured(config), job_type="train")
     for index in range(3):
-        tracker.log({"kind": "update", "update": index, "frames": 40 * (index + 1),
-                     "seconds": 0.5, "mean_return": 2.0 * index, "returns": [1.0]})  # fmt: skip
+        frames, seconds = 40 * (index + 1), 0.5
+        record = {"kind": "update", "update": index, "frames": frames, "seconds": seconds}
+        run.append_metrics({**record, "mean_return": 2.0 * index, "returns": [1.0]})
+    run.report_path.write_text("finished", encoding="utf-8")
     tracker.finish()
     (source,) = sources.read_all([f"wandb:{tmp_path}"])[0]
     assert (source.kind, source.state) == ("wandb offline", "finished")

@@ -146,10 +146,10 @@ def test_hyperparams_may_change_in_mid_training(trainer, task, keys):
     agents = trainer.advance(trainer.start(settings([0.1]), keys), 5)
     agents = trainer.advance(trainer.with_hyperparams(agents, settings([0.9])), 5)
     learner, others = task.learner, (None, task.env_params)
-    rewards = 0.0
+    rewards, update = 0.0, jax.jit(learner.update)
     state = learner.init(keys[0], *settings([0.1]), *others)
     for rate in [0.1] * 5 + [0.9] * 5:
-        state, sums, _ = learner.update(state, *settings([rate]), *others)
+        state, sums, _ = update(state, *settings([rate]), *others)
         rewards += float(sums.rewards)
     assert agents.rows.episodes.rewards[0].sum() == pytest.approx(rewards, abs=1e-6)
 
@@ -169,6 +169,7 @@ def test_curves_end_where_training_stands(keys):
     np.testing.assert_allclose(total, sums.returns.sum(axis=1), rtol=1e-6)
 
 
+@pytest.mark.slow  # Q-learning says the same, exactly
 def test_ppo_over_a_short_horizon(keys):
     env, env_params = envs.make("CartPole-v1")
     config = ppo.Config(
