@@ -231,7 +231,10 @@ def test_yaml_reads_numbers_and_words_as_version_1_2_does(tmp_path: Path) -> Non
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("word", ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null"])
+@pytest.mark.parametrize(
+    "word",
+    ["1e-3", "on", "no", "1:30", "2026-11-20", "0o7", "~", "null", "\x85", "\u2028", "\u2029"],
+)
 def test_written_text_is_text_to_any_yaml_reader(word: str) -> None:
     assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
 
