@@ -219,7 +219,7 @@ def _track_seeds(this: "TrainingRun", steps: np.ndarray, curves: np.ndarray) -> 
     """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
     config = this.settings.train
     for seed, curve in enumerate(curves[: this.settings.run.track_seeds]):
-        child = this.tracker.child(f"seed_{seed}", "seed", {"agent": seed})
+        child = this.tracker.child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1})
         for frames, value in zip(steps.tolist(), curve.tolist(), strict=True):
             child.log(
                 {
@@ -270,7 +270,8 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         rows,
         note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; a policy "
-        f"plays {result['episodes']} episodes. Diverged agents: {result['diverged']}.",
+        f"plays {result['episodes']} episodes. Diverged agents: {result['diverged']}. "
+        "An agent without a finished episode there has no score.",
     )
     print("\n" + table.text() + "\n")
     path = run.figures / VALUE_MAP

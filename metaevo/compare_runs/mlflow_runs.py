@@ -82,7 +82,7 @@ def _source(client: Any, runs: dict[str, Any], run: Any, experiment: str) -> Sou
             )
             row[key] = entry.value
     name = f"{PREFIX}{experiment}/{run.info.run_name or run.info.run_id}"
-    if parent:
+    if parent and not str(run.info.run_name).startswith(f"{parent.info.run_name}/"):
         name = f"{PREFIX}{experiment}/{parent.info.run_name}/{run.info.run_name}"
     settings = {key: plain(value) for key, value in config.items()}
     seed = seed_run(name, settings, [rows[step] for step in sorted(rows)], run.info.run_id)

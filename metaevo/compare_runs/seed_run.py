@@ -19,9 +19,14 @@ SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
 BOOKKEEPING = (
     "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
     "run.num_devices", "run.log_every", "run.track", "evolution.chunk_size",
-    "evolution.num_devices", "evolution.block_seconds",
+    "evolution.num_devices", "evolution.block_seconds", "run.mlflow", "resolved.",
+    "environment.started", "environment.command_line", "environment.git", "environment.devices",
+    "environment.python", "environment.jax", "environment.flax", "environment.optax",
+    "environment.evosax", "environment.gymnax", "environment.numpy",
 )  # fmt: skip
 """Beginnings of config keys that change how a run is done and recorded, not what comes out."""
+RUN_ID, AGENT = "resolved.run_id", "agent"
+"""Keys of our own trackers: which run a mirror is of, and which of its agents."""
 TASK_KEYS = (
     "task.env",
     "task.env_params",
@@ -76,6 +81,7 @@ def settings_of(seed: SeedRun) -> dict[str, str]:
         and not key.startswith(BOOKKEEPING)
         and key not in TASK_KEYS
         and not key.startswith("task.env_params.")
+        and not (key == AGENT and RUN_ID in seed.config)
     }
 
 

@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.compare_runs.seed_run import SEED_KEYS, FloatArray, SeedRun, column
+from metaevo.compare_runs.seed_run import (
+    AGENT,
+    RUN_ID,
+    SEED_KEYS,
+    FloatArray,
+    SeedRun,
+    Source,
+    column,
+)
 from metaevo.config import flatten
 
 _KINDS = ("update", "generation", "trial", "evaluation")
@@ -52,8 +60,21 @@ def seed_run(
     metrics = {key: values for key, values in metrics.items() if key not in used}
     default = next((one for one in _DEFAULTS if one in metrics), None)
     seeds = [settings[key] for key in sorted(settings) if key.rpartition(".")[2] in SEED_KEYS[:1]]
+    if RUN_ID in settings and AGENT in settings:  # as in the run directory that it mirrors
+        seeds.append(settings[AGENT])
     seed = "/".join(map(str, seeds)) if seeds else identity
     return SeedRun(name, seed, settings, axes, metrics, default, has_own_seed=bool(seeds))
+
+
+def without_means(sources: list[Source]) -> list[Source]:
+    """Leave out our own trackers' runs that are the mean of agents which are there singly, too."""
+
+    def run_id(source: Source) -> Any:
+        return source.seeds[0].config.get(RUN_ID) if source.seeds else None
+
+    single = {run_id(each) for each in sources if each.seeds and AGENT in each.seeds[0].config}
+    single.discard(None)
+    return [each for each in sources if run_id(each) not in single or AGENT in each.seeds[0].config]
 
 
 def _kind(rows: Iterable[Mapping[str, Any]]) -> str | None:

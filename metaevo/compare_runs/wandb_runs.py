@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.compare_runs.seed_run import Source
-from metaevo.compare_runs.tracked_runs import seed_run
+from metaevo.compare_runs.tracked_runs import seed_run, without_means
 from metaevo.config import ConfigError
 
 PREFIX = "wandb:"
@@ -46,7 +46,7 @@ def _online(text: str, parts: list[str], make_api: Callable[[], Any]) -> list[So
         api = make_api()
         path = "/".join(parts)
         runs = [api.run(path)] if len(parts) == 3 else list(api.runs(path))
-        return [_from_api(parts, run) for run in runs] or _none(text)
+        return without_means([_from_api(parts, run) for run in runs]) or _none(text)
     except ConfigError:
         raise
     except Exception as error:  # wandb, requests and the operating system each have their own
@@ -71,7 +71,7 @@ def _offline(path: Path) -> list[Source]:
     files = [file for file in files if not file.parent.is_symlink()]
     if not files:
         raise ConfigError(f"{PREFIX}{path}: holds no offline wandb run (no file run-*.wandb)")
-    return [_from_file(file) for file in files]
+    return without_means([_from_file(file) for file in files])
 
 
 def _from_file(path: Path) -> Source:

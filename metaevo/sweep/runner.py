@@ -223,7 +223,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
         if outcome.outcome == "complete" and outcome.value is not None:
             best.append((outcome.value, -trial.number))
             best[:] = [max(best)]  # to ask the study would take as long as all trials before
-            bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})")
+            bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})", refresh=False)
 
     def progress(frames: int) -> None:
         bar.update(frames)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from metaevo import devices
-from metaevo.config import ConfigError, dump_yaml, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.script import start_tracker
 from metaevo.seeding import Purpose
@@ -23,7 +23,7 @@ METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes"
 
 
 def print_definition(settings: Any, config: Path | None) -> int:
-    """Print a sweep definition whose agents call `experiments/sweep.py --single`.
+    """Print a sweep definition whose agents call `experiments/sweep.py --single`, online.
 
     Raises:
         ConfigError: for a space that cannot be searched, or without `--config`.
@@ -31,6 +31,12 @@ def print_definition(settings: Any, config: Path | None) -> int:
     if config is None:
         raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
     space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
+    in_file = to_dict(from_dict(type(settings), load_yaml(config)))
+    changed = [  # on the command line: agents have to be told, too
+        f"--{key}={dump_yaml([new], flow=True).strip()[1:-1]}"
+        for key, (_, new) in changed_keys(in_file, to_dict(settings)).items()
+        if not key.startswith(("space", "run.wandb"))
+    ]
     definition = {
         "program": "experiments/sweep.py",
         "method": METHODS[settings.sweep.sampler],
@@ -39,7 +45,7 @@ def print_definition(settings: Any, config: Path | None) -> int:
         "parameters": space.to_wandb(),
         "command": [
             "${env}", "${interpreter}", "${program}", "--single", "--wandb", "online",
-            "--config", str(config), "${args}",
+            "--config", str(config), *changed, "${args}",
         ],
     }  # fmt: skip
     print(dump_yaml(definition), end="")

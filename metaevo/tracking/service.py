@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from metaevo.config import merge
 from metaevo.run_directory import RunDirectory
 from metaevo.tracking.state import State
 
@@ -122,14 +123,26 @@ def about_run(run: RunDirectory, project: str, fallback_id: str) -> About:
 
 
 def about_child(parent: About, name: str, job_type: str, config: dict[str, Any]) -> About:
-    """Return what services are told of a nested run."""
+    """Return what services are told of a nested run: all settings, with its own in their places.
+
+    Args:
+        parent: the run that it belongs to.
+        name: in that run.
+        job_type: what it is grouped by.
+        config: in what it differs, by dotted names.
+    """
+    settings = parent.config
+    for key, value in config.items():
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        settings = merge(settings, value)
     return About(
         id=f"{parent.id}-{_plain_name(name)}",
         name=f"{parent.name}/{name}",
         group=parent.group,
         job_type=job_type,
         project=parent.project,
-        config=config,
+        config=settings,
         environment=parent.environment,
         started=parent.started,
         folder=parent.folder,

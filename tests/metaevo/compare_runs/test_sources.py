@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaevo.compare_runs import mlflow_runs, run_directories, sources, wandb_runs
+from metaevo.compare_runs import (
+    mlflow_runs,
+    run_directories,
+    sources,
+    tracked_runs,
+    wandb_runs,
+)
+from metaevo.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.run_directory import RunDirectory, write_json_atomic
 from metaevo.tracking import RunTracker
@@ -289,3 +296,33 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     with pytest.raises(ConfigError, match="there is no database"):
         mlflow_runs.read(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
+
+
+def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
+    config = {
+        "run": {"seed": 5, "mlflow": "local"},
+        "resolved": {"run_id": "abc"},
+        "environment": {"command_line": "train.py", "jax": "0.10.2"},
+        "hyperparams": {"lr": 0.1},
+    }
+    rows = [{"update/index": index, "update/frames": 40, "update/mean_return": 1.0}
+            for index in range(3)]  # fmt: skip
+    runs = [
+        tracked_runs.seed_run("mean", {**config, "seeds": 2}, rows, "x"),
+        *(
+            tracked_runs.seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
+            for agent in range(2)
+        ),
+        tracked_runs.seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
+    ]
+    found = tracked_runs.without_means(
+        [Source(run.run, "wandb", [run], "finished") for run in runs]
+    )
+    assert [source.name for source in found] == ["0", "1", "other"]
+    seeds = [source.seeds[0] for source in found]
+    assert [seed.seed for seed in seeds] == ["5/0", "5/1", "5"]
+    assert [settings_of(seed) for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
+    np.testing.assert_array_equal(seeds[0].axes["steps"], [40, 40, 40])
+    # `agent` is a setting like any other in somebody else's run
+    (foreign,) = [tracked_runs.seed_run("f", {"agent": "dqn"}, rows, "x")]
+    assert settings_of(foreign) == {"agent": "dqn"}

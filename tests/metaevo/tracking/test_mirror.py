@@ -103,7 +103,7 @@ def test_everything_arrives_with_what_it_belongs_to(finished):
     assert about.environment["devices"] == ["a device"]
     about, parent = service.about[f"{RUN_ID}-trial_1"]
     assert (about.name, about.group, about.job_type) == ("run/trial_1", "run", "trial")
-    assert (about.config, parent) == ({"rate": 0.2}, RUN_ID)
+    assert (about.config["rate"], about.config["a"], parent) == (0.2, {"b": 1}, RUN_ID)
 
 
 def test_a_second_time_nothing_is_sent(finished):

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from metaevo.run_directory import RunDirectory
+from metaevo.tracking.service import about_child, about_run
 from metaevo.tracking.state import STATE_FILE, load_state
 from tests.metaevo.tracking.runs import (
     RUN_ID,
@@ -157,3 +159,14 @@ def test_bad_input(tmp_path, monkeypatch, capsys, arguments, text):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
     assert text in line
+
+
+def test_a_nested_run_is_told_all_settings(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "sweep")
+    run.write_config({"hyperparams": {"a": 1, "b": 2}, "seeds": 4}, {"run_id": "0123abcd"})
+    parent = about_run(run, "project", "fallback")
+    child = about_child(parent, "trial_0003", "trial", {"hyperparams.a": 7, "seeds": 1})
+    assert child.config["hyperparams"] == {"a": 7, "b": 2}
+    assert child.config["seeds"] == 1
+    assert child.config["resolved"] == {"run_id": "0123abcd"}
+    assert parent.config["hyperparams"] == {"a": 1, "b": 2}
