@@ -8,6 +8,9 @@ python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {
 python experiments/benchmark.py q-learning --repeats 5
 python experiments/benchmark.py evolution --shape quick blog
 python experiments/benchmark.py sweep --trials 256
+python experiments/benchmark.py environments --environments CartPole-v1 --peers
+python experiments/benchmark.py compile --programs quick --against COMMIT
+python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
@@ -20,12 +23,23 @@ one. Tables are printed as markdown; docs/performance.md explains their columns.
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import evolution, sweeps, tabular, tracking, training
+from experiments.benchmarks import (
+    compiling,
+    environments,
+    evolution,
+    figures,
+    peers,
+    scaling,
+    sweeps,
+    tabular,
+    tracking,
+    training,
+)
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.processes import BenchmarkError
@@ -34,8 +48,11 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "ppo": training.suite_ppo,
     "dqn": training.suite_dqn,
     "q-learning": tabular.suite,
+    "environments": environments.suite,
     "evolution": evolution.suite,
     "sweep": sweeps.suite,
+    "devices": scaling.suite,
+    "compile": compiling.suite,
     "tracking": tracking.suite,
 }
 
@@ -49,13 +66,15 @@ def main() -> int:
         for name in options.suites or SUITES:
             print(f"\n## {name}: {SUITES[name].__doc__}\n", flush=True)
             results[name] = SUITES[name](options)
+        if options.figure is not None:
+            figures.draw(results, options.figure)
     except BenchmarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     finally:  # what has been measured is kept
         if options.json is not None:
             options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return 0
+    return int(any(results[name].get("failures") for name in options.suites or SUITES))
 
 
 def parse() -> argparse.Namespace:
@@ -68,22 +87,24 @@ def parse() -> argparse.Namespace:
     known = ", ".join(SUITES)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{known}; default: all")
     lists: dict[str, tuple[Any, str]] = {
-        "--agents": (_positive, "numbers of agents (ppo, dqn); default: a list for every task"),
+        "--agents": (_positive, "(ppo, dqn, devices: on each device, and on all together)"),
+        "--num-envs": (_positive, "numbers of environments (environments); default: 10 2048"),
         "--chunk-sizes": (_positive, "also measure these (ppo, dqn)"),
         "--only": (str, "of what ours is held against, only these (ppo, dqn)"),
     }
     for flag, (kind, text) in lists.items():
         parser.add_argument(flag, type=kind, nargs="+", default=[], metavar="N", help=text)
-    tasks = ", ".join(training.TASKS)
-    parser.add_argument(
-        "--tasks", nargs="+", default=list(training.TASKS), choices=training.TASKS, metavar="TASK",
-        help=f"of ppo and dqn: {tasks}; default: all",
-    )  # fmt: skip
-    shapes = ", ".join(evolution.SHAPES)
-    parser.add_argument(
-        "--shape", nargs="+", default=list(evolution.SHAPES), choices=evolution.SHAPES,
-        metavar="SHAPE", help=f"of evolution: {shapes}; default: all",
-    )  # fmt: skip
+    choices: dict[str, tuple[str, Sequence[str]]] = {
+        "--tasks": ("ppo and dqn", training.TASKS),
+        "--environments": ("environments", environments.ENVIRONMENTS),
+        "--shape": ("evolution", evolution.SHAPES),
+        "--programs": ("compile", tuple(compiling.PROGRAMS)),
+    }
+    for flag, (suite, names) in choices.items():
+        parser.add_argument(
+            flag, nargs="+", default=list(names), choices=names, metavar="NAME",
+            help=f"of {suite}: {', '.join(names)}; default: all",
+        )  # fmt: skip
     parser.add_argument("--repeats", type=_positive, default=3, metavar="N", help="default: 3")
     numbers: dict[str, tuple[int | None, str]] = {
         "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
@@ -104,16 +125,29 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text
     )
+    text = "also compile that commit of this repository (compile)"
+    parser.add_argument("--against", metavar="COMMIT", help=text)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    text = "a chart of steps/s against agents (ppo, dqn)"
+    parser.add_argument("--figure", type=Path, metavar="FILE", help=text)
     options = parser.parse_args()
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {known}")
     if options.generations > evolution.BLOCK:
         parser.error(f"--generations {options.generations}: at most {evolution.BLOCK} fit a block")
-    for flag in ("json",):
+    if options.against and not compiling.is_commit(options.against):
+        parser.error(f"--against {options.against}: git knows no such commit")
+    for flag in ("json", "figure"):
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
             parser.error(f"--{flag} {path}: its directory does not exist")
+    drawn = set(options.suites or SUITES) & set(figures.SUITES)
+    if options.figure is not None and not drawn:
+        parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")
+    options.num_envs = options.num_envs or list(environments.NUM_ENVS)
+    against = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
+    if unknown := set(options.only) - set(against):
+        parser.error(f"--only {', '.join(sorted(unknown))}: not among {', '.join(against)}")
     options.keep = lambda name: not options.only or name in options.only
     return options
 

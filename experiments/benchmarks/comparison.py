@@ -1,10 +1,12 @@
 """Variants of the same work, measured in turns, and the table of what came out."""
 
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from experiments.benchmarks.processes import (
+    BenchmarkError,
     Variant,
     Worker,
     measure_all,
@@ -77,6 +79,8 @@ class Comparison:
             products: also measure matrix products.
         """
         self.rows: list[dict[str, Any]] = []
+        self.failures: list[dict[str, Any]] = []
+        """What could not be started."""
         self._labels, self._unit, self._products = labels, unit, products
         self._table = Table(
             *labels, "variant", f"{unit}/s: median [min, max]", "per CPU second",
@@ -145,12 +149,23 @@ class Comparison:
         workers = {}
         for name, variant in {**variants, **extra}.items():
             progress(f"{', '.join(map(str, labels))}: {name} compiles")
-            worker = stack.enter_context(Worker(name, variant))
+            try:
+                worker = stack.enter_context(Worker(name, variant))
+            except BenchmarkError as error:
+                if name == OURS:
+                    raise
+                self._failed(labels, name, error)  # what others have is measured all the same
+                continue
             if "skip" in worker.about:
                 progress(f"{name} is left out: {worker.about['skip']}")
             else:
                 workers[name] = worker
         return workers
+
+    def _failed(self, labels: tuple[Any, ...], name: str, error: BenchmarkError) -> None:
+        print(f"error: {error}; left out", file=sys.stderr)
+        row = dict(zip(self._labels, labels, strict=True))
+        self.failures.append({**row, "variant": name, "error": str(error)})
 
     def _print(self, row: dict[str, Any], aim: float | None) -> None:
         faster, gigaflops, share, peak = "", "-", "-", "-"

@@ -33,7 +33,7 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     for row in comparison.rows:
         if row["variant"] == OURS:
             costs += _costs(row, options.repeats, table)
-    return {"rows": comparison.rows, "costs": costs}
+    return {"rows": comparison.rows, "failures": comparison.failures, "costs": costs}
 
 
 def _compare(shape: str, options: argparse.Namespace, comparison: Comparison) -> None:

@@ -93,7 +93,8 @@ def _compare(learner: str, options: argparse.Namespace) -> dict[str, Any]:
                 aims.setdefault("cpu", {})["flat vmap"] = aim
             amount = agents * updates * work.frames_per_update
             comparison.case(variants, amount, options.repeats, task, agents, aims=aims)
-    return {"rows": comparison.rows, "work": {task: work.text for task, work in works.items()}}
+    texts = {task: work.text for task, work in works.items()}
+    return {"rows": comparison.rows, "failures": comparison.failures, "work": texts}
 
 
 def _updates(work: Work, agents: int, frames: int | None) -> int:

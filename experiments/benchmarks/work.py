@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks import evolution, flops, peers, sweeps, tabular, training
+from experiments.benchmarks import environments, evolution, flops, peers, sweeps, tabular, training
 
 Measure = Callable[[int], dict[str, float]]
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **training.WORKERS,
     **peers.WORKERS,
     **tabular.WORKERS,
+    **environments.WORKERS,
     **evolution.WORKERS,
     **sweeps.WORKERS,
     **flops.WORKERS,
