@@ -22,6 +22,7 @@ one. Tables are printed as markdown; docs/performance.md explains their columns.
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,7 +61,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 def main() -> int:
     """Run the suites."""
     options = parse()
-    results: dict[str, Any] = {"machine": machine()}
+    results: dict[str, Any] = {"machine": machine(), "command": shlex.join(sys.argv)}
     print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
     try:
         for name in options.suites or SUITES:

@@ -1,5 +1,10 @@
-"""A chart of a benchmark's results: steps a second against the number of agents."""
+"""A chart of a benchmark's results: steps a second against the number of agents.
 
+python -m experiments.benchmarks.figures RESULTS.json [...] FILE       # of what was run before
+"""
+
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +62,17 @@ def draw(results: dict[str, Any], path: Path) -> None:
         handles |= dict(zip(labels, drawn, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(names))
     figure.savefig(path, dpi=150)
+
+
+def main(*names: str) -> None:
+    """Draw the rows of several files as one chart, into the last."""
+    results: dict[str, Any] = {suite: {"rows": []} for suite in SUITES}
+    for name in names[:-1]:
+        for suite, content in json.loads(Path(name).read_text(encoding="utf-8")).items():
+            if suite in SUITES:
+                results[suite]["rows"] += content["rows"]
+    draw(results, Path(names[-1]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -231,6 +231,8 @@ def flat(
         devices.setup(num_devices=1)
     import jax
 
+    if single_threaded and jax.devices()[0].platform != "cpu":
+        return lambda _: {}, {"skip": "threads are a matter of CPUs"}
     train, _, _ = _train(learner, task, updates)
     compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
     measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))

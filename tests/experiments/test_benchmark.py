@@ -112,9 +112,13 @@ def test_a_peer_that_fails_is_reported_and_the_others_are_measured(capsys):
     assert [row["variant"] for row in comparison.rows] == ["ours", "other"]
     (failure,) = comparison.failures
     assert (failure["agents"], failure["variant"]) == (7, "broken")
-    assert "error: broken: its process ended with code 3; left out" in capsys.readouterr().err
-    with pytest.raises(BenchmarkError, match="ours"):
-        comparison.case({"ours": broken}, 1, 1, 7)
+    assert "error: 7: broken: its process ended with code 3; left out" in capsys.readouterr().err
+    comparison.case({"ours": broken, "other": fake(1.0)}, 1, 1, 8)  # nothing to hold against
+    assert comparison.failures[1]["variant"] == "ours"
+    ends = Variant([sys.executable, "-c", "print('{}', flush=True); input()"])
+    comparison.case({"ours": fake(1.0), "ends": ends}, 1, 1, 9)
+    assert "ends: its process ended with code 0" in comparison.failures[2]["error"]
+    assert len(comparison.rows) == 2
 
 
 def test_figure(tmp_path):
@@ -127,6 +131,9 @@ def test_figure(tmp_path):
     drawn = (tmp_path / "a.svg").read_text()
     # Bars of two variants, none of the products, in the panel and in the legend.
     assert drawn.count('id="LineCollection_') == 4
+    (tmp_path / "results.json").write_text(json.dumps({"ppo": {"rows": rows}, "machine": {}}))
+    figures.main(str(tmp_path / "results.json"), str(tmp_path / "c.svg"))
+    assert (tmp_path / "c.svg").read_text().count('id="LineCollection_') == 4
     with pytest.raises(ValueError, match="ppo and dqn: neither was run"):
         figures.draw({"sweep": {"rows": rows}}, tmp_path / "b.svg")
 
