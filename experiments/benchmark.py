@@ -142,6 +142,13 @@ def parse() -> argparse.Namespace:
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
             parser.error(f"--{flag} {path}: its directory does not exist")
+        if path is not None and path.is_dir():
+            parser.error(f"--{flag} {path}: is a directory")
+    if options.figure is not None and options.figure.suffix not in figures.FORMATS:
+        parser.error(f"--figure {options.figure}: must end in .png, .svg or .pdf")
+    for suite in training.LEARNERS:
+        if suite in options.suites and not training.works(suite, options.tasks):
+            parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
     drawn = set(options.suites or SUITES) & set(figures.SUITES)
     if options.figure is not None and not drawn:
         parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")

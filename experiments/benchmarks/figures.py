@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.comparison import PRODUCTS
+from experiments.benchmarks.processes import BenchmarkError
 
 SUITES = ("ppo", "dqn")
+FORMATS = (".png", ".svg", ".pdf")
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Draw ours and all it was held against, a panel for each learner and task.
 
-    Points are medians, bars reach from the least to the largest. Writes what the name of the file
-    asks for (png, svg, pdf).
+    Points are medians, bars reach from the least to the largest. The name of the file ends in one
+    of `FORMATS`.
 
     Raises:
-        ValueError: if there is nothing to draw.
+        BenchmarkError: if there is nothing to draw.
     """
     import matplotlib
 
@@ -33,7 +35,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
             if row["variant"] != PRODUCTS:
                 panels.setdefault(f"{suite.upper()}, {row['task']}", []).append(row)
     if not panels:
-        raise ValueError(f"the figure shows the suites {' and '.join(SUITES)}: neither was run")
+        raise BenchmarkError(f"no figure: nothing of {' and '.join(SUITES)} was measured")
     figure = Figure(figsize=(4.5 * len(panels), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     names = list(dict.fromkeys(row["variant"] for rows in panels.values() for row in rows))

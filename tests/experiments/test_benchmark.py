@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import figures, flops
+from experiments.benchmarks import figures, flops, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 
@@ -121,6 +121,15 @@ def test_a_peer_that_fails_is_reported_and_the_others_are_measured(capsys):
     assert len(comparison.rows) == 2
 
 
+def test_a_measurement_is_at_most_a_whole_training():
+    cartpole = training.WORK["ppo", "CartPole-v1"]
+    assert training.count_updates(cartpole, 1, None) == 500_000 // 512
+    assert training.count_updates(cartpole, 256, None) == 8
+    assert training.count_updates(cartpole, 2048, None) == training.MIN_UPDATES
+    assert training.count_updates(cartpole, 1, 2048) == 4
+    assert training.count_updates(cartpole, 8, 2048) == 2
+
+
 def test_figure(tmp_path):
     def row(variant, agents, rate):
         spread = {"min": 0.9 * rate, "median": rate, "max": 1.2 * rate}
@@ -134,7 +143,7 @@ def test_figure(tmp_path):
     (tmp_path / "results.json").write_text(json.dumps({"ppo": {"rows": rows}, "machine": {}}))
     figures.main(str(tmp_path / "results.json"), str(tmp_path / "c.svg"))
     assert (tmp_path / "c.svg").read_text().count('id="LineCollection_') == 4
-    with pytest.raises(ValueError, match="ppo and dqn: neither was run"):
+    with pytest.raises(BenchmarkError, match="nothing of ppo and dqn was measured"):
         figures.draw({"sweep": {"rows": rows}}, tmp_path / "b.svg")
 
 
@@ -257,6 +266,9 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),
         (["--against", "no_such_commit_"], "git knows no such commit"),
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
+        (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
+        (["--json", "."], "is a directory"),
+        (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
         (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
         (["--shape", "round"], "invalid choice: 'round'"),
         (["--external", "no command"], "must be NAME=COMMAND"),
