@@ -28,7 +28,7 @@ for _ in sys.stdin:
 def benchmark(*arguments):
     return subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True, text=True, timeout=300, env=os.environ, check=False,
+        capture_output=True, text=True, timeout=550, env=os.environ, check=False,
     )  # fmt: skip
 
 
