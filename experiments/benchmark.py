@@ -22,6 +22,7 @@ one. Tables are printed as markdown; docs/performance.md explains their columns.
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -60,7 +61,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 def main() -> int:
     """Run the suites."""
     options = parse()
-    results: dict[str, Any] = {"machine": machine()}
+    results: dict[str, Any] = {"machine": machine(), "command": shlex.join(sys.argv)}
     print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
     try:
         for name in options.suites or SUITES:
@@ -141,6 +142,13 @@ def parse() -> argparse.Namespace:
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
             parser.error(f"--{flag} {path}: its directory does not exist")
+        if path is not None and path.is_dir():
+            parser.error(f"--{flag} {path}: is a directory")
+    if options.figure is not None and options.figure.suffix not in figures.FORMATS:
+        parser.error(f"--figure {options.figure}: must end in .png, .svg or .pdf")
+    for suite in training.LEARNERS:
+        if suite in options.suites and not training.works(suite, options.tasks):
+            parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
     drawn = set(options.suites or SUITES) & set(figures.SUITES)
     if options.figure is not None and not drawn:
         parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")
