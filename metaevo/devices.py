@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo import compilation_cache
+
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
 
@@ -31,7 +33,9 @@ CACHE_BYTES = 2 * 2**20
 
 
 def setup(num_devices: int | None = None) -> None:
-    """Make one single-threaded CPU device per core. Call it before anything starts JAX's backend.
+    """Make one single-threaded CPU device per core, and keep compiled programs.
+
+    Call it before anything starts JAX's backend.
 
     A user's own `XLA_FLAGS` and `JAX_NUM_CPU_DEVICES` are respected: what they set is not set
     again. Without effect where JAX finds an accelerator.
@@ -53,6 +57,7 @@ def setup(num_devices: int | None = None) -> None:
         if name not in flags:
             flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
+    compilation_cache.enable()
 
 
 def _usable_cores() -> int:
