@@ -135,11 +135,8 @@ class Evolution:
     def compile(self) -> int:
         """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
         if not self._programs:
-            copies = jax.tree.map(
-                lambda leaf: jax.ShapeDtypeStruct((self.num_devices, *leaf.shape), leaf.dtype),
-                self.template,
-            )
-            self._programs.append(self._run.lower(copies, np.int32(1), self.traced).compile())
+            lowered = self._run.lower(self.init(), np.int32(1), self.traced)
+            self._programs.append(lowered.compile())
         return devices.program_bytes(self._programs[0])
 
     @property

@@ -112,7 +112,9 @@ def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
     given = {name: getattr(args, name) for name in ENVIRONMENT}
     for name, variable in ENVIRONMENT.items():
         if given[name] is None and environ.get(variable):
-            given[name] = environ[variable] if name == "coordinator" else _integer(environ, variable)
+            given[name] = (
+                environ[variable] if name == "coordinator" else _integer(environ, variable)
+            )
     heartbeat = {"heartbeat_timeout_seconds": args.heartbeat}
     if given["processes"] == 1:
         return None
@@ -137,11 +139,11 @@ def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
     }
 
 
-def _integer(environ: Any, variable: str) -> int:
+def _integer(text: str, variable: str) -> int:
     try:
-        return int(environ[variable])
+        return int(text)
     except ValueError:
-        raise ConfigError(f"{variable}={environ[variable]}: must be a number") from None
+        raise ConfigError(f"{variable}={text}: must be a number") from None
 
 
 def _tasks(environ: Any) -> int:
@@ -216,7 +218,9 @@ def share(tree: Any) -> Any:
     start, copies = 0, []
     for leaf in leaves:
         count = leaf.size * leaf.dtype.itemsize
-        copies.append(np.frombuffer(received[start : start + count], leaf.dtype).reshape(leaf.shape))
+        copies.append(
+            np.frombuffer(received[start : start + count], leaf.dtype).reshape(leaf.shape)
+        )
         start += count
     return jax.tree.unflatten(structure, copies)
 
@@ -244,7 +248,9 @@ def together() -> Iterator[None]:
     except BaseException as error:
         if not _connected:
             raise
-        if isinstance(error, LostError | jax.errors.JaxRuntimeError):  # mostly: another process is gone
+        if isinstance(
+            error, LostError | jax.errors.JaxRuntimeError
+        ):  # mostly: another process is gone
             reason = str(error).strip().partition("\n")[0]
             print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
         else:

@@ -1,7 +1,6 @@
-"""Blocks of an evolution that fit into the devices' memory: the chunk of agents shrinks until so."""
+"""Blocks of an evolution that fit into the devices' memory: chunks of agents shrink until so."""
 
 import warnings
-from typing import Any
 
 import jax
 import numpy as np
@@ -11,10 +10,14 @@ from metaevo.config import ConfigError
 from metaevo.evolution import Evolution, State
 
 
-def fit(evolution: Evolution) -> tuple[Evolution, int]:
+def fit(evolution: Evolution, *, keep: bool = False) -> tuple[Evolution, int]:
     """Compile a block, with smaller chunks if XLA's own analysis says that it would not fit.
 
-    All processes call it, and agree. A chunk size that the settings name is kept, with a warning.
+    All processes call it, and agree.
+
+    Args:
+        evolution: whose chunk size is tried first.
+        keep: only warn; the user has chosen that chunk size.
 
     Returns:
         the evolution, and the bytes that it needs on a device.
@@ -31,14 +34,16 @@ def fit(evolution: Evolution) -> tuple[Evolution, int]:
         needed, free = max(answers, key=lambda answer: answer[0] / answer[1])
         if needed <= free or evolution.chunk_size == 1:
             if needed > free:
-                _warn(f"one agent at a time needs {gibibytes(needed)} of {gibibytes(free)} memory")
+                _warn(f"one agent at a time needs {as_text(needed)} of {as_text(free)} memory")
             return evolution, needed
+        rows = -(-evolution.evaluations // evolution.num_devices)
         chunk_size = fitting_chunk_size(evolution.chunk_size, needed, free)
-        what = f"{evolution.chunk_size} agents at once need {gibibytes(needed)} a device"
-        if evolution.config.chunk_size:
-            _warn(f"{what}, which has {gibibytes(free)} free; {chunk_size} would fit")
+        chunk_size = devices.even_chunk_size(rows, chunk_size)
+        what = f"{evolution.chunk_size} agents at once need {as_text(needed)} a device"
+        if keep:
+            _warn(f"{what}, which has {as_text(free)} free; {chunk_size} would fit")
             return evolution, needed
-        _warn(f"{what}, which has {gibibytes(free)} free: {chunk_size} at once")
+        _warn(f"{what}, which has {as_text(free)} free: {chunk_size} at once")
         evolution = evolution.with_chunk_size(chunk_size)
 
 
@@ -60,8 +65,8 @@ def run_block(
         the evolution that did it, the new state and the metrics, each [generations].
 
     Raises:
-        ConfigError: if one agent at a time is too much, or in one of several processes, because
-            the others are already waiting for it.
+        ConfigError: if one agent at a time is too much.
+        LostError: in one of several processes, because the others already wait for it.
     """
     while True:
         try:
@@ -104,7 +109,7 @@ def fitting_chunk_size(chunk_size: int, needed: int, free: int) -> int:
     return max(1, min(chunk_size - 1, chunk_size * free * 9 // (10 * needed)))
 
 
-def gibibytes(count: int) -> str:
+def as_text(count: int) -> str:
     """Return a number of bytes as text: `1.2 GiB`, or in MiB below a tenth of that."""
     gib, mib = count / 2**30, count / 2**20
     return f"{gib:.1f} GiB" if gib >= 0.1 else f"{mib:.1f} MiB"
