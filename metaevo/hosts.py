@@ -112,9 +112,8 @@ def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
     given = {name: getattr(args, name) for name in ENVIRONMENT}
     for name, variable in ENVIRONMENT.items():
         if given[name] is None and environ.get(variable):
-            given[name] = (
-                environ[variable] if name == "coordinator" else _integer(environ, variable)
-            )
+            text = environ[variable]
+            given[name] = text if name == "coordinator" else _integer(text, variable)
     heartbeat = {"heartbeat_timeout_seconds": args.heartbeat}
     if given["processes"] == 1:
         return None

@@ -110,9 +110,11 @@ def fitting_chunk_size(chunk_size: int, needed: int, free: int) -> int:
 
 
 def as_text(count: int) -> str:
-    """Return a number of bytes as text: `1.2 GiB`, or in MiB below a tenth of that."""
-    gib, mib = count / 2**30, count / 2**20
-    return f"{gib:.1f} GiB" if gib >= 0.1 else f"{mib:.1f} MiB"
+    """Return a number of bytes as text, such as `1.2 GiB`."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if count >= 0.1 * size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1024:.1f} KiB"
 
 
 def _warn(message: str) -> None:

@@ -93,7 +93,7 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
 
     parts = hosts.agreed(build)
     if not hosts.is_first():
-        hosts.agreed(lambda: None)
+        hosts.agreed(_listen)
         return _follow(settings, parts)
     run = hosts.agreed(open_and_lock)
     try:
@@ -128,16 +128,20 @@ def _lead(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
 def _follow(settings: Any, parts: Parts) -> int:
     """Do the same in another process, which hears from the first one all that it cannot know."""
     with StopOnSignal() as stop:
-        _, resolved = hosts.of_first(tuple)
+        _, resolved = hosts.of_first(_listen)
         if resolved is None:
             return 0
         evolution, _, _ = _evolution(settings, parts, resolved)
-        hosts.agreed(lambda: None)  # the first process reads a checkpoint
+        hosts.agreed(_listen)  # the first process reads a checkpoint
         state = _place(evolution, evolution.start())
         evolution, _ = memory.fit(evolution, keep=settings.evolution.chunk_size is not None)
         while length := _in_lockstep(stop, 0):
             evolution, state, _ = memory.run_block(evolution, state, length)
         return stop.exit_code
+
+
+def _listen() -> Any:
+    """Do nothing while the first process does something that can fail."""
 
 
 def _in_lockstep(stop: StopOnSignal, length: int) -> int:
@@ -207,7 +211,7 @@ def _resolve(
         before = saved["config"]["evolution"].get("chunk_size")
         if settings.evolution.chunk_size not in (None, before):
             resolved["chunk_size"] = settings.evolution.chunk_size
-    if not isinstance(settings.task.env, str) and "normalisation" not in resolved:
+    if len(settings.task.items()) > 1 and "normalisation" not in resolved:
         resolved["normalisation"] = _normalisation(settings, parts)._asdict()
     return saved, resolved
 

@@ -230,6 +230,35 @@ def test_the_layout_does_not_matter(one_by_one, num_devices, chunk_size):
     assert_close(metrics, expected)
 
 
+def moved(one, other, *blocks):
+    """The result of these blocks, then as many on other devices, and the metrics of all."""
+    state, before = run(one, *blocks)
+    state = devices.replicate(jax.device_get(devices.first(state)), other.num_devices)
+    state, after = run(other, *blocks, state=state)
+    metrics = {key: np.concatenate([before[key], after[key]]) for key in before}
+    return jax.device_get(other.result(state)), metrics
+
+
+def test_an_odd_population_on_three_devices():
+    """Seven candidates: exact one by one, and up to rounding where they are vmapped."""
+
+    def this(num_devices, chunk_size):
+        config = {"num_devices": num_devices, "chunk_size": chunk_size, "validation_seeds": 5}
+        return evolution(Quadratic(0.3), config, population_size=7, algorithm="SNES")
+
+    alone = this(1, 1)
+    state, expected = run(alone, 6)
+    for layout in ((3, 1), (3, 2), (1, 7)):
+        state_here, metrics = run(this(*layout), 6)
+        if layout[1] == 1:
+            assert_same(metrics, expected)
+            assert_same(*jax.device_get([devices.first(each) for each in (state_here, state)]))
+        assert_close(metrics, expected)
+    result, metrics = moved(alone, this(3, 2), 3)  # resumed on other devices
+    assert_close(result, jax.device_get(alone.result(state)))
+    assert_close(metrics, expected)
+
+
 def test_all_devices_hold_the_same_state():
     state, _ = run(layout_evolution(4, 2), 6)
     for leaf in jax.tree.leaves(state):
@@ -250,10 +279,12 @@ def ppo_evolution(num_devices, chunk_size):
 def test_training_hardly_depends_on_the_layout():
     """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
     results = []
-    for num_devices, chunk_size in [(1, 1), (2, 2), (4, 1)]:
-        this = ppo_evolution(num_devices, chunk_size)
+    evolutions = [ppo_evolution(*layout) for layout in [(1, 1), (2, 2), (4, 1)]]
+    for this in evolutions:
         state, metrics = run(this, 2)
         results.append((jax.device_get(this.result(state)), metrics))
+    for one, other in (evolutions[:2], evolutions[1::-1]):  # resumed on more and on fewer devices
+        results.append(moved(one, other, 1))
     for result, metrics in results[1:]:
         assert_close(result, results[0][0])
         assert_close(metrics, results[0][1])
