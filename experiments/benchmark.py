@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from experiments.benchmarks import sweeps, tabular, tracking, training
+from experiments.benchmarks import scaling, sweeps, tabular, tracking, training
 from experiments.benchmarks.processes import Worker, alternate, progress, spread
 from experiments.benchmarks.training import Measure
 
@@ -92,6 +92,7 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **training.WORKERS,
     **tabular.WORKERS,
     **sweeps.WORKERS,
+    **scaling.WORKERS,
     "evolution_block": evolution_block,
 }
 
@@ -265,6 +266,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "evolution": suite_evolution,
     "sweep": sweeps.suite,
     "tracking": tracking.suite,
+    "scaling": scaling.suite,
 }
 
 

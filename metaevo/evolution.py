@@ -134,10 +134,15 @@ class Evolution:
 
     def compile(self) -> int:
         """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
+        return devices.program_bytes(self.program)
+
+    @property
+    def program(self) -> Any:
+        """The compiled block: of a state, a number of generations and what is traced."""
         if not self._programs:
             lowered = self._run.lower(self.init(), np.int32(1), self.traced)
             self._programs.append(lowered.compile())
-        return devices.program_bytes(self._programs[0])
+        return self._programs[0]
 
     @property
     def template(self) -> State:
@@ -169,8 +174,7 @@ class Evolution:
         """
         if not 1 <= generations <= BLOCK_CAPACITY:
             raise ValueError(f"generations = {generations} must be in [1, {BLOCK_CAPACITY}]")
-        self.compile()
-        state, metrics = self._programs[0](state, np.int32(generations), self.traced)
+        state, metrics = self.program(state, np.int32(generations), self.traced)
         metrics = jax.device_get(devices.first(metrics))
         return state, {key: value[:generations] for key, value in metrics.items()}
 
