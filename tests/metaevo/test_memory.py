@@ -4,37 +4,22 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo import devices, memory
+from metaevo import devices, hosts, memory
 from metaevo.config import ConfigError
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
 
 
-def make(chunk_size):
+def failing(chunk_size, message=FULL):
+    """An evolution whose compiled block only fails."""
     config = {"chunk_size": chunk_size, "num_devices": 2, "seeds_per_candidate": 2}
-    return evolution(Quadratic(0.3), config)
+    this = evolution(Quadratic(0.3), config)
 
+    def fail(*arguments):
+        raise jax.errors.JaxRuntimeError(message)
 
-class Fails:
-    """A compiled block that fails so often before it works."""
-
-    def __init__(self, program, message=FULL, times=1):
-        self.program, self.message, self.left = program, message, times
-
-    def __call__(self, *arguments):
-        self.left -= 1
-        if self.left >= 0:
-            raise jax.errors.JaxRuntimeError(self.message)
-        return self.program(*arguments)
-
-    def memory_analysis(self):
-        return self.program.memory_analysis()
-
-
-def failing(this, **options):
-    this.compile()
-    this._programs[0] = Fails(this._programs[0], **options)
+    this._programs.append(fail)
     return this
 
 
@@ -55,28 +40,42 @@ def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
     assert 3 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20
 
 
+class Failing:
+    """An evolution for which there is too little memory."""
+
+    chunk_size = 8
+
+    def run_block(self, state, generations):
+        raise jax.errors.JaxRuntimeError(FULL)
+
+
 def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
-    first = failing(make(8))
+    first = failing(8)
+    start = first.init()
     with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
-        this, state, metrics = memory.run_block(first, first.init(), 3)
+        this, state, metrics = memory.run_block(first, start, 3)
     assert this.chunk_size == 4
-    expected_state, expected = run(make(4), 3)
+    expected_state, expected = run(this, 3)
     assert_same(jax.device_get(state), jax.device_get(expected_state))
     assert_same(metrics, expected)
-    again, _, _ = memory.run_block(this, state, 1)
+    again, _, _ = memory.run_block(this, start, 1)
     assert again is this
 
 
 def test_one_agent_at_a_time_is_the_end():
-    this = failing(make(1))
     with pytest.raises(ConfigError, match="too little memory for one agent at a time"):
-        memory.run_block(this, this.init(), 1)
+        memory.run_block(failing(1), None, 1)
 
 
 def test_other_failures_are_not_hidden():
-    this = failing(make(8), message="INTERNAL: something else")
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        memory.run_block(this, this.init(), 1)
+        memory.run_block(failing(8, "INTERNAL: something else"), None, 1)
+
+
+def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
+        memory.run_block(Failing(), None, 1)
 
 
 class Sized:
