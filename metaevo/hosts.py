@@ -9,7 +9,9 @@ import argparse
 import contextlib
 import json
 import os
+import socket
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -84,6 +86,8 @@ def join(argv: Sequence[str]) -> None:
     # The service would take SIGTERM away from us; XLA's collectives on a CPU, which wait for the
     # slowest process, would give up after half an hour.
     jax.config.update("jax_enable_preemption_service", False)
+    if wanted.get("process_id"):
+        _wait_for(wanted["coordinator_address"])
     try:
         jax.distributed.initialize(**wanted, initialization_timeout=CONNECT_SECONDS)
     except (ValueError, RuntimeError) as error:
@@ -136,6 +140,23 @@ def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
         "cluster_detection_method": "deactivate",
         **heartbeat,
     }
+
+
+def _wait_for(coordinator: str) -> None:
+    """Wait until the first process listens: JAX would end in a stack trace if it never did."""
+    host, _, port = coordinator.rpartition(":")
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except OSError as error:  # its name may not be known yet either
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"nobody listens at --coordinator {coordinator}: {error}"
+                ) from None
+            time.sleep(0.2)
+        else:
+            return
 
 
 def _integer(text: str, variable: str) -> int:

@@ -1,5 +1,7 @@
 """Several processes: which flags and clusters make them; real ones are in tests/experiments."""
 
+import socket
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,19 @@ def test_tasks_can_be_kept_apart():
 def test_incomplete_or_impossible_flags_are_refused(argv, environ, message):
     with pytest.raises(ConfigError, match=message):
         hosts._wanted(argv, environ)
+
+
+def test_a_first_process_that_never_comes_is_one_clear_error(monkeypatch, capsys):
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))  # and nobody listens
+        address = f"localhost:{unused.getsockname()[1]}"
+        monkeypatch.setattr(hosts, "CONNECT_SECONDS", 0.3)
+        with pytest.raises(SystemExit, match="2"):
+            hosts.join(["--coordinator", address, "--processes", "2", "--process", "1"])
+    _, error = capsys.readouterr()
+    assert error.startswith(f"error: nobody listens at --coordinator {address}: ")
+    assert error.count("\n") == 1
+    assert not hosts._connected
 
 
 def test_alone_everything_is_ones_own():
