@@ -19,9 +19,9 @@ from experiments.benchmarks.processes import Worker, alternate, progress, spread
 from experiments.benchmarks.training import Measure
 
 DEVICES = (1, 2, 4)
-SHAPES = ((64, 64), (1024, 64), (8192, 64), (8192, 16))
+SHAPES = ((64, 64), (512, 64), (4096, 64), (4096, 16))
 """population and units in the two hidden layers of the loss network"""
-GENERATIONS = 8
+GENERATIONS = 4
 """of one measurement of the outer loop"""
 GPU = {"frames": 3.1e6, "bandwidth": 696e9, "memory": 48e9}
 """An A40: frames/s of PPO on CartPole as the PureJaxRL blog reports them; bytes/s and bytes of its
