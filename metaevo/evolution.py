@@ -18,7 +18,7 @@ from metaevo import devices
 from metaevo.problem import MetaProblem, bytes_per_evaluation, frames_per_evaluation
 from metaevo.seeding import Purpose, key_for
 from metaevo.strategy import Strategy, StrategyConfig
-from purerl.threefry import unrolled
+from purerl.threefry import rolled, unrolled
 
 BLOCK_CAPACITY = 64
 """Generations that the metrics buffer of one block has room for."""
@@ -218,7 +218,8 @@ class Evolution:
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
         validation_key = unrolled(key_for(traced.seed, Purpose.VALIDATION))
 
-        population, asked = strategy.ask(ask_key, state.strategy)
+        # Straight code would be fused into, and computed again for, every use of a population.
+        population, asked = strategy.ask(rolled(ask_key), state.strategy)
         mean = strategy.best(state.strategy)
 
         def evaluate(row):
