@@ -184,7 +184,7 @@ class PPO:
     env: Any
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
-    make_optimizer: MakeOptimizer = losses.clipped_adam
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -468,7 +468,7 @@ def make_train(
     *,
     value_loss: ValueLoss = losses.squared,
     policy_loss: PolicyLoss = losses.clipped_surrogate,
-    make_optimizer: MakeOptimizer = losses.clipped_adam,
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
