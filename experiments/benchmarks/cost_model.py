@@ -1,7 +1,8 @@
 """The suite `scaling`: what a generation costs beside training, and a model of many devices.
 
 Measured here: the outer loop (ask, tell, gather) of a problem whose evaluation is one sum, which
-every device repeats for the whole population, and a training evolution on 1, 2 and 4 host devices.
+every device repeats for the whole population, and an evolution for Q-learning on 1, 2 and 4 host
+devices (the suite `devices` measures PPO).
 Extrapolated: GPUs, from what XLA says that the program reads and writes and from published rates.
 """
 
@@ -77,7 +78,7 @@ def outer_loops(num_devices: int) -> tuple[Measure, dict[str, Any]]:
 
 
 def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
-    """Generations of the quick preset with a quarter of its frames."""
+    """Generations of Q-learning's quick preset with a quarter of its frames."""
     from metaevo import devices
 
     devices.setup(num_devices)
@@ -87,7 +88,7 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     from metaevo.problems.train_learner import TrainLearner
 
     root = Path(__file__).resolve().parent.parent.parent
-    raw = load_yaml(root / "configs/evolve_value_loss/quick.yaml")
+    raw = load_yaml(root / "configs/evolve_value_loss/q_learning_quick.yaml")
     raw["train"]["total_timesteps"] //= 4
     raw["evolution"]["validation_seeds"] = 0
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
