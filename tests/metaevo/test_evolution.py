@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.benchmarks.cost_model import gathered_bytes
 from metaevo import devices
 from metaevo.evolution import BLOCK_CAPACITY, EvolutionConfig
 from metaevo.seeding import Purpose, key_for, keys_for
@@ -252,6 +253,8 @@ def test_an_odd_population_on_three_devices():
         result, metrics = moved(first, then, 3)
         assert_close(metrics, expected)
         assert_close(result, jax.device_get(one.result(state)))
+    # 7 candidates fill 2 chunks on every device and 5 validations another one: fitness and luck.
+    assert gathered_bytes(three.program.as_text()) == 3 * 3 * 2 * 4 * 2
 
 
 def test_all_devices_hold_the_same_state():
