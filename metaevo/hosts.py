@@ -268,13 +268,11 @@ def together() -> Iterator[None]:
     except BaseException as error:
         if not _connected:
             raise
-        if isinstance(
-            error, LostError | jax.errors.JaxRuntimeError
-        ):  # mostly: another process is gone
-            reason = str(error).strip().partition("\n")[0]
-            print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
-        else:
+        # Mostly another process is gone, which JAX reports.
+        if not isinstance(error, LostError | jax.errors.JaxRuntimeError):
             traceback.print_exc()
+        reason = str(error).strip().partition("\n")[0]
+        print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(1)
