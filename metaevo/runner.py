@@ -133,8 +133,9 @@ def _follow(settings: Any, parts: Parts) -> int:
             return 0
         evolution, _, _ = _evolution(settings, parts, resolved)
         hosts.agreed(_listen)  # the first process reads a checkpoint
-        state = _place(evolution, evolution.start())
-        evolution, _ = memory.fit(evolution, keep=settings.evolution.chunk_size is not None)
+        state, done = _place(evolution, evolution.start())
+        if done < settings.evolution.generations:
+            evolution, _ = memory.fit(evolution, keep=settings.evolution.chunk_size is not None)
         while length := _in_lockstep(stop, 0):
             evolution, state, _ = memory.run_block(evolution, state, length)
         return stop.exit_code
@@ -282,13 +283,13 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
     run, config, every = this.run, this.settings.evolution, this.settings.run.checkpoint_every
     restored = hosts.agreed(lambda: _restore(this) if resume else None)
     tree, seconds = restored or (this.evolution.start(), 0.0)
-    state = _place(this.evolution, tree)
-    done, total = int(tree.generation), config.generations
+    (state, done), total = _place(this.evolution, tree), config.generations
     started = time.monotonic() - seconds
     if restored is None:  # so that whatever is logged has a checkpoint before it
         _save(this, state, 0.0)
     with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
-        _use(this, *memory.fit(this.evolution, keep=config.chunk_size is not None))
+        if done < total:
+            _use(this, *memory.fit(this.evolution, keep=config.chunk_size is not None))
         elapsed, length, saved = config.block_seconds, 1, done
         while True:
             length = int(length * config.block_seconds / elapsed)
@@ -316,11 +317,10 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
     )
 
 
-def _place(evolution: Evolution, tree: State) -> State:
-    """Put the first process's state on all devices."""
+def _place(evolution: Evolution, tree: State) -> tuple[State, int]:
+    """Put the first process's state on all devices; return it and the generations done."""
     tree = hosts.share(jax.device_get(tree))
-    state: State = devices.replicate(tree, evolution.num_devices)
-    return state
+    return devices.replicate(tree, evolution.num_devices), int(tree.generation)
 
 
 def _use(this: EvolutionRun, evolution: Evolution, needed: int) -> None:
