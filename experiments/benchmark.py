@@ -31,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
     compiling,
+    cost_model,
     environments,
     evolution,
     figures,
@@ -53,6 +54,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "evolution": evolution.suite,
     "sweep": sweeps.suite,
     "devices": scaling.suite,
+    "scaling": cost_model.suite,
     "compile": compiling.suite,
     "tracking": tracking.suite,
 }

@@ -7,9 +7,10 @@ python experiments/evolve.py --evolve drift --config configs/evolve_drift/quick.
 
 import sys
 
-from metaevo import devices
+from metaevo import devices, hosts
 
 devices.setup()  # before anything starts JAX
+hosts.join(sys.argv[1:])
 
 from metaevo.evolve_script import main
 

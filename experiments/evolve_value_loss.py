@@ -8,9 +8,10 @@ python experiments/evolve_value_loss.py --resume --run-dir runs/evolve_value_los
 
 import sys
 
-from metaevo import devices
+from metaevo import devices, hosts
 
 devices.setup()  # before anything starts JAX
+hosts.join(sys.argv[1:])
 
 from metaevo.evolve_script import main
 

@@ -142,6 +142,12 @@ class RunDirectory:
                 raise ConfigError(f"{self.config_path}: is no config of a run: it has no {key!r}")
         return content
 
+    def update_resolved(self, changes: dict[str, Any]) -> None:
+        """Change what write_config wrote under `resolved`."""
+        content = load_yaml(self.config_path)
+        content["resolved"] |= changes
+        write_text_atomic(self.config_path, dump_yaml(content))
+
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl and flush it; what is not finite becomes null.
 
