@@ -229,9 +229,11 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
             done += length
             _show(bar, this, metrics, done, elapsed)
             due = done % this.settings.run.checkpoint_every == 0 or done == total
-            if due or this.stop.requested:
+            stopping = this.stop.requested  # looked at once: nobody leaves without having saved
+            if due or stopping:
                 _save(this, state, time.monotonic() - started)
-            raise_if_requested(this.stop)
+            if stopping:
+                raise StopRequestedError
             length = int(this.settings.evolution.block_seconds / (elapsed / length))
     discovery.save(
         run, this.settings.evolve, this.settings.component, evolution.result(state), done
@@ -287,7 +289,7 @@ def _save(this: EvolutionRun, state: State, seconds: float) -> None:
 
 def _restore(this: EvolutionRun) -> tuple[State, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
-    if not this.run.checkpoints.is_dir() and not this.run.read_metrics("generation"):
+    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("generation"):
         return None  # killed before anything was saved: begin again
     restored = checkpoint.restore(
         this.run.checkpoints, this.evolution.template, expected={"run_id": this.run_id}

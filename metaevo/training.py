@@ -215,14 +215,13 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
             _log(this, curves, logged, known, before - started, now - started)
             logged = known
             _show(bar, this, curves, length, now - before)
-            if (
-                now - saved >= settings.run.checkpoint_seconds
-                or done == total
-                or this.stop.requested
-            ):
+            due = now - saved >= settings.run.checkpoint_seconds or done == total
+            stopping = this.stop.requested  # looked at once: nobody leaves without having saved
+            if due or stopping:
                 _save(this, state, done, now - started)
                 saved = now
-            raise_if_requested(this.stop)
+            if stopping:
+                raise StopRequestedError
             length = int(settings.run.block_seconds / ((now - before) / length))
     return state, time.monotonic() - started
 
@@ -295,7 +294,7 @@ def _save(this: TrainingRun, state: State, done: int, seconds: float) -> None:
 
 def _restore(this: TrainingRun) -> tuple[State, int, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
-    if not this.run.checkpoints.is_dir() and not this.run.read_metrics("update"):
+    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("update"):
         return None  # killed before the first checkpoint: begin again
     found = checkpoint.restore(
         this.run.checkpoints, this.population.template, expected={"run_id": this.run_id}
