@@ -33,6 +33,7 @@ from metaevo.script import (
     open_run,
     raise_if_requested,
     start_tracker,
+    way_out,
 )
 from metaevo.signals import StopOnSignal
 from metaevo.strategy import Strategy, generations_limit
@@ -76,16 +77,14 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
 
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
     """
     parts = make_parts(settings)
     check_settings(settings, parts)
     tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
     run = open_run(run_dir, experiment, resume=resume)
-    run.lock()
-    try:
+    with run.held(way_out(run)):
         return _run_locked(settings, run, parts, resume)
-    finally:
-        run.unlock()
 
 
 def _run_locked(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
@@ -215,6 +214,7 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
         f"{evolution.chunk_size} agents at once on each",
         file=sys.stderr,
     )
+    raise_if_requested(this.stop)  # before it compiles
     with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
         length = 1
         while done < total:
