@@ -35,6 +35,8 @@ class Snapshot:
     """inode of metrics.jsonl: a resumed run that forgets something writes it anew"""
     lines: int
     checkpoint: int
+    evaluation: int
+    """when evaluation.json was written, shortly before the end [ns]"""
     unfinished: frozenset[str]
     torn: frozenset[tuple[str, int]]
     """files that end in the middle of a line, and their sizes"""
@@ -50,6 +52,7 @@ def look(run_dir: Path) -> Snapshot:
         metrics=_stat(metrics, "st_ino"),
         lines=content.count(b"\n"),
         checkpoint=max((int(name) for name in names if name.isdecimal()), default=-1),
+        evaluation=_stat(run_dir / "evaluation.json", "st_mtime_ns"),
         unfinished=frozenset(
             str(each)
             for folder in (run_dir, run_dir / "checkpoints")
@@ -140,7 +143,10 @@ class Assassin:
     ) -> Iterator[None]:
         """Yield until the moment has come."""
         if intent == "start":
-            yield from self._wait(self.random.uniform(0, self.seconds["start"]))
+            for _ in self._wait(self.random.uniform(0, self.seconds["start"])):
+                if _has_logged(before, now := look(self.run_dir)) or self._ends(before, now):
+                    break
+                yield
         elif intent == "first save":
             while not self._saves(before):
                 yield
@@ -150,7 +156,10 @@ class Assassin:
             while now.lines < self.work.total:
                 yield
                 now = look(self.run_dir)
-            yield from self._wait(self.random.uniform(0, 0.6 * self.seconds["finish"]))
+            for _ in self._wait(self.random.uniform(0, self.seconds["finish"])):
+                if self._ends(before, look(self.run_dir)):
+                    break
+                yield
         else:
             target = self.targets[number]
             while True:
@@ -161,7 +170,7 @@ class Assassin:
                     break  # all is done already
                 yield
             if intent == "work":
-                yield from self._wait(self.random.uniform(0, 0.1))
+                yield from self._wait(self.random.uniform(0, 0.03))
             elif now.lines < self.work.total - 10:
                 saved = look(self.run_dir)
                 while not self._saves(saved):
@@ -181,6 +190,11 @@ class Assassin:
             for each in _listdir(folder)
             if each.name.startswith(".unfinished-")
         )
+
+    @staticmethod
+    def _ends(before: Snapshot, now: Snapshot) -> bool:
+        """Whether the process is about to end by itself."""
+        return now.evaluation not in (0, before.evaluation)
 
     @staticmethod
     def _wait(seconds: float) -> Iterator[None]:

@@ -5,6 +5,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +23,17 @@ component: {form: additive, hidden_sizes: [4], inputs: [error], start: squared}
 fitness: {mean_return: 0.0, reward_per_step: 400.0}
 strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 0.05}
 evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8, block_seconds: 0.02,
-            chunk_size: 8, generations: 400}
+            chunk_size: 8, generations: 800}
 evaluation: {seeds: 16, grid: {learning_rate: [0.2, 0.5]}, tuning_seeds: 4, ablation_seeds: 4}
-run: {checkpoint_every: 5}
+run: {checkpoint_every: 5, keep_checkpoints: 12}
 """
 SHORT = {"evolution.generations": 60, "evaluation.seeds": 0}
 TRAIN = """
 seeds: 4
 train: {total_timesteps: 15000, num_steps: 50}
 evaluation: {episodes: 2, gymnasium: 1}
-run: {log_every: 1, block_seconds: 1.0e-9, checkpoint_seconds: 0.05, chunk_size: 2}
+run: {log_every: 1, block_seconds: 1.0e-9, checkpoint_seconds: 0.01, chunk_size: 2,
+      keep_checkpoints: 12}
 """
 SWEEP = """
 train: {total_timesteps: 2000, num_steps: 50}
@@ -116,7 +119,7 @@ class Work:
 
 
 WORKS = {
-    "evolution": Work("evolution", "evolve_value_loss.py", EVOLUTION, "generation", 400),
+    "evolution": Work("evolution", "evolve_value_loss.py", EVOLUTION, "generation", 800),
     "short": Work(
         "short", "evolve_value_loss.py", EVOLUTION, "generation", 60,
         tuple(f"--{key}={value}" for key, value in SHORT.items()),
@@ -124,6 +127,19 @@ WORKS = {
     "train": Work("train", "train.py", TRAIN, "update", 300),
     "sweep": Work("sweep", "sweep.py", SWEEP, "trial", 60),
 }  # fmt: skip
+
+
+def wait_for(found: Callable[[], object], process: "subprocess.Popen[str]") -> None:
+    """Return as soon as something is found, while the process goes on."""
+    while not found():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.0005)
+
+
+def count_records(run_dir: Path) -> int:
+    """Return how many lines metrics.jsonl has so far."""
+    path = run_dir / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def records(run_dir: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,101 @@
+"""SIGINT and SIGTERM, sent to the real scripts at every stage of a run."""
+
+import dataclasses
+import signal
+import time
+
+import pytest
+
+from tests.faults.works import WORKS, count_records, wait_for
+
+pytestmark = pytest.mark.faults
+ENDING = dataclasses.replace(WORKS["evolution"], overrides=("--evolution.generations=20",))
+FIRST_AT_THE_END = {"short": "tuning/study.journal", "train": "policies", "sweep": "best.yaml"}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def is_saving(run_dir, name):
+    if name == "sweep":  # whose trials go into a journal
+        return (run_dir / "study.journal").exists() and count_records(run_dir) >= 3
+    return count_records(run_dir) and any((run_dir / "checkpoints").glob(".unfinished-*"))
+
+
+MOMENTS = {
+    "compiling": lambda run_dir, name: (run_dir / "config.yaml").exists(),
+    "working": lambda run_dir, name: count_records(run_dir) >= 20,
+    "saving": is_saving,
+}
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("seconds", [0.05, 0.5, 1.5])
+def test_before_a_run_begins_there_is_nothing_to_say(seconds, number, tmp_path, cache):
+    """The interpreter itself needs a moment in which nobody listens: less than 0.5 s."""
+    process = WORKS["train"].start(tmp_path / "run", cache)
+    time.sleep(seconds)
+    assert not (tmp_path / "run" / "config.yaml").exists(), "the machine is too fast for this"
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    if seconds >= 0.5:
+        assert process.returncode == CODES[number], error
+        assert error == ""
+    else:
+        assert process.returncode in (CODES[number], -number)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
+    work, run_dir = WORKS[name], tmp_path / "run"
+    for number, code in CODES.items():  # the second one goes on with what the first one left
+        before = count_records(run_dir)
+        process = work.start(run_dir, cache)
+        if moment == "working":
+            wait_for(lambda: count_records(run_dir) >= before + 8, process)  # noqa: B023
+        else:
+            wait_for(lambda: MOMENTS[moment](run_dir, name), process)
+        process.send_signal(number)
+        _, error = process.communicate(timeout=300)
+        assert process.returncode == code, error
+        assert "Traceback" not in error
+        assert f"stopped; continue with: --resume --run-dir {run_dir}" in error
+        if name != "sweep" and count_records(run_dir):
+            done = max(int(each.name) for each in (run_dir / "checkpoints").glob("[0-9]*"))
+            assert done == count_records(run_dir)
+    work.run(run_dir, cache)
+    assert work.result(run_dir) == work.result(undisturbed(name))
+
+
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
+    """It stops between two chunks of agents; one that has nothing left to do ends."""
+    work, run_dir = ENDING if name == "short" else WORKS[name], tmp_path / "run"
+    process = work.start(run_dir, cache)
+    first = FIRST_AT_THE_END[name]
+    wait_for(lambda: any(run_dir.glob(first.replace("tuning/", "tuning/*/"))), process)
+    process.terminate()
+    _, error = process.communicate(timeout=300)
+    assert process.returncode == 143, error
+    assert "Traceback" not in error
+    finished = (run_dir / "report.html").exists()
+    assert finished or "stopped; continue with" in error
+    work.run(run_dir, cache)
+    assert (run_dir / "report.html").exists()
+    assert (run_dir / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_second_signal_leaves_at_once(name, tmp_path):
+    run_dir = tmp_path / "run"
+    process = WORKS[name].start(run_dir, None)  # compiles for seconds
+    wait_for((run_dir / "config.yaml").exists, process)
+    process.send_signal(signal.SIGINT)
+    wait_for(lambda: True, process)
+    time.sleep(0.7)  # later than what passes for the same key press
+    still_there = process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    if still_there:
+        assert "press Ctrl-C again to leave at once" in error
