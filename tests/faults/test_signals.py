@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from metaevo import evolve_script, runner, training
+from metaevo.signals import StopOnSignal
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults
@@ -65,6 +67,35 @@ def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
             assert done == count_records(run_dir)
     work.run(run_dir, cache)
     assert work.result(run_dir) == work.result(undisturbed(name))
+
+
+@pytest.mark.parametrize("looks", [5, 6])
+@pytest.mark.parametrize(("name", "module"), [("short", runner), ("train", training)])
+def test_whenever_it_is_noticed_all_is_saved(name, module, looks, tmp_path, monkeypatch):
+    """The signal arrives between two looks of the loop, wherever these are."""
+
+    class Stop(StopOnSignal):
+        count = 0
+
+        @property
+        def requested(self):
+            Stop.count += 1
+            return signal.SIGTERM if Stop.count > looks else None
+
+        @requested.setter
+        def requested(self, number):
+            pass
+
+    monkeypatch.setattr(module, "StopOnSignal", Stop)
+    work, run_dir = WORKS[name], tmp_path / "run"
+    seldom = {"short": "--run.checkpoint_every=50", "train": "--run.checkpoint_seconds=1000"}
+    argv = [*work.command(run_dir)[2:], seldom[name]]
+    if name == "short":
+        code = evolve_script.main(argv, component="value_loss", description=None)
+    else:
+        code = training.main(argv, description=None)
+    assert code == 143
+    assert int(max((run_dir / "checkpoints").iterdir()).name) == count_records(run_dir)
 
 
 @pytest.mark.parametrize("name", ["short", "train", "sweep"])
