@@ -80,7 +80,7 @@ def test_a_full_disk_stops_a_run_and_space_lets_it_go_on(
     work, expected = WORKS[name], WORKS[name].result(undisturbed(name))
     fill(small_disk, free)
     process = work.start(small_disk, cache)
-    _, error = process.communicate(timeout=300)
+    error = process.ended()
     print(f"{name}, {free} bytes free: {process.returncode}, {error.splitlines()[-1]}")
     assert_stopped_cleanly(error, process.returncode)
     assert_saved_is_whole(small_disk)
@@ -97,7 +97,7 @@ def test_a_limit_on_files_does_the_same(name, tmp_path, cache, undisturbed):
     process = work.start(
         run_dir, cache, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     )
-    _, error = process.communicate(timeout=300)
+    error = process.ended()
     print(f"{name}, files up to {size} bytes: {process.returncode}, {error.splitlines()[-1]}")
     assert_stopped_cleanly(error, process.returncode)
     assert_saved_is_whole(run_dir)
@@ -143,7 +143,7 @@ def test_a_directory_that_goes_away_stops_a_run(name, change, tmp_path, cache, u
     process.send_signal(signal.SIGSTOP)  # so that it does not end in the meantime
     restore = CHANGES[change](run_dir)
     process.send_signal(signal.SIGCONT)
-    _, error = process.communicate(timeout=300)
+    error = process.ended()
     print(f"{name}, {change}: {process.returncode}, {error.splitlines()[-1]}")
     restore()
     assert_stopped_cleanly(error, process.returncode)

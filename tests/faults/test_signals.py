@@ -49,7 +49,7 @@ def test_before_a_run_begins_there_is_nothing_to_say(moment, number, tmp_path, c
     process = WORKS["train"].start(tmp_path / "run", cache)
     wait_for(lambda: moment(process), process)
     process.send_signal(number)
-    _, error = process.communicate(timeout=60)
+    error = process.ended()
     assert (process.returncode, error) == (CODES[number], "")
     assert not (tmp_path / "run" / "config.yaml").exists()
 
@@ -66,7 +66,7 @@ def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
         else:
             wait_for(lambda: MOMENTS[moment](run_dir, name), process)
         process.send_signal(number)
-        _, error = process.communicate(timeout=300)
+        error = process.ended()
         assert process.returncode == code, error
         assert "Traceback" not in error
         assert f"stopped; continue with: --resume --run-dir {run_dir}" in error
@@ -114,7 +114,7 @@ def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
     first = FIRST_AT_THE_END[name]
     wait_for(lambda: any(run_dir.glob(first.replace("tuning/", "tuning/*/"))), process)
     process.terminate()
-    _, error = process.communicate(timeout=300)
+    error = process.ended()
     assert process.returncode == 143, error
     assert "Traceback" not in error
     finished = (run_dir / "report.html").exists()
@@ -134,7 +134,7 @@ def test_a_second_signal_leaves_at_once(name, tmp_path):
     time.sleep(0.7)  # later than what passes for the same key press
     still_there = process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    error = process.ended()
     assert process.returncode == 130
     if still_there:
         assert "press Ctrl-C again to leave at once" in error

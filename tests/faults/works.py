@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ component: {form: additive, hidden_sizes: [4], inputs: [error], start: squared}
 fitness: {mean_return: 0.0, reward_per_step: 400.0}
 strategy: {algorithm: Open_ES, population_size: 16, sigma: 0.15, learning_rate: 0.05}
 evolution: {seeds_per_candidate: 2, validation_every: 10, validation_seeds: 8, block_seconds: 0.02,
-            chunk_size: 8, generations: 800}
+            chunk_size: 8, generations: 400}
 evaluation: {seeds: 16, grid: {learning_rate: [0.2, 0.5]}, tuning_seeds: 4, ablation_seeds: 4}
 run: {checkpoint_every: 5, keep_checkpoints: 12}
 """
@@ -43,6 +44,23 @@ space:
   hyperparams.epsilon_start: {uniform: [0.1, 1.0]}
 sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
+
+
+class Process(subprocess.Popen[str]):
+    """A process whose stderr is a file: one that nobody reads can fill a pipe and then stands."""
+
+    def __init__(self, command: list[str], **options: Any) -> None:
+        self._errors = tempfile.TemporaryFile("w+")
+        super().__init__(
+            command, text=True, stdout=subprocess.DEVNULL, stderr=self._errors, **options
+        )
+
+    def ended(self) -> str:
+        """Wait for its end; what it has said on stderr."""
+        self.wait(timeout=500)
+        self._errors.seek(0)
+        with self._errors:
+            return self._errors.read()
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,7 @@ class Work:
         settings.write_text(AGENT + self.settings)
         return [*script, str(run_dir), "--config", str(settings), *self.overrides]
 
-    def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "subprocess.Popen[str]":
+    def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "Process":
         """Start the script on two devices; compiled programs are kept in `cache`, if given."""
         environment = {
             **os.environ,
@@ -82,17 +100,14 @@ class Work:
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
             }
-        return subprocess.Popen(
-            self.command(run_dir), env=environment, cwd=run_dir.parent, text=True,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options,
-        )  # fmt: skip
+        return Process(self.command(run_dir), env=environment, cwd=run_dir.parent, **options)
 
     def run(
         self, run_dir: Path, cache: Path | None = None, *, code: int = 0, **options: Any
     ) -> str:
         """Let it go on to its end; what it said on stderr."""
         process = self.start(run_dir, cache, **options)
-        _, error = process.communicate(timeout=500)
+        error = process.ended()
         assert process.returncode == code, error
         return error
 
@@ -119,7 +134,7 @@ class Work:
 
 
 WORKS = {
-    "evolution": Work("evolution", "evolve_value_loss.py", EVOLUTION, "generation", 800),
+    "evolution": Work("evolution", "evolve_value_loss.py", EVOLUTION, "generation", 400),
     "short": Work(
         "short", "evolve_value_loss.py", EVOLUTION, "generation", 60,
         tuple(f"--{key}={value}" for key, value in SHORT.items()),
@@ -129,10 +144,10 @@ WORKS = {
 }  # fmt: skip
 
 
-def wait_for(found: Callable[[], object], process: "subprocess.Popen[str]") -> None:
+def wait_for(found: Callable[[], object], process: Process) -> None:
     """Return as soon as something is found, while the process goes on."""
     while not found():
-        assert process.poll() is None, process.communicate()[1]
+        assert process.poll() is None, process.ended()
         time.sleep(0.0005)
 
 
