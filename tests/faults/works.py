@@ -50,7 +50,7 @@ class Process(subprocess.Popen[str]):
     """A process whose stderr is a file: one that nobody reads can fill a pipe and then stands."""
 
     def __init__(self, command: list[str], **options: Any) -> None:
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         super().__init__(
             command, text=True, stdout=subprocess.DEVNULL, stderr=self._errors, **options
         )
