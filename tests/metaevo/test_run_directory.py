@@ -124,6 +124,15 @@ def test_other_errors_are_left_alone(run: RunDirectory) -> None:
         pass
 
 
+def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
+    for name in ("config.yaml", "metrics.jsonl", "report.html", "tracking.json"):
+        (run.path / f".{name}.1234.tmp").write_text("half")
+    run.write_config({}, {})
+    run.lock()
+    names = sorted(path.name for path in run.path.iterdir())
+    assert names == [".lock", ".tracking.json.1234.tmp", "config.yaml"]
+
+
 def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
     config = {"task": {"env": "CartPole-v1", "rate": 1e-5, "clip": math.inf}, "words": ["1e-3"]}
     run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)}, ["cpu:0"])
