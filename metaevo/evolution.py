@@ -18,6 +18,7 @@ from metaevo import devices
 from metaevo.problem import MetaProblem, bytes_per_evaluation, frames_per_evaluation
 from metaevo.seeding import Purpose, key_for
 from metaevo.strategy import Strategy, StrategyConfig
+from purerl.threefry import unrolled
 
 BLOCK_CAPACITY = 64
 """Generations that the metrics buffer of one block has room for."""
@@ -124,7 +125,7 @@ class Evolution:
         return jax.eval_shape(self._init, self.traced)
 
     def _init(self, traced: Traced) -> State:
-        key = key_for(traced.seed, Purpose.INITIALISATION)
+        key = unrolled(key_for(traced.seed, Purpose.INITIALISATION))
         elite_key, strategy_key = jax.random.split(key)
         return State(
             strategy=self._strategy(traced).init(strategy_key, self.problem.init),
@@ -186,9 +187,10 @@ class Evolution:
 
     def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
         config, strategy = self.config, self._strategy(traced)
-        key = jax.random.fold_in(key_for(traced.seed, Purpose.EVOLUTION), state.generation)
+        key = unrolled(key_for(traced.seed, Purpose.EVOLUTION))
+        key = jax.random.fold_in(key, state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
-        validation_key = key_for(traced.seed, Purpose.VALIDATION)
+        validation_key = unrolled(key_for(traced.seed, Purpose.VALIDATION))
 
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)
