@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults.works import ROOT, WORKS, Process, Work
+from tests.faults.forks import ForkServer
+from tests.faults.works import ROOT, WORKS, Work
 
 PHASES = ("start-up", "compiling", "working", "saving", "finishing")
-POLL_SECONDS = 0.0005
+SELDOM, OFTEN = 0.01, 0.0005
+"""seconds between two looks: a look costs the run its processor, too"""
 FINISHING = 0.12
 """of the kills come after the last generation, update or trial"""
 
@@ -95,6 +97,7 @@ class Assassin:
         self.targets = sorted(self.random.randrange(work.total) for _ in range(kills - late))
         self.phases: Counter[str] = Counter()
         self.intended: Counter[str] = Counter()
+        self.server = ForkServer(work.environment(cache) | {"OPENBLAS_NUM_THREADS": "1"}, ROOT)
 
     def undisturbed(self, reference: Path) -> None:
         """Run without a kill, to know the result and how long start and end take about."""
@@ -115,14 +118,14 @@ class Assassin:
         before = look(self.run_dir)
         intent = self._intent(number, before)
         self.intended[intent] += 1
-        process = self.work.start(self.run_dir, self.cache)
-        for _ in self._until(intent, number, process, before):
+        process = self.server.start(self.work.command(self.run_dir))
+        for pause in self._until(intent, number, before):
             if process.poll() is not None:
                 error = process.ended()
                 raise AssertionError(
                     f"ended with {process.returncode} before kill {number + 1} ({intent}): {error}"
                 )
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause)
         process.kill()
         process.ended()
         assert process.returncode == -9, "it ended before the kill"
@@ -139,28 +142,26 @@ class Assassin:
             return self.random.choice(["start", "work"])
         return self.random.choices(["start", "work", "save"], [0.25, 0.4, 0.35])[0]
 
-    def _until(
-        self, intent: str, number: int, process: Process, before: Snapshot
-    ) -> Iterator[None]:
-        """Yield until the moment has come."""
+    def _until(self, intent: str, number: int, before: Snapshot) -> Iterator[float]:
+        """Yield seconds to sleep until the moment has come."""
         if intent == "start":
             for _ in self._wait(self.random.uniform(0, self.seconds["start"])):
                 if _has_logged(before, now := look(self.run_dir)) or self._ends(before, now):
                     break
-                yield
+                yield SELDOM
         elif intent == "first save":
             while not self._saves(before):
-                yield
+                yield OFTEN
         elif intent == "finish":
             while (now := look(self.run_dir)).config == before.config:
-                yield
+                yield SELDOM
             while now.lines < self.work.total:
-                yield
+                yield SELDOM
                 now = look(self.run_dir)
             for _ in self._wait(self.random.uniform(0, self.seconds["finish"])):
                 if self._ends(before, look(self.run_dir)):
                     break
-                yield
+                yield SELDOM
         else:
             target = self.targets[number]
             while True:
@@ -169,13 +170,13 @@ class Assassin:
                     break
                 if now.config != before.config and before.lines >= self.work.total:
                     break  # all is done already
-                yield
+                yield SELDOM
             if intent == "work":
                 yield from self._wait(self.random.uniform(0, 0.03))
             elif now.lines < self.work.total - 10:
                 saved = look(self.run_dir)
                 while not self._saves(saved):
-                    yield
+                    yield OFTEN
                 yield from self._wait(self.random.choice([0, 0, 0.001, 0.003]))
 
     def _saves(self, before: Snapshot) -> bool:
@@ -198,10 +199,10 @@ class Assassin:
         return now.evaluation not in (0, before.evaluation)
 
     @staticmethod
-    def _wait(seconds: float) -> Iterator[None]:
+    def _wait(seconds: float) -> Iterator[float]:
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            yield
+        while (left := end - time.monotonic()) > 0:
+            yield min(left, SELDOM)
 
 
 def _listdir(path: Path) -> list[Path]:
@@ -246,6 +247,7 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
         found = assassin.strike(number)
         logged = _check_kept(killed, logged, found)
         print(f"kill {number + 1}: {found}, {look(killed).lines} records", flush=True)
+    assassin.server.end()
     work.run(killed, folder / "cache")
     assert work.result(killed) == expected, "the run that was killed ended differently"
     return {

@@ -87,6 +87,11 @@ class Work:
 
     def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "Process":
         """Start the script on two devices; compiled programs are kept in `cache`, if given."""
+        options.setdefault("env", self.environment(cache))
+        return Process(self.command(run_dir), cwd=run_dir.parent, **options)
+
+    def environment(self, cache: Path | None) -> dict[str, str]:
+        """Return the environment of the script."""
         environment = {
             **os.environ,
             "XLA_FLAGS": "--xla_force_host_platform_device_count=2 "
@@ -100,7 +105,7 @@ class Work:
                 "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                 "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
             }
-        return Process(self.command(run_dir), env=environment, cwd=run_dir.parent, **options)
+        return environment
 
     def run(
         self, run_dir: Path, cache: Path | None = None, *, code: int = 0, **options: Any
