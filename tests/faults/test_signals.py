@@ -30,6 +30,14 @@ MOMENTS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def in_a_shell():
+    """A background job of a script inherits that SIGINT is ignored; begin where a shell does."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
 def listens(process):
     """Whether SIGTERM has a handler: the first thing that a script does."""
     status = Path(f"/proc/{process.pid}/status").read_text()
