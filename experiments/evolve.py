@@ -7,6 +7,10 @@ python experiments/evolve.py --evolve drift --config configs/evolve_drift/quick.
 
 import sys
 
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
 from metaevo import devices, hosts
 
 devices.setup()  # before anything starts JAX

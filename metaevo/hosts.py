@@ -22,6 +22,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.run_directory import DiskError
 
 T = TypeVar("T")
 
@@ -262,8 +263,11 @@ def together() -> Iterator[None]:
     try:
         yield
         leave()
-    except (ConfigError, SystemExit):  # all processes raise these
-        leave()
+    except (ConfigError, SystemExit) as error:
+        if _connected and isinstance(error, DiskError):  # only the first process has a disk
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+        leave()  # all processes raise the others
         raise
     except BaseException as error:
         if not _connected:

@@ -4,6 +4,7 @@ The host only starts blocks of generations; between two blocks it logs, saves an
 Of several processes the first one leads: it writes, and says how long a block is and when to stop.
 """
 
+import contextlib
 import sys
 import time
 import uuid
@@ -34,6 +35,7 @@ from metaevo.script import (
     open_run,
     raise_if_requested,
     start_tracker,
+    way_out,
 )
 from metaevo.signals import StopOnSignal
 from metaevo.strategy import Strategy, generations_limit
@@ -78,6 +80,7 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
 
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
     """
 
     def build() -> Parts:
@@ -86,20 +89,19 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
         tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
         return parts
 
-    def open_and_lock() -> RunDirectory:
-        run = open_run(run_dir, experiment, resume=resume)
-        run.lock()
-        return run
-
     parts = hosts.agreed(build)
     if not hosts.is_first():
         hosts.agreed(_listen)
         return _follow(settings, parts)
-    run = hosts.agreed(open_and_lock)
-    try:
+    with contextlib.ExitStack() as stack:
+
+        def open_and_lock() -> RunDirectory:
+            run = open_run(run_dir, experiment, resume=resume)
+            stack.enter_context(run.held(way_out(run)))
+            return run
+
+        run = hosts.agreed(open_and_lock)
         return _lead(settings, run, parts, resume)
-    finally:
-        run.unlock()
 
 
 def _lead(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
@@ -133,8 +135,8 @@ def _follow(settings: Any, parts: Parts) -> int:
             return 0
         evolution, _, _ = _evolution(settings, parts, resolved)
         hosts.agreed(_listen)  # the first process reads a checkpoint
-        state, done = _place(evolution, evolution.start())
-        if done < settings.evolution.generations:
+        state, _ = _place(evolution, evolution.start())
+        if _in_lockstep(stop, 0):
             evolution, _ = memory.fit(evolution, keep=settings.evolution.chunk_size is not None)
         while length := _in_lockstep(stop, 0):
             evolution, state, _ = memory.run_block(evolution, state, length)
@@ -288,7 +290,7 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
     if restored is None:  # so that whatever is logged has a checkpoint before it
         _save(this, state, 0.0)
     with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
-        if done < total:
+        if _in_lockstep(this.stop, total - done):  # nobody waits for a compilation to stop
             _use(this, *memory.fit(this.evolution, keep=config.chunk_size is not None))
         elapsed, length, saved = config.block_seconds, 1, done
         while True:
@@ -386,7 +388,7 @@ def _save(this: EvolutionRun, state: State, seconds: float) -> None:
 
 def _restore(this: EvolutionRun) -> tuple[State, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
-    if not this.run.checkpoints.is_dir() and not this.run.read_metrics("generation"):
+    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("generation"):
         return None  # killed before anything was saved: begin again
     restored = checkpoint.restore(
         this.run.checkpoints, this.evolution.template, expected={"run_id": this.run_id}
