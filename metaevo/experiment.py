@@ -8,9 +8,10 @@ import jax
 from annotated_types import Ge, Gt, Le
 
 from metaevo.components import COMPONENTS, Component
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, show
 from metaevo.evaluation import EvaluationConfig
 from metaevo.evolution import EvolutionConfig
+from metaevo.limits import check_numbers
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task
 from metaevo.strategy import StrategyConfig
@@ -84,11 +85,11 @@ def experiment_class(raw: dict[str, Any], component: str | None) -> type:
     name = raw.get("learner", "ppo")
     learner = learner_entry(name)
     component = raw.get("evolve", component)
-    if component not in COMPONENTS:
+    if not isinstance(component, str) or component not in COMPONENTS:
         allowed = ", ".join(COMPONENTS)
         if component is None:
             raise ConfigError(f"missing key 'evolve': what to evolve, one of: {allowed}")
-        raise ConfigError(f"evolve = {component!r} is not known; allowed: {allowed}")
+        raise ConfigError(f"evolve = {show(component)} is not known; allowed: {allowed}")
     slot = COMPONENTS[component].SLOT
     if slot not in learner.slots:
         has = ", ".join(learner.slots)
@@ -125,7 +126,8 @@ def settings_class(
         how = "default_factory" if isinstance(default, type) else "default"
         fields.append((key, kind, field(**{how: default}, metadata={"doc": text})))
     fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
-    return dataclasses.make_dataclass("Settings", fields, frozen=True)
+    checked = {"__post_init__": check_numbers}
+    return dataclasses.make_dataclass("Settings", fields, frozen=True, namespace=checked)
 
 
 def learner_entry(name: Any) -> LearnerEntry:
@@ -134,8 +136,8 @@ def learner_entry(name: Any) -> LearnerEntry:
     Raises:
         ConfigError: for an unknown one.
     """
-    if name not in LEARNERS:
-        raise ConfigError(f"learner = {name!r} is not known; allowed: {', '.join(LEARNERS)}")
+    if not isinstance(name, str) or name not in LEARNERS:
+        raise ConfigError(f"learner = {show(name)} is not known; allowed: {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 

@@ -20,6 +20,7 @@ from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import BLOCK_CAPACITY, Evolution, State
 from metaevo.experiment import Parts, make_parts
 from metaevo.finish import finish
+from metaevo.limits import check_evolution, check_state
 from metaevo.problems.train_learner import (
     Normalisation,
     Task,
@@ -112,15 +113,16 @@ def _run_locked(settings: Any, run: RunDirectory, parts: Parts, resume: bool) ->
 
 def check_settings(settings: Any, parts: Parts) -> None:
     """Find out before anything compiles whether strategy, learner and environments fit."""
-    parts.tasks(settings, parts.component.apply)
+    tasks = parts.tasks(settings, parts.component.apply)
     shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
+    check_evolution(settings, tasks, shapes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     scalars = [jax.ShapeDtypeStruct((), np.float32)] * SCALAR_ARGUMENTS.get(parts.slot, 0)
     if scalars:
         loss = jax.eval_shape(parts.component.apply, solution, settings.hyperparams, *scalars)
         if getattr(loss, "shape", None) != ():
             raise ConfigError(f"evolve: {settings.evolve} must return a scalar, not {loss}")
-    Strategy(settings.strategy, solution)
+    check_state(Strategy(settings.strategy, solution), parts.component.init)
     limit = generations_limit(settings.strategy)
     if settings.evolution.generations > limit:
         raise ConfigError(

@@ -18,7 +18,9 @@ from tqdm import tqdm
 from metaevo import checkpoint, devices, tracking, training_report
 from metaevo.command_line import parse_command_line
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
+from metaevo.limits import check_training
 from metaevo.population import Population, State
+from metaevo.problems.train_learner import Task
 from metaevo.run_directory import RunDirectory
 from metaevo.script import (
     StopRequestedError,
@@ -104,6 +106,14 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    check_training(
+        Task(trainee.env_name, trainee.learner, trainee.env_params),
+        settings.hyperparams,
+        trainee.meta_params,
+        kept=settings.seeds,
+        at_once=min(settings.run.chunk_size or 1, settings.seeds),
+        section="seeds",
+    )
     run = open_run(run_dir, EXPERIMENT, resume=resume)
     run.lock()
     try:

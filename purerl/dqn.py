@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl import branches, episodes, exploration, losses, networks
@@ -72,7 +72,7 @@ class Config:
     """draw transitions with equal probability, or by their last error"""
     store_observations: Literal["float32", "float16", "uint8"] = "float32"
     """how the replay memory keeps observations; uint8 is exact for whole numbers up to 255"""
-    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (120, 84)
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (120, 84)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
     """of the hidden layers"""

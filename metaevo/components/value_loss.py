@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt
+from annotated_types import Gt, MaxLen
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
@@ -40,7 +40,7 @@ class Config:
         ValueError: for options that exclude each other.
     """
 
-    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (16, 16)
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (16, 16)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "softplus"] = "tanh"
     """of the hidden layers"""
