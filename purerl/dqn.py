@@ -50,7 +50,7 @@ class Config:
     """steps in every environment of one update: of one point of the learning curve"""
     train_interval: Annotated[int, Gt(0)] = 10
     """environment steps, of all environments together, between two learning phases"""
-    gradient_steps: Annotated[int, Gt(0)] = 1
+    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
     """minibatches of a learning phase"""
     batch_size: Annotated[int, Gt(0)] = 128
     """transitions of a minibatch"""

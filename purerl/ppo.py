@@ -48,7 +48,7 @@ class Config:
     """parallel environments of one agent"""
     num_steps: Annotated[int, Gt(0)] = 128
     """steps in every environment between two updates"""
-    update_epochs: Annotated[int, Gt(0)] = 4
+    update_epochs: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
     """passes over each batch"""
     num_minibatches: Annotated[int, Gt(0)] = 4
     """minibatches, and gradient steps, a pass"""

@@ -4,7 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Gt, Interval
 
 from metaevo.evaluation import MOST
 from metaevo.experiment import RecordConfig, experiment_class, settings_class
