@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Interval, Le
 
 from metaevo.components import COMPONENTS, Component
 from metaevo.config import ConfigError, show
@@ -55,7 +55,7 @@ class RecordConfig:
     """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     track_seeds: Annotated[int, Ge(0)] = 8
     """agents of a training, the first ones, whose learning curves are mirrored singly"""
-    track_wait: Annotated[float, Ge(0)] = 60.0
+    track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
     """seconds that a run waits at its end, at most, for what is still to be sent"""
 
     def __post_init__(self) -> None:

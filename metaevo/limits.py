@@ -62,22 +62,31 @@ def check_memory(what: str, needed: int) -> None:
 
 
 def check_training(
-    task: Task, hyperparams: Any, meta_params: Any, *, kept: int, at_once: int, section: str
+    section: str,
+    task: Task,
+    hyperparams: Any,
+    meta_params: Any,
+    *,
+    kept: int,
+    at_once: int,
+    points: int = 0,
 ) -> None:
     """Refuse agents that are too large or too many.
 
     Args:
+        section: the settings that decide how many there are.
         task: of all agents.
         hyperparams: an example.
         meta_params: an example; arrays or their shapes.
         kept: agents that are in memory together from beginning to end.
         at_once: agents that are trained at the same time.
-        section: which settings decide how many there are.
+        points: of an agent's learning curve.
 
     Raises:
         ConfigError: with the bytes that they need and those that there are.
     """
     state, working = training_bytes(task, hyperparams, meta_params)
+    state += points * 6 * 4  # float32 sums
     check_memory(f"train: a single agent in {task.name}", state + working)
     agents = max(kept, at_once)
     check_memory(f"{section}: {agents} agents in {task.name}", agents * state + at_once * working)
@@ -106,7 +115,13 @@ def check_evolution(settings: Any, tasks: Sequence[Task], solution: Any) -> None
     at_once = min((config.chunk_size or 1) * devices, rows)
     for task in tasks:
         check_training(
-            task, settings.hyperparams, solution, kept=0, at_once=at_once, section="evolution"
+            "evolution",
+            task,
+            settings.hyperparams,
+            solution,
+            kept=0,
+            at_once=at_once,
+            points=task.learner.config.num_updates,
         )
 
 

@@ -234,7 +234,7 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
             if due or this.stop.requested:
                 _save(this, state, time.monotonic() - started)
             raise_if_requested(this.stop)
-            length = int(this.settings.evolution.block_seconds / (elapsed / length))
+            length = int(min(this.settings.evolution.block_seconds / elapsed * length, total))
     discovery.save(
         run, this.settings.evolve, this.settings.component, evolution.result(state), done
     )

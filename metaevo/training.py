@@ -107,12 +107,13 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
     check_training(
+        "seeds",
         Task(trainee.env_name, trainee.learner, trainee.env_params),
         settings.hyperparams,
         trainee.meta_params,
         kept=settings.seeds,
         at_once=min(settings.run.chunk_size or 1, settings.seeds),
-        section="seeds",
+        points=settings.train.num_updates // (settings.run.log_every or settings.train.num_updates),
     )
     run = open_run(run_dir, EXPERIMENT, resume=resume)
     run.lock()
@@ -233,7 +234,7 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
                 _save(this, state, done, now - started)
                 saved = now
             raise_if_requested(this.stop)
-            length = int(settings.run.block_seconds / ((now - before) / length))
+            length = int(min(settings.run.block_seconds / (now - before) * length, total))
     return state, time.monotonic() - started
 
 

@@ -104,12 +104,12 @@ class Trainings(Trials):
             trainee = make_trainee(settings)
             task = Task(trainee.env_name, trainee.learner, trainee.env_params)
             check_training(
+                "sweep.seeds",
                 task,
                 settings.hyperparams,
                 trainee.meta_params,
                 kept=self.config.seeds,
                 at_once=settings.run.chunk_size or 1,
-                section="sweep.seeds",
             )
             if len(self._trainers) >= MAX_TRAINERS:
                 del self._trainers[next(iter(self._trainers))]
