@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from metaevo import evolve_script, runner, training
+from metaevo import evolve_script, limits, runner, training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.experiment import experiment_class
 from metaevo.sweep import main as sweep_script
@@ -23,6 +23,8 @@ from metaevo.trainee import training_class
 from purerl import envs
 from purerl.losses import HAND_WRITTEN
 
+MEMORY = 8 * 2**30
+"""Of whatever machine this is."""
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 
 
@@ -66,6 +68,7 @@ def _stopped():
     with contextlib.ExitStack() as stack:
         for module in (runner, training, sweep_runner):
             stack.enter_context(patch.object(module, "open_run", reached))
+        stack.enter_context(patch.object(limits, "memory_bytes", lambda: MEMORY))
         yield
 
 

@@ -1,8 +1,8 @@
 """A long run of a script, its memory and its open files watched from outside.
 
-python tests/faults/soak.py SECONDS evolve|train [KIB]     # every checkpoint leaks so much, and a file
+python tests/faults/soak.py SECONDS evolve|train [KIB]
 
-prints one JSON object: what `watch` returns.
+prints one JSON object: what `watch` returns. With KIB, every checkpoint leaks so much, and a file.
 """
 
 import json
@@ -115,7 +115,7 @@ def leaking(kib: int, script: str) -> None:
     save, leaked = checkpoint.save, []
 
     def leaky(*arguments, **others):
-        leaked.append((b"x" * (kib * 1024), open(os.devnull)))
+        leaked.append((b"x" * (kib * 1024), os.open(os.devnull, os.O_RDONLY)))
         return save(*arguments, **others)
 
     checkpoint.save = leaky

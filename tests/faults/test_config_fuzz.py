@@ -39,13 +39,19 @@ BUGS = {
         "--strategy.population_size 2000000000",
         ["strategy: a population", "GiB"],
     ),
-    "a batch beyond memory": ("--train.num_envs 1000000000", ["a single agent in CartPole-v1"]),
+    "a batch beyond memory": (
+        "--train.total_timesteps 2000000000 --train.num_envs 20000000 --train.num_steps 100",
+        [
+            "train: a single agent in CartPole-v1 would take",
+            "GiB of memory at least; there are 8.0",
+        ],
+    ),
     "a chunk beyond memory": (
         "--evolution.chunk_size 1000000 --strategy.population_size 1000000",
         ["evolution: 1000032 agents", "GiB"],
     ),
     "a matrix beyond memory": (
-        "--strategy.algorithm CMA_ES --component.hidden_sizes [400,400]",
+        "--strategy.algorithm CMA_ES --component.hidden_sizes [300,300]",
         ["strategy: CMA_ES would take", "GiB"],
     ),
     "a scale whose square is beyond float32": ("--component.error_scale 1e38", ["error_scale"]),
@@ -84,12 +90,6 @@ def test_too_much_for_the_other_scripts(name, line, text, tmp_path):
     assert text in (SCRIPTS[name].attempt(argv) or "")
 
 
-def test_an_untouched_preset_is_accepted():
-    """Otherwise the fuzzing would show nothing."""
-    for script in SCRIPTS.values():
-        assert script.attempt(["--config", str(script.presets[0])]) is None
-
-
 def fuzz(name, examples, folder, *, derandomize=True):
     script, accepted = SCRIPTS[name], []
 
@@ -109,13 +109,14 @@ def fuzz(name, examples, folder, *, derandomize=True):
         accepted.append(script.attempt(argv) is None)
 
     run()
+    assert any(accepted), "if nothing is accepted, this shows nothing"
     assert not (folder / "run").exists()
     print(f"{name}: {len(accepted)} command lines, {sum(accepted)} of them accepted")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_any_settings_are_accepted_or_refused_in_one_line(name, tmp_path):
-    fuzz(name, 12, tmp_path)
+    fuzz(name, 8, tmp_path)
 
 
 @pytest.mark.faults
