@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import json
 import operator
 import re
 import sys
@@ -72,6 +73,9 @@ MAX_DIGITS = 100
 """Of a whole number, which Python refuses to print if it has thousands."""
 MAX_DEPTH = 50
 """Of mappings and lists inside others, and of the parts of a dotted key."""
+
+JSON_DEPTH = 100
+"""The same of what programs write."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -154,6 +158,26 @@ def parse_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
     except ValueError as error:  # an escaped character beyond all of them
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The data of a JSON text. Raises ValueError, also for what no code of ours could walk over."""
+    try:
+        data = json.loads(text)
+        levels = [data]
+        for _ in range(JSON_DEPTH):
+            levels = [
+                each
+                for level in levels
+                if isinstance(level, dict | list)
+                for each in (level.values() if isinstance(level, dict) else level)
+                if isinstance(each, dict | list)
+            ]
+            if not levels:
+                return data
+    except RecursionError:
+        pass
+    raise ValueError(f"nested more than {JSON_DEPTH} levels deep")
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
