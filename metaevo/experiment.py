@@ -183,10 +183,31 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     default = {"observations": LEARNERS[learner].observations}
     for name, overrides in task.items():
         try:
-            built.append((name, *envs.make(name, **{**default, **overrides})))
+            env, params = envs.make(name, **{**default, **overrides})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"task.env: {error}") from error
+        _rehearse(name, env, params)
+        built.append((name, env, params))
     return built
+
+
+def _rehearse(name: str, env: Any, params: Any) -> None:
+    """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
+
+    Raises:
+        ConfigError: naming the environment.
+    """
+
+    def play(key):
+        _, state = env.reset(key, params)
+        return env.step(key, state, env.action_space(params).sample(key), params)
+
+    try:
+        jax.eval_shape(play, jax.random.key(0))
+    except Exception as error:
+        raise ConfigError(
+            f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
+        ) from error
 
 
 class Parts(NamedTuple):

@@ -31,6 +31,7 @@ from metaevo.run_directory import RunDirectory
 from metaevo.script import (
     StopRequestedError,
     check_same,
+    end_on_device_error,
     open_run,
     raise_if_requested,
     start_tracker,
@@ -99,7 +100,7 @@ def _run_locked(settings: Any, run: RunDirectory, parts: Parts, resume: bool) ->
         # What an earlier end of this run has left no longer says how it ends.
         run.report_path.unlink(missing_ok=True)
         run.evaluation_path.unlink(missing_ok=True)
-    with StopOnSignal() as stop:
+    with StopOnSignal() as stop, end_on_device_error(run):
         this = _build(settings, run, parts, saved, stop)
         try:
             _evolve(this, resume)

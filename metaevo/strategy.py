@@ -241,6 +241,11 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
 
 def _shaping(config: StrategyConfig) -> Callable | None:
     if config.fitness_shaping != "auto":
+        if config.algorithm == "DES":  # whose own shaping makes them; of others it has the root
+            raise ConfigError(
+                f"strategy.fitness_shaping = {config.fitness_shaping!r}: DES needs weights that "
+                "are not negative; allowed: auto"
+            )
         return SHAPING[config.fitness_shaping]
     # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.
     return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None

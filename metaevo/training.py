@@ -25,6 +25,7 @@ from metaevo.run_directory import RunDirectory
 from metaevo.script import (
     StopRequestedError,
     check_same,
+    end_on_device_error,
     open_run,
     raise_if_requested,
     run_parser,
@@ -126,7 +127,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
                 print(f"{run.path} is finished ({settings.train.total_timesteps} steps an agent)")
                 return 0
             run.report_path.unlink(missing_ok=True)  # written anew at the new end
-        with StopOnSignal() as stop:
+        with StopOnSignal() as stop, end_on_device_error(run):
             this = _build(settings, run, trainee, saved, stop)
             try:
                 _train_and_finish(this, resume)
