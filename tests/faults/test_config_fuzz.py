@@ -1,14 +1,16 @@
 """Whatever stands in a config or on a command line: settings that can be run, or one line."""
 
+import os
 import shlex
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, to_dict
-from tests.faults.fuzzing import CONFIGS, SCRIPTS, attempts
+from tests.faults.fuzzing import SCRIPTS, attempts
 
-QUICK = CONFIGS / "evolve_value_loss" / "quick.yaml"
+EXAMPLES = int(os.environ.get("METAEVO_FUZZ_EXAMPLES", "5000"))
+"""Of the long fuzzing, per script."""
 
 BUGS = {
     # what the generated attempts have found: a command line, and the texts of its complaint
@@ -123,7 +125,7 @@ def test_any_settings_are_accepted_or_refused_in_one_line(name, tmp_path):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_many_settings(name, tmp_path):
-    fuzz(name, 5000, tmp_path, derandomize=False)
+    fuzz(name, EXAMPLES, tmp_path, derandomize=False)
 
 
 EDGES = ["2147483647", "1000000", "0", "-1", "7", ".inf", "1e39", "99999999999999999999", "{}", "~"]
