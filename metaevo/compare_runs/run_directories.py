@@ -174,6 +174,8 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
 def _by_seed(scores: list[Any]) -> FloatArray:
     """Scores [seeds]; of several environments [seeds, environments], which are normalised."""
     rows = [column(row if isinstance(row, list) else [row]) for row in scores]
+    if not all(row.size for row in rows):
+        raise ValueError("a seed has no score")
     return np.array([row.mean() for row in rows])
 
 

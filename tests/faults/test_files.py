@@ -277,6 +277,13 @@ def test_many_run_directories(tmp_path):
     fuzz_runs(tmp_path / "run", 3000)
 
 
+def test_a_seed_without_a_score_is_no_evaluation(tmp_path):
+    run = make_run(tmp_path / "run")
+    run.evaluation_path.write_text('{"variants": [{"name": "a", "scores": [[]]}]}')
+    with pytest.raises(ConfigError, match="a seed has no score"):
+        read(run.path)
+
+
 @pytest.mark.parametrize("levels", [200, 100_000])
 def test_deep_json_is_refused_by_all_readers(tmp_path, levels):
     run = make_run(tmp_path / "run")
