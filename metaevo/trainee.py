@@ -25,7 +25,7 @@ from metaevo.seeding import Purpose, keys_for
 from purerl.losses import HAND_WRITTEN
 from purerl.types import Learner
 
-DEFAULTS = {("ppo", "value_loss"): "clipped_squared", ("dqn", "make_optimizer"): "flat_adam"}
+DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 """Hand-written functions that are the default although they are not the first of their slot."""
 
 

@@ -20,6 +20,7 @@ from flax import struct
 
 from purerl import branches, episodes, exploration, losses, networks
 from purerl.replay import Layout, Priorities, Steps, draw, set_priorities
+from purerl.threefry import rolled, unrolled
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -240,7 +241,7 @@ class DQN:
     ) -> State:
         """Return a new agent in newly reset environments, with nothing to remember."""
         config = self.config
-        network_key, reset_key, key = jax.random.split(key, 3)
+        network_key, reset_key, key = jax.random.split(unrolled(key), 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
         params = self._network(env_params).init(network_key, (), obs)
@@ -250,7 +251,7 @@ class DQN:
             target_params=params,
             opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
             phase=jnp.int32(0),
-            key=key,
+            key=rolled(key),
             env_state=env_state,
             obs=obs,
             unfinished=episodes.begin(config.num_envs),
@@ -410,10 +411,10 @@ class DQN:
             state = state.replace(**dict(zip(LEARNED, learned, strict=True)))
             return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
-        phases_key, key = jax.random.split(state.key)
+        phases_key, key = jax.random.split(unrolled(state.key))
         keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
         totals = dict.fromkeys((*METRICS, "phases"), jnp.float32(0.0))
-        carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
+        carry = state.replace(key=rolled(key)), episodes.zero_sums(config.num_envs), totals
         (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
         metrics = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in METRICS}
         return state, jax.tree.map(jnp.sum, sums), {**metrics, "epsilon": state.epsilon}

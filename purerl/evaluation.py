@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.threefry import unrolled
 from purerl.types import Learner
 
 
@@ -35,7 +36,7 @@ def evaluate(
         their undiscounted returns [num_episodes].
     """
     env = learner.env
-    reset_key, key = jax.random.split(key)
+    reset_key, key = jax.random.split(unrolled(key))
     reset_keys = jax.random.split(reset_key, num_episodes)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
 

@@ -19,6 +19,8 @@ from flax import struct
 from purerl import episodes, losses, networks
 from purerl.normalization import RunningStatistics
 from purerl.returns import discounted_running_returns, generalized_advantages
+from purerl.shuffling import permutations
+from purerl.threefry import rolled, unrolled
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -182,7 +184,7 @@ class PPO:
     env: Any
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
-    make_optimizer: MakeOptimizer = losses.clipped_adam
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -197,7 +199,7 @@ class PPO:
     ) -> State:
         """Return a new agent in newly reset environments."""
         config = self.config
-        network_key, reset_key, key = jax.random.split(key, 3)
+        network_key, reset_key, key = jax.random.split(unrolled(key), 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
         params = self._network(env_params).init(network_key, (), obs)
@@ -205,7 +207,7 @@ class PPO:
             params=params,
             opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
             update=jnp.int32(0),
-            key=key,
+            key=rolled(key),
             env_state=env_state,
             obs=obs,
             unfinished=episodes.begin(config.num_envs),
@@ -226,7 +228,7 @@ class PPO:
         """
         config = self.config
         action_space = self.env.action_space(env_params)
-        rollout_key, key = jax.random.split(state.key)
+        rollout_key, key = jax.random.split(unrolled(state.key))
 
         def step(carry, step_key):
             env_state, obs, unfinished, sums = carry
@@ -253,7 +255,7 @@ class PPO:
         step_keys = jax.random.split(rollout_key, config.num_steps)
         carry, transitions = jax.lax.scan(step, carry, step_keys)
         env_state, obs, unfinished, sums = carry
-        state = state.replace(key=key, env_state=env_state, obs=obs, unfinished=unfinished)
+        state = state.replace(key=rolled(key), env_state=env_state, obs=obs, unfinished=unfinished)
         return state, transitions, jax.tree.map(jnp.sum, sums)
 
     def make_batch(
@@ -370,14 +372,15 @@ class PPO:
             params = jax.tree.map(jnp.add, params, updates)
             return (params, opt_state), metrics
 
-        shuffle_key, key = jax.random.split(state.key)
-        epoch_keys = jax.random.split(shuffle_key, config.update_epochs)
-        order = jax.vmap(lambda k: jax.random.permutation(k, config.batch_size))(epoch_keys)
+        shuffle_key, key = jax.random.split(unrolled(state.key))
+        order = permutations(shuffle_key, config.update_epochs, config.batch_size)
         order = order.reshape(config.update_epochs * config.num_minibatches, -1)
         (params, opt_state), metrics = jax.lax.scan(
             gradient_step, (state.params, state.opt_state), order
         )
-        state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
+        state = state.replace(
+            params=params, opt_state=opt_state, key=rolled(key), update=state.update + 1
+        )
         return state, jax.tree.map(jnp.mean, metrics)
 
     def update(
@@ -465,7 +468,7 @@ def make_train(
     *,
     value_loss: ValueLoss = losses.squared,
     policy_loss: PolicyLoss = losses.clipped_surrogate,
-    make_optimizer: MakeOptimizer = losses.clipped_adam,
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 

@@ -18,6 +18,7 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl import episodes, exploration, losses
+from purerl.threefry import rolled, unrolled
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -150,7 +151,7 @@ class QLearning:
     ) -> State:
         """Return a new agent in a newly reset environment."""
         del meta_params
-        reset_key, key = jax.random.split(key)
+        reset_key, key = jax.random.split(unrolled(key))
         obs, env_state = self.env.reset(reset_key, env_params)
         shape = self._table_shape(env_params)
         tables = 2 if self.config.target == "double" else 1
@@ -158,7 +159,7 @@ class QLearning:
             q=jnp.full((tables, *shape), hyperparams.initial_value, jnp.float32),
             visits=jnp.zeros(shape),
             update=jnp.int32(0),
-            key=key,
+            key=rolled(key),
             env_state=env_state,
             obs=obs.astype(jnp.int32),
             unfinished=episodes.begin(1),
@@ -252,7 +253,7 @@ class QLearning:
     def _draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, "Draws"]:
         """Draw the random numbers of a whole update at once: far cheaper than one by one."""
         steps = self.config.num_steps
-        key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
+        key, choice_key, table_key, env_key = jax.random.split(unrolled(state.key), 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
         horizon = float(self.config.num_updates * steps)
         epsilon = exploration.epsilon(hyperparams, frames, horizon)
@@ -265,7 +266,7 @@ class QLearning:
         table = jnp.zeros(steps, jnp.int32)
         if self.config.target == "double":
             table = jax.random.bernoulli(table_key, shape=(steps,)).astype(jnp.int32)
-        return key, Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
+        return rolled(key), Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
 
     def _act(
         self,

@@ -1,4 +1,4 @@
-"""What the processes of the suite `sweep` run: the same PPO trials, as a sweep and one by one.
+"""The suite `sweep`: the same PPO trials, as a sweep and one by one.
 
 All variants train with the same learner, environment, range of settings and number of steps. Two of
 the references call a training that is compiled once, before the measurement, as our sweep's is; the
@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from experiments.benchmarks.processes import Worker, alternate, progress, spread
+from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
+from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
 from experiments.benchmarks.training import Measure
 
 STEPS = 16_384
@@ -129,39 +130,36 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
         "Optuna calls train": (alone, few, {"optuna_drives": True, "constants": False}),
         "Optuna, compiled each time": (alone, 2, {"optuna_drives": True, "constants": True}),
     }
-    rates: dict[str, list[float]] = {name: [] for name in variants}
     with ExitStack() as stack:
-        progress("sweep: compiling")
-        workers = {
-            name: stack.enter_context(
-                Worker(
-                    worker,
-                    default_flags=name != "sweep",
-                    trials=trials,
-                    steps=STEPS,
-                    **arguments,
-                )
+        workers = {}
+        for name, (worker, trials, arguments) in variants.items():
+            progress(f"sweep: {name} compiles")
+            variant = own(
+                worker, default_flags=name != "sweep", trials=trials, steps=STEPS, **arguments
             )
-            for name, (worker, trials, arguments) in variants.items()
-        }
-        for name, result in alternate(workers, options.repeats):
-            rates[name].append(60 * result["trials"] / result["seconds"])
-            progress(f"{name}: {rates[name][-1]:,.0f} trials a minute")
-        progress("")
+            workers[name] = stack.enter_context(Worker(name, variant))
+        results = measure_all(workers, options.repeats)
         abouts = {name: worker.about for name, worker in workers.items()}
+    rates = {
+        name: [60 * each["trials"] / each["seconds"] for each in measured]
+        for name, measured in results.items()
+    }
     rows: list[dict[str, Any]] = []
-    print(f"{'trials a minute':28} {'min':>10} {'median':>10} {'max':>10}  layout")
+    table = Table(
+        "variant", "trials a minute: median [min, max]", "the sweep is faster: median [min, max]",
+        "compile, s", "peak MiB", "layout",
+    )  # fmt: skip
     for name, values in rates.items():
-        row = {"variant": name, **spread(values), **abouts[name], "trials_per_minute": values}
+        row = {"variant": name, **spread(values), **abouts[name], "rates": values}
+        row["peak_bytes"] = max(each["peak_bytes"] for each in results[name])
+        faster = ""
+        if name != "sweep":
+            row["sweep_is_faster"] = ratio = neighbours(rates["sweep"], values)
+            faster = with_aim(interval(ratio), ratio["median"], TARGET_RATIO)
         rows.append(row)
-        print(f"{name:28} {row['min']:10,.0f} {row['median']:10,.0f} {row['max']:10,.0f}  "
-              f"{row['layout']}")  # fmt: skip
-    for name in list(variants)[1:]:
-        ratios = [a / b for a, b in zip(rates["sweep"], rates[name], strict=True)]
-        row = {"variant": f"ratio to {name}", **spread(ratios)}
-        rows.append(row)
-        reached = "reached" if row["median"] >= TARGET_RATIO else "MISSED"
-        print(f"{'sweep / ' + name:28} {row['min']:10.2f} {row['median']:10.2f} {row['max']:10.2f}"
-              f"  (target {TARGET_RATIO}: {reached})", flush=True)  # fmt: skip
+        table.row(
+            name, interval(row), faster, number(row["compile_seconds"]),
+            number(row["peak_bytes"] / 2**20, 4), row["layout"],
+        )  # fmt: skip
     work = f"{options.trials} trials of PPO, CartPole-v1, {STEPS} steps each, one seed"
     return {"rows": rows, "work": work}

@@ -1,57 +1,180 @@
-"""What the processes of the suites `ppo` and `dqn` run: training, ours and the references.
+"""The suites `ppo` and `dqn`: training from scratch, ours against one flat vmap and against peers.
 
 A worker sets up its devices, compiles, and returns a function that measures once.
 """
 
-import importlib
+import argparse
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from experiments.benchmarks import peers
+from experiments.benchmarks.comparison import OURS, Comparison
+from experiments.benchmarks.external import externals
+from experiments.benchmarks.processes import Variant, own
 
 Measure = Callable[[int], dict[str, float]]
 
 
-def _learner(name: str, updates: int) -> tuple[Any, Any, Any]:
-    """A learner bound to CartPole-v1, its environment parameters and hyperparameters.
+class Work(NamedTuple):
+    """What one learner does in one environment."""
 
-    PPO at CleanRL's settings and DQN at PureJaxRL's, the defaults of their `Config`s. Schedules
-    anneal as in the whole run of which this is the beginning.
+    frames_per_update: int
+    agents: tuple[int, ...]
+    """numbers of agents that are measured unless the command line says otherwise"""
+    frames: int
+    """environment steps of a measurement, at least; and at least `MIN_UPDATES`"""
+    whole: int
+    """environment steps of an agent in the training whose beginning is measured"""
+    text: str
+
+
+WORK = {
+    ("ppo", "CartPole-v1"): Work(
+        4 * 128, (1, 8, 64, 256, 1024, 2048), 2**20, 500_000,
+        "4 envs x 128 steps, 4 epochs x 4 minibatches, two networks of 64-64 tanh",
+    ),
+    ("ppo", "Breakout-MinAtar"): Work(
+        64 * 128, (1, 8), 2**18, 10_000_000,
+        "64 envs x 128 steps, 4 epochs x 8 minibatches, two networks of 64-64 relu",
+    ),
+    ("dqn", "CartPole-v1"): Work(
+        10 * 100, (1, 8, 64), 2**19, 500_000,
+        "10 envs, a minibatch of 128 every 10 steps, 120-84 relu",
+    ),
+}  # fmt: skip
+LEARNERS = tuple(dict.fromkeys(learner for learner, _ in WORK))
+TASKS = tuple(dict.fromkeys(task for _, task in WORK))
+MIN_UPDATES = 4
+FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
+"""Names of references that are our own function, and whether they are single-threaded."""
+FLAT_AIM = {("ppo", "CartPole-v1", 256): 2.0}
+"""On a CPU, how much faster ours should be than a flat vmap."""
+AIMS = {
+    "cpu": {
+        ("ppo", "CartPole-v1", 1): 1.5, ("ppo", "CartPole-v1", 256): 3.0,
+        ("ppo", "Breakout-MinAtar", 1): 1.5, ("ppo", "Breakout-MinAtar", 8): 1.5,
+        ("dqn", "CartPole-v1", 64): 2.0,
+    },
+    "gpu": {
+        ("ppo", "CartPole-v1", 1): 2.0, ("ppo", "CartPole-v1", 2048): 4.0,
+        ("ppo", "Breakout-MinAtar", 1): 2.0, ("ppo", "Breakout-MinAtar", 8): 2.0,
+        ("dqn", "CartPole-v1", 64): 3.0,
+    },
+}  # fmt: skip
+"""How much faster ours should be than a peer."""
+
+
+def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
+    """PPO at CleanRL's (CartPole-v1) and PureJaxRL's (Breakout-MinAtar) settings."""
+    return _compare("ppo", options)
+
+
+def suite_dqn(options: argparse.Namespace) -> dict[str, Any]:
+    """DQN at PureJaxRL's settings, learning from 1,000 steps on."""
+    return _compare("dqn", options)
+
+
+def _compare(learner: str, options: argparse.Namespace) -> dict[str, Any]:
+    for task, work in works(learner, options.tasks).items():
+        print(f"{task}: {work.text}")
+    comparison = Comparison("steps", "task", "agents")
+    for task, work in works(learner, options.tasks).items():
+        for agents in options.agents or work.agents:
+            count = count_updates(work, agents, options.frames)
+            variants = _variants(learner, task, agents, count, options)
+            others = [each for each in variants if each not in FLAT and OURS not in each]
+            aims = {
+                platform: dict.fromkeys(others, aim)
+                for platform, table in AIMS.items()
+                if (aim := table.get((learner, task, agents))) is not None
+            }
+            if (aim := FLAT_AIM.get((learner, task, agents))) is not None:
+                aims.setdefault("cpu", {})["flat vmap"] = aim
+            amount = agents * count * work.frames_per_update
+            comparison.case(variants, amount, options.repeats, task, agents, aims=aims)
+    texts = {task: work.text for task, work in works(learner, options.tasks).items()}
+    return {"rows": comparison.rows, "failures": comparison.failures, "work": texts}
+
+
+def works(learner: str, tasks: Sequence[str]) -> dict[str, Work]:
+    """Return what a learner does in those of the tasks that it is measured on."""
+    return {task: work for (name, task), work in WORK.items() if name == learner and task in tasks}
+
+
+def count_updates(work: Work, agents: int, frames: int | None) -> int:
+    """Return how many make that many frames of all agents: some, and a whole training at most."""
+    least = 2 if frames else MIN_UPDATES
+    count = max(least, round((frames or work.frames) / (agents * work.frames_per_update)))
+    return min(count, work.whole // work.frames_per_update)
+
+
+def _variants(
+    learner: str, task: str, agents: int, updates: int, options: argparse.Namespace
+) -> dict[str, Variant]:
+    work: dict[str, Any] = {"learner": learner, "task": task, "agents": agents, "updates": updates}
+    variants = {OURS: own("ours", **work)}
+    for size in options.chunk_sizes:
+        variants[f"ours, chunks of {size}"] = own("ours", chunk_size=size, **work)
+    for name, single in FLAT.items():
+        variants[name] = own("flat", single_threaded=single, default_flags=not single, **work)
+    if options.peers:
+        variants |= peers.variants(learner, task, agents, updates)
+    variants |= externals(options, suite=learner, task=task, agents=agents, updates=updates)
+    return {name: each for name, each in variants.items() if name == OURS or options.keep(name)}
+
+
+# --- What runs in the processes -------------------------------------------------------------------
+
+
+def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
+    """A learner bound to an environment, that environment's parameters, and hyperparameters.
+
+    Schedules anneal as in the whole run of which this is the beginning.
     """
     from purerl import dqn, envs, losses, ppo
 
-    env, env_params = envs.make("CartPole-v1")
-    frames = updates * frames_per_update(name)
-    if name == "ppo":
-        total = float(ppo.Config().total_timesteps)
+    work = WORK[name, task]
+    frames = updates * work.frames_per_update
+    learner: Any
+    hyperparams: Any
+    if name == "dqn":
+        env, env_params = envs.make(task)
+        # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
+        learner = dqn.DQN(dqn.Config(frames, learning_starts=1_000), env)
+        hyperparams = dqn.Hyperparams(
+            annealing_steps=float(work.whole), epsilon_decay_steps=work.whole / 2
+        )
+    elif task == "Breakout-MinAtar":  # configs/train/ppo_minatar.yaml
+        env, env_params = envs.make(task, observations="flat")
+        config = ppo.Config(
+            frames, num_envs=64, num_steps=128, num_minibatches=8, activation="relu"
+        )
+        learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
+        hyperparams = ppo.Hyperparams(learning_rate=5e-3, annealing_steps=float(work.whole))
+    else:
+        env, env_params = envs.make(task)
         learner = ppo.PPO(ppo.Config(frames), env, value_loss=losses.clipped_squared)
-        return learner, env_params, ppo.Hyperparams(annealing_steps=total)
-    # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
-    config = dqn.Config(frames, learning_starts=1_000)
-    total = float(dqn.Config().total_timesteps)
-    hyperparams = dqn.Hyperparams(annealing_steps=total, epsilon_decay_steps=total / 2)
-    return dqn.DQN(config, env), env_params, hyperparams
+        hyperparams = ppo.Hyperparams(annealing_steps=float(work.whole))
+    assert learner.config.frames_per_update == work.frames_per_update
+    return learner, env_params, hyperparams
 
 
-def frames_per_update(name: str) -> int:
-    """Return the environment steps of an update of one agent."""
-    return {"ppo": 4 * 128, "dqn": 10 * 100}[name]  # without starting JAX; checked by `_train`
-
-
-def _train(name: str, updates: int) -> tuple[Any, Any, Any]:
+def _train(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
     """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
     from metaevo.problems.train_learner import Task
     from purerl.evaluation import mean_return
 
-    learner, env_params, hyperparams = _learner(name, updates)
-    assert learner.config.frames_per_update == frames_per_update(name)
+    learner, env_params, hyperparams = make_learner(name, task, updates)
 
     def train(key):
         return mean_return(learner.train(key, hyperparams, None, env_params).episodes)
 
-    return train, Task("CartPole-v1", learner, env_params), hyperparams
+    return train, Task(task, learner, env_params), hyperparams
 
 
-def _timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> Measure:
+def timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> Measure:
+    """Return a function that measures one call on a fresh input."""
     import jax
 
     def measure(repeat):
@@ -67,20 +190,26 @@ def _timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> 
 
 
 def ours(
-    learner: str, agents: int, updates: int, chunk_size: int | None
+    learner: str,
+    task: str,
+    agents: int,
+    updates: int,
+    chunk_size: int | None = None,
+    num_devices: int | None = None,
 ) -> tuple[Measure, dict[str, Any]]:
     """Agents dealt to one device a core, each of which trains chunk after chunk."""
     from metaevo import devices
 
-    devices.setup()
+    devices.setup(num_devices)
     import jax
 
+    from experiments.benchmarks import flops
     from metaevo.problems.train_learner import working_set
 
-    train, task, hyperparams = _train(learner, updates)
-    count = min(len(jax.devices()), agents)
+    train, its_task, hyperparams = _train(learner, task, updates)
+    count = min(len(jax.devices()[:num_devices]), agents)
     size = chunk_size or devices.choose_chunk_size(
-        agents, working_set(task, hyperparams, None), count
+        agents, working_set(its_task, hyperparams, None), count
     )
 
     def train_all(key):
@@ -93,12 +222,14 @@ def ours(
         )
 
     compiled = devices.spread(train_all, num_devices=count)
-    measure = _timed(compiled, lambda i: devices.replicate(jax.random.key(i), count))
-    return measure, {"layout": f"{count} devices, chunks of {size}"}
+    measure = timed(compiled, lambda i: devices.replicate(jax.random.key(i), count))
+    about = {"layout": f"{count} devices, chunks of {size}", "devices": count}
+    frames = updates * WORK[learner, task].frames_per_update
+    return measure, {**about, "flops_per_unit": flops.count(train, jax.random.key(0)) / frames}
 
 
 def flat(
-    learner: str, agents: int, updates: int, single_threaded: bool
+    learner: str, task: str, agents: int, updates: int, single_threaded: bool
 ) -> tuple[Measure, dict[str, Any]]:
     """A reference: the same `train` under one flat `vmap` on one device."""
     if single_threaded:
@@ -107,41 +238,12 @@ def flat(
         devices.setup(num_devices=1)
     import jax
 
-    train, _, _ = _train(learner, updates)
+    if single_threaded and jax.devices()[0].platform != "cpu":
+        return lambda _: {}, {"skip": "threads are a matter of CPUs"}
+    train, _, _ = _train(learner, task, updates)
     compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
-    measure = _timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
+    measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
     return measure, {"layout": "one device, " + ("one thread" if single_threaded else "default")}
 
 
-def rejax(agents: int, updates: int) -> tuple[Measure, dict[str, Any]]:
-    """A reference: rejax's DQN at the same settings and without its evaluations."""
-    import flax.linen as nn
-    import jax
-
-    from experiments.benchmarks.five_values import FiveValues
-    from purerl import envs
-
-    library: Any = importlib.import_module("rejax")
-    networks: Any = importlib.import_module("rejax.networks")
-    env, env_params = envs.make("CartPole-v1")
-    total = updates * frames_per_update("dqn")
-    algorithm = library.get_algo("dqn").create(
-        env=FiveValues(env), env_params=env_params, total_timesteps=total, eval_freq=total,
-        num_envs=10, num_epochs=1, buffer_size=10_000, batch_size=128, fill_buffer=1_000,
-        target_update_freq=500, learning_rate=2.5e-4, gamma=0.99, max_grad_norm=10.0, ddqn=False,
-        eps_end=0.05, exploration_fraction=0.5, skip_initial_evaluation=True,
-    )  # fmt: skip
-    network = networks.EpsilonGreedyPolicy(networks.DiscreteQNetwork)(
-        hidden_layer_sizes=(120, 84), action_dim=2, activation=nn.relu
-    )
-    algorithm = algorithm.replace(agent=network, eval_callback=lambda *_: ())
-    compiled = jax.jit(jax.vmap(algorithm.train))
-    measure = _timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
-    return measure, {"layout": "one device, default"}
-
-
-WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
-    "ours": ours,
-    "flat": flat,
-    "rejax": rejax,
-}
+WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {"ours": ours, "flat": flat}

@@ -1,0 +1,117 @@
+"""The suite `compile`: how long tracing and compiling take, cold, cached, and in another commit."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
+from experiments.benchmarks.machine import ROOT
+from experiments.benchmarks.processes import BenchmarkError, progress, spread
+
+PROGRAMS = {
+    "quick": "a block of the quick preset's generations",
+    "ppo": "one PPO agent, CartPole-v1",
+    "dqn": "one DQN agent, CartPole-v1",
+    "q-learning": "one Q-learning agent, GridWorld",
+}
+SCRIPT = Path(__file__).resolve().parent / "compile_one.py"
+COLD, CACHED = "cold", "cached"
+AIM = {"quick": 1 / 0.6}
+"""How much faster than another commit ours should compile: in no more than 60% of its time."""
+
+
+def suite(options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds to trace and compile: cold, from JAX's persistent cache, and of another commit."""
+    variants = [COLD, CACHED, *([options.against] if options.against else [])]
+    results: dict[tuple[str, str], list[dict[str, Any]]] = {
+        (program, variant): [] for program in options.programs for variant in variants
+    }
+    with _worktree(options.against) if options.against else nullcontext(ROOT) as other:
+        for repeat in range(options.repeats):
+            for program in options.programs:
+                with tempfile.TemporaryDirectory() as cache:  # the cold one fills it
+                    for variant in variants:
+                        folder = other if variant == options.against else ROOT
+                        result = _compile(program, folder, cache if folder is ROOT else None)
+                        results[program, variant].append(result)
+                        text = f"{program}, {variant}, {repeat + 1} of {options.repeats}"
+                        progress(f"{text}: {result['seconds']:.1f} s")
+    progress("")
+    for program in options.programs:
+        print(f"{program}: {PROGRAMS[program]}")
+    table = Table(
+        "program", "variant", "trace, s", "compile, s", "together: median [min, max]", "CPU s",
+        "cold is faster: median [min, max]", "in CPU s", "peak MiB",
+    )  # fmt: skip
+    rows = []
+    for (program, variant), measured in results.items():
+        row: dict[str, Any] = {"program": program, "variant": variant, "measured": measured}
+        for name in ("trace_seconds", "compile_seconds", "seconds", "cpu_seconds"):
+            row[name] = spread(each[name] for each in measured)
+        row["peak_bytes"] = max(each["peak_bytes"] for each in measured)
+        faster = in_cpu = ""
+        if variant != COLD:
+            row["cold_is_faster"] = _ratio(results[program, COLD], measured, "seconds")
+            row["in_cpu_seconds"] = _ratio(results[program, COLD], measured, "cpu_seconds")
+            aim = AIM.get(program) if variant == options.against else None
+            faster = interval(row["cold_is_faster"])
+            faster = with_aim(faster, row["cold_is_faster"]["median"], aim)
+            in_cpu = interval(row["in_cpu_seconds"])
+            if variant == CACHED and not all(each["cache_hits"] for each in measured):
+                faster = "not in the cache: JAX stores what takes a second to compile"
+        rows.append(row)
+        table.row(
+            program, variant, number(row["trace_seconds"]["median"]),
+            number(row["compile_seconds"]["median"]), interval(row["seconds"]),
+            number(row["cpu_seconds"]["median"]), faster, in_cpu,
+            number(row["peak_bytes"] / 2**20, 4),
+        )  # fmt: skip
+    return {"rows": rows}
+
+
+def _ratio(cold: list[dict[str, Any]], measured: list[dict[str, Any]], name: str) -> Any:
+    return neighbours([each[name] for each in measured], [each[name] for each in cold])
+
+
+def _compile(program: str, folder: Path, cache: str | None) -> dict[str, Any]:
+    """Compile in a new process, with the packages in a folder, and with a cache or without."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    if cache is None:
+        environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    else:
+        environment["JAX_COMPILATION_CACHE_DIR"] = cache
+    command = [sys.executable, str(SCRIPT), program, str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchmarkError(f"{program} does not compile in {folder}: {reason}")
+    result = json.loads(done.stdout.splitlines()[-1])
+    if not Path(result["package"]).is_relative_to(folder):
+        raise BenchmarkError(f"compiled the wrong package, in {result['package']}")
+    return result
+
+
+@contextmanager
+def _worktree(revision: str) -> Iterator[Path]:
+    """Another commit of this repository, in a folder that is removed in the end."""
+    git = ["git", "-C", str(ROOT), "worktree"]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place).resolve() / "commit"
+        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), revision], check=True)
+        try:
+            yield folder
+        finally:
+            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+
+
+def is_commit(revision: str) -> bool:
+    """Return whether git knows a commit by this name."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}"]
+    return not subprocess.run(command, capture_output=True, check=False).returncode

@@ -1,0 +1,42 @@
+"""Workers of others: commands that are measured in turns with ours, by the same protocol."""
+
+import argparse
+import shlex
+import shutil
+from typing import Any
+
+from experiments.benchmarks.processes import Variant
+
+FIELDS = ("suite", "task", "agents", "updates", "generations", "agent_steps")
+"""What `{name}` in a command stands for; 0 where a suite has no such number."""
+
+
+def external(text: str) -> tuple[str, list[str]]:
+    """Parse `NAME=COMMAND`.
+
+    Raises:
+        argparse.ArgumentTypeError: for anything else, a program that does not exist, or unknown
+            fields.
+    """
+    name, separator, command = text.partition("=")
+    if not (separator and name.strip() and command.strip()):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NAME=COMMAND")
+    try:
+        words = shlex.split(command)
+        _fill(words, dict.fromkeys(FIELDS, 0))
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        fields = ", ".join(f"{{{field}}}" for field in FIELDS)
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}; fields: {fields}") from None
+    if not shutil.which(words[0]):
+        raise argparse.ArgumentTypeError(f"{text!r}: there is no program {words[0]}")
+    return name.strip(), words
+
+
+def externals(options: argparse.Namespace, **fields: Any) -> dict[str, Variant]:
+    """Return the variants that the command line adds, for one amount of work."""
+    values = {**dict.fromkeys(FIELDS, 0), **fields}
+    return {name: Variant(_fill(words, values)) for name, words in options.external}
+
+
+def _fill(words: list[str], values: dict[str, Any]) -> list[str]:
+    return [word.format(**values) for word in words]

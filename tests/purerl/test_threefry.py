@@ -1,0 +1,56 @@
+"""Random numbers without loops: the same as JAX's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.threefry import hash_2x32, unrolled
+
+KEY = jax.random.key(7)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: jax.random.bits(key, (3, 5)),
+        lambda key: jax.random.bits(key, (7,), "uint8"),
+        lambda key: jax.random.bits(key, (4,), "uint16"),
+        lambda key: jax.random.uniform(key, (1001,)),
+        lambda key: jax.random.normal(key, (33,)),
+        lambda key: jax.random.gumbel(key, (4, 2)),
+        lambda key: jax.random.categorical(key, jnp.arange(4.0), shape=(64,)),
+        lambda key: jax.random.permutation(key, 100),
+        lambda key: jax.random.randint(key, (50,), -3, 9),
+        lambda key: jax.random.uniform(jax.random.fold_in(key, 12345), (3,)),
+        lambda key: jax.random.uniform(jax.random.split(key, (2, 3))[1, 2], (3,)),
+        lambda key: jax.vmap(jax.random.uniform)(jax.random.split(key, 9)),
+        lambda key: jax.random.uniform(key, ()),
+        lambda key: jax.random.uniform(key, (0,)),
+    ],
+)
+def test_the_numbers_are_those_of_jax(draw):
+    np.testing.assert_array_equal(jax.jit(draw)(unrolled(KEY)), draw(KEY))
+
+
+def test_the_hash_is_that_of_the_paper():
+    """Known answers of Random123's threefry2x32 with 20 rounds (its file kat_vectors)."""
+    known = [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ]
+    for key, counter, expected in known:
+        found = hash_2x32(jnp.array(key, jnp.uint32), *map(jnp.uint32, counter))
+        assert tuple(map(int, found)) == expected
+
+
+def test_other_generators_are_left_alone():
+    key = jax.random.key(0, impl="rbg")
+    assert unrolled(key) is key
+    assert unrolled(unrolled(KEY)).dtype == unrolled(KEY).dtype
+
+
+def test_nothing_loops():
+    draw = jax.jit(lambda key: jax.random.normal(jax.random.split(key)[0], (8,)))
+    assert "while" not in draw.lower(unrolled(KEY)).compile().as_text()
