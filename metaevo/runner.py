@@ -22,6 +22,7 @@ from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import BLOCK_CAPACITY, Evolution, State
 from metaevo.experiment import Parts, make_parts
 from metaevo.finish import finish
+from metaevo.limits import check_evolution, check_state
 from metaevo.problems.train_learner import (
     Normalisation,
     Task,
@@ -32,6 +33,7 @@ from metaevo.run_directory import RunDirectory
 from metaevo.script import (
     StopRequestedError,
     check_same,
+    end_on_device_error,
     open_run,
     raise_if_requested,
     start_tracker,
@@ -106,7 +108,8 @@ def run_evolution(settings: Any, *, run_dir: Path | None, resume: bool, experime
 
 def _lead(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
     """Run an experiment as the first process, which may be the only one."""
-    with StopOnSignal() as stop:
+    alone = jax.process_count() == 1  # of several, `hosts.together` ends one that fails
+    with StopOnSignal() as stop, end_on_device_error(run) if alone else contextlib.nullcontext():
         saved, resolved = hosts.of_first(lambda: _resolve(settings, run, parts, resume))
         if resolved is None:
             print(f"{run.path} is finished ({settings.evolution.generations} generations)")
@@ -164,15 +167,16 @@ def _in_lockstep(stop: StopOnSignal, length: int) -> int:
 
 def check_settings(settings: Any, parts: Parts) -> None:
     """Find out before anything compiles whether strategy, learner and environments fit."""
-    parts.tasks(settings, parts.component.apply)
+    tasks = parts.tasks(settings, parts.component.apply)
     shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
+    check_evolution(settings, tasks, shapes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     scalars = [jax.ShapeDtypeStruct((), np.float32)] * SCALAR_ARGUMENTS.get(parts.slot, 0)
     if scalars:
         loss = jax.eval_shape(parts.component.apply, solution, settings.hyperparams, *scalars)
         if getattr(loss, "shape", None) != ():
             raise ConfigError(f"evolve: {settings.evolve} must return a scalar, not {loss}")
-    Strategy(settings.strategy, solution)
+    check_state(Strategy(settings.strategy, solution), parts.component.init)
     limit = generations_limit(settings.strategy)
     if settings.evolution.generations > limit:
         raise ConfigError(
@@ -294,8 +298,8 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
             _use(this, *memory.fit(this.evolution, keep=config.chunk_size is not None))
         elapsed, length, saved = config.block_seconds, 1, done
         while True:
-            length = int(length * config.block_seconds / elapsed)
-            length = max(1, min(length, every - done % every, BLOCK_CAPACITY))
+            length = int(min(length * config.block_seconds / elapsed, BLOCK_CAPACITY))
+            length = max(1, min(length, every - done % every))
             length = _in_lockstep(this.stop, min(length, total - done))
             if length == 0:
                 break

@@ -6,11 +6,12 @@ from typing import Annotated, Any, NamedTuple
 
 import flax.serialization
 import jax
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Interval
 
 from metaevo import checkpoint, discovery
 from metaevo.checkpoint import CheckpointError
 from metaevo.config import ConfigError, from_dict, merge
+from metaevo.evaluation import MOST
 from metaevo.experiment import (
     RecordConfig,
     TaskConfig,
@@ -32,7 +33,7 @@ DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 class PlayConfig:
     """How trained policies are judged."""
 
-    episodes: Annotated[int, Ge(0)] = 20
+    episodes: Annotated[int, Interval(ge=0, le=MOST)] = 20
     """that every trained policy plays; 0 for none"""
     greedy: bool = True
     """take the likeliest action instead of sampling one"""
