@@ -22,6 +22,7 @@ one. Tables are printed as markdown; docs/performance.md explains their columns.
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
     compiling,
+    cost_model,
     environments,
     evolution,
     figures,
@@ -52,6 +54,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "evolution": evolution.suite,
     "sweep": sweeps.suite,
     "devices": scaling.suite,
+    "scaling": cost_model.suite,
     "compile": compiling.suite,
     "tracking": tracking.suite,
 }
@@ -60,7 +63,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 def main() -> int:
     """Run the suites."""
     options = parse()
-    results: dict[str, Any] = {"machine": machine()}
+    results: dict[str, Any] = {"machine": machine(), "command": shlex.join(sys.argv)}
     print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
     try:
         for name in options.suites or SUITES:
@@ -141,6 +144,13 @@ def parse() -> argparse.Namespace:
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
             parser.error(f"--{flag} {path}: its directory does not exist")
+        if path is not None and path.is_dir():
+            parser.error(f"--{flag} {path}: is a directory")
+    if options.figure is not None and options.figure.suffix not in figures.FORMATS:
+        parser.error(f"--figure {options.figure}: must end in .png, .svg or .pdf")
+    for suite in training.LEARNERS:
+        if suite in options.suites and not training.works(suite, options.tasks):
+            parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
     drawn = set(options.suites or SUITES) & set(figures.SUITES)
     if options.figure is not None and not drawn:
         parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, parse_json
 
 _TEMPORARY = ".unfinished-"
 
@@ -234,7 +234,7 @@ def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The leaves and the content of metadata.json, both as they were written."""
     try:
-        content = json.loads((path / "metadata.json").read_bytes())
+        content = parse_json((path / "metadata.json").read_bytes())
         digest = content.pop("sha256_of_metadata")
         if digest != _digest(content):
             raise ValueError("metadata.json does not have its digest")
@@ -242,6 +242,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         if content["sha256"] != hashlib.sha256(state).hexdigest():
             raise ValueError("state.npz does not have its digest")
         with np.load(io.BytesIO(state), allow_pickle=False) as file:
+            if any(each.compress_size < each.file_size for each in file.zip.infolist()):
+                raise ValueError("state.npz is compressed, which none of ours is")
             arrays = {name.removeprefix("leaf:"): file[name] for name in file.files}
         notes = content["leaves"]
         if notes.keys() != arrays.keys():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
 
 from metaevo.config import (
+    MAX_DEPTH,
     ConfigError,
     default_of,
     describe,
@@ -99,6 +100,8 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
         if not texts:
             raise ConfigError(f"--{name} needs a value")
         values = [parse_yaml(text, f"--{name}") if text else "" for text in texts]
+        if name.count(".") >= MAX_DEPTH:
+            raise ConfigError(f"{show(f'--{name}')}: more than {MAX_DEPTH} parts")
         setting: Any = values[0] if len(values) == 1 else values
         if isinstance(setting, dict):
             setting = _Whole(setting)

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import difflib
 import functools
+import json
 import operator
 import re
 import sys
@@ -68,8 +69,21 @@ _SCALARS = {
 }
 
 
+MAX_BYTES = 2**20
+"""Of a YAML file: much more than any config, and read within seconds."""
+MAX_DIGITS = 100
+"""Of a whole number, which Python refuses to print if it has thousands."""
+MAX_DEPTH = 50
+"""Of mappings and lists inside others, and of the parts of a dotted key."""
+
+JSON_DEPTH = 100
+"""The same of what programs write."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.2 scalars; no duplicate keys, no tags, no aliases (they expand without bound)."""
+
+    depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()
@@ -77,7 +91,13 @@ class _Loader(yaml.SafeLoader):
             if (value := getattr(event, name, None)) is not None:
                 problem = f"anchors, aliases and tags are not supported: {value!r}"
                 raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
+        if self.depth > MAX_DEPTH:
+            problem = f"nested more than {MAX_DEPTH} levels deep"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -92,7 +112,17 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: Any) -> int:
         text = self.construct_scalar(node)
+        if len(text) > MAX_DIGITS:
+            problem = f"a number of more than {MAX_DIGITS} digits"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        if re.search("[\ud800-\udfff]", text):  # an escaped half of a character
+            problem = f"{text!r} cannot be written as UTF-8"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return text
 
 
 class _Dumper(yaml.SafeDumper):
@@ -128,8 +158,28 @@ def parse_yaml(text: str, source: str) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:  # a number or a nesting beyond all bounds
+    except ValueError as error:  # an escaped character beyond all of them
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The data of a JSON text. Raises ValueError, also for what no code of ours could walk over."""
+    try:
+        data = json.loads(text)
+        levels = [data]
+        for _ in range(JSON_DEPTH):
+            levels = [
+                each
+                for level in levels
+                if isinstance(level, dict | list)
+                for each in (level.values() if isinstance(level, dict) else level)
+                if isinstance(each, dict | list)
+            ]
+            if not levels:
+                return data
+    except RecursionError:
+        pass
+    raise ValueError(f"nested more than {JSON_DEPTH} levels deep")
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
@@ -139,12 +189,16 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     key twice.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode()
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not UTF-8 text") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{path}: cannot be read: {reason}") from None
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which no config is")
     data = parse_yaml(text, str(path))
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{path}: must be a mapping of keys to values, not {show(data)}")

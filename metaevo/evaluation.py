@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge, Gt, MinLen
+from annotated_types import Interval, MinLen
 
 from metaevo import devices
 from metaevo.problems.fitness import FitnessConfig
@@ -22,6 +22,8 @@ from purerl.types import EpisodeSums
 
 Progress = Callable[[int], Any]
 LEARNED = "learned"
+MOST = 1_000_000
+"""Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class EvaluationConfig:
         ValueError: for a grid with an empty axis.
     """
 
-    seeds: Annotated[int, Ge(0)] = 128
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
     """held-out seeds of every variant; 0 for no comparison"""
     grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
     """hyperparams to tune, each with its values; every contender tries all combinations"""
@@ -40,13 +42,13 @@ class EvaluationConfig:
     """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
     sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
     """who chooses settings in the space"""
-    trials: Annotated[int, Gt(0)] = 64
+    trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """settings in the space that every contender tries"""
-    tuning_seeds: Annotated[int, Gt(0)] | None = 8
+    tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 8
     """seeds of every combination; null for as many frames a contender as the evolution used"""
-    ablation_seeds: Annotated[int, Ge(0)] = 64
+    ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
     """seeds of the ablation of scale against shape; 0 for none"""
-    curve_points: Annotated[int, Gt(1)] = 64
+    curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
 
     @property

@@ -18,7 +18,6 @@ from metaevo import devices
 from metaevo.problem import MetaProblem, bytes_per_evaluation, frames_per_evaluation
 from metaevo.seeding import Purpose, key_for
 from metaevo.strategy import Strategy, StrategyConfig
-from purerl.threefry import unrolled
 
 BLOCK_CAPACITY = 64
 """Generations that the metrics buffer of one block has room for."""
@@ -85,7 +84,7 @@ class Evolution:
         solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         self.strategy = Strategy(strategy, solution)
         self.population_size = strategy.population_size
-        self.num_devices = len(jax.devices()[: config.num_devices])
+        self.num_devices = len(devices.select(config.num_devices))
         self.evaluations = self.population_size * config.seeds_per_candidate
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
             self.evaluations, bytes_per_evaluation(problem), self.num_devices
@@ -94,8 +93,9 @@ class Evolution:
         stride = self.chunk_size * self.num_devices
         self._candidate_rows = -(-self.evaluations // stride) * stride
         self._run = devices.spread(
-            self._block, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
+            self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
+        self._programs: list[Any] = []  # the compiled block, shared with those `with_settings`
         self._start = jax.jit(self._init)
 
     def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
@@ -115,9 +115,34 @@ class Evolution:
         other.traced = _traced(seed, strategy)
         return other
 
+    def with_chunk_size(self, chunk_size: int) -> "Evolution":
+        """Return the same evolution with another number of agents at once on a device."""
+        if chunk_size == self.chunk_size:
+            return self
+        config = replace(self.config, chunk_size=chunk_size)
+        seed = int(self.traced.seed)
+        return Evolution(self.problem, self.strategy.config, config, seed=seed)
+
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
-        return devices.replicate(self._start(self.traced), self.num_devices)
+        return devices.replicate(self.start(), self.num_devices)
+
+    def start(self) -> State:
+        """Return one copy of it."""
+        state: State = self._start(self.traced)
+        return state
+
+    def compile(self) -> int:
+        """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
+        return devices.program_bytes(self.program)
+
+    @property
+    def program(self) -> Any:
+        """The compiled block: of a state, a number of generations and what is traced."""
+        if not self._programs:
+            lowered = self._run.lower(self.init(), np.int32(1), self.traced)
+            self._programs.append(lowered.compile())
+        return self._programs[0]
 
     @property
     def template(self) -> State:
@@ -125,7 +150,7 @@ class Evolution:
         return jax.eval_shape(self._init, self.traced)
 
     def _init(self, traced: Traced) -> State:
-        key = unrolled(key_for(traced.seed, Purpose.INITIALISATION))
+        key = key_for(traced.seed, Purpose.INITIALISATION)
         elite_key, strategy_key = jax.random.split(key)
         return State(
             strategy=self._strategy(traced).init(strategy_key, self.problem.init),
@@ -138,7 +163,7 @@ class Evolution:
         """Run some generations in one compiled call; another number of them does not recompile.
 
         Args:
-            state: replicated over the devices; its buffers are given up.
+            state: replicated over the devices; it stays valid, so that a block can be repeated.
             generations: from 1 to BLOCK_CAPACITY.
 
         Returns:
@@ -149,7 +174,7 @@ class Evolution:
         """
         if not 1 <= generations <= BLOCK_CAPACITY:
             raise ValueError(f"generations = {generations} must be in [1, {BLOCK_CAPACITY}]")
-        state, metrics = self._run(state, np.int32(generations), self.traced)
+        state, metrics = self.program(state, np.int32(generations), self.traced)
         metrics = jax.device_get(devices.first(metrics))
         return state, {key: value[:generations] for key, value in metrics.items()}
 
@@ -187,10 +212,10 @@ class Evolution:
 
     def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
         config, strategy = self.config, self._strategy(traced)
-        key = unrolled(key_for(traced.seed, Purpose.EVOLUTION))
+        key = key_for(traced.seed, Purpose.EVOLUTION)
         key = jax.random.fold_in(key, state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
-        validation_key = unrolled(key_for(traced.seed, Purpose.VALIDATION))
+        validation_key = key_for(traced.seed, Purpose.VALIDATION)
 
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Interval, Le
 
 from metaevo.components import COMPONENTS, Component
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, show
 from metaevo.evaluation import EvaluationConfig
 from metaevo.evolution import EvolutionConfig
+from metaevo.limits import check_numbers
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task
 from metaevo.strategy import StrategyConfig
@@ -54,7 +55,7 @@ class RecordConfig:
     """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     track_seeds: Annotated[int, Ge(0)] = 8
     """agents of a training, the first ones, whose learning curves are mirrored singly"""
-    track_wait: Annotated[float, Ge(0)] = 60.0
+    track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
     """seconds that a run waits at its end, at most, for what is still to be sent"""
 
     def __post_init__(self) -> None:
@@ -84,11 +85,11 @@ def experiment_class(raw: dict[str, Any], component: str | None) -> type:
     name = raw.get("learner", "ppo")
     learner = learner_entry(name)
     component = raw.get("evolve", component)
-    if component not in COMPONENTS:
+    if not isinstance(component, str) or component not in COMPONENTS:
         allowed = ", ".join(COMPONENTS)
         if component is None:
             raise ConfigError(f"missing key 'evolve': what to evolve, one of: {allowed}")
-        raise ConfigError(f"evolve = {component!r} is not known; allowed: {allowed}")
+        raise ConfigError(f"evolve = {show(component)} is not known; allowed: {allowed}")
     slot = COMPONENTS[component].SLOT
     if slot not in learner.slots:
         has = ", ".join(learner.slots)
@@ -125,7 +126,8 @@ def settings_class(
         how = "default_factory" if isinstance(default, type) else "default"
         fields.append((key, kind, field(**{how: default}, metadata={"doc": text})))
     fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
-    return dataclasses.make_dataclass("Settings", fields, frozen=True)
+    checked = {"__post_init__": check_numbers}
+    return dataclasses.make_dataclass("Settings", fields, frozen=True, namespace=checked)
 
 
 def learner_entry(name: Any) -> LearnerEntry:
@@ -134,8 +136,8 @@ def learner_entry(name: Any) -> LearnerEntry:
     Raises:
         ConfigError: for an unknown one.
     """
-    if name not in LEARNERS:
-        raise ConfigError(f"learner = {name!r} is not known; allowed: {', '.join(LEARNERS)}")
+    if not isinstance(name, str) or name not in LEARNERS:
+        raise ConfigError(f"learner = {show(name)} is not known; allowed: {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
@@ -181,10 +183,31 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     default = {"observations": LEARNERS[learner].observations}
     for name, overrides in task.items():
         try:
-            built.append((name, *envs.make(name, **{**default, **overrides})))
+            env, params = envs.make(name, **{**default, **overrides})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"task.env: {error}") from error
+        _rehearse(name, env, params)
+        built.append((name, env, params))
     return built
+
+
+def _rehearse(name: str, env: Any, params: Any) -> None:
+    """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
+
+    Raises:
+        ConfigError: naming the environment.
+    """
+
+    def play(key):
+        _, state = env.reset(key, params)
+        return env.step(key, state, env.action_space(params).sample(key), params)
+
+    try:
+        jax.eval_shape(play, jax.random.key(0))
+    except Exception as error:
+        raise ConfigError(
+            f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
+        ) from error
 
 
 class Parts(NamedTuple):

@@ -1,6 +1,5 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from metaevo import discovery, plots, policy_loss_study, report
 from metaevo.evaluation import LEARNED
 from metaevo.held_out import compare
-from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
 from purerl.learners import LEARNERS, num_frames
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def write_run_report(run: RunDirectory) -> None:
     records = run.read_metrics("generation")
     sections: list[Any] = []
     if run.evaluation_path.exists():
-        result = json.loads(run.evaluation_path.read_text(encoding="utf-8"))
+        result = read_json(run.evaluation_path)
         table = _table(result)
         print("\n" + table.text() + "\n\n" + conclusion_text(result) + "\n")
         sections += [report.Text("Conclusion", conclusion_text(result)), table]

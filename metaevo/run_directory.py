@@ -22,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, dump_yaml, load_yaml
+from metaevo.config import ConfigError, dump_yaml, load_yaml, parse_json
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
@@ -178,6 +178,12 @@ class RunDirectory:
                 raise ConfigError(f"{self.config_path}: is no config of a run: it has no {key!r}")
         return content
 
+    def update_resolved(self, changes: dict[str, Any]) -> None:
+        """Change what write_config wrote under `resolved`."""
+        content = load_yaml(self.config_path)
+        content["resolved"] |= changes
+        write_text_atomic(self.config_path, dump_yaml(content))
+
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl and flush it; what is not finite becomes null.
 
@@ -228,7 +234,7 @@ class RunDirectory:
         lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
         for number, line in enumerate(lines, start=1):
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except ValueError:
                 record = None
             if not isinstance(record, dict):
@@ -247,7 +253,7 @@ def write_json_atomic(path: Path, obj: Any) -> None:
 def read_json(path: Path) -> Any:
     """What write_json_atomic wrote. Raises ConfigError if it cannot be read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
 

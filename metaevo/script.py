@@ -1,13 +1,18 @@
 """What all scripts with a run directory share: their flags, how a run is opened, how it stops."""
 
 import argparse
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
-from metaevo.run_directory import RunDirectory
+from metaevo.run_directory import RunDirectory, write_text_atomic
 from metaevo.signals import StopOnSignal
 from metaevo.tracking import RunTracker
 from metaevo.tracking.destination import configured
@@ -134,6 +139,28 @@ def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker
     return RunTracker(
         run, configured(to_dict(settings)), job_type=job_type, wait=settings.run.track_wait
     )
+
+
+@contextlib.contextmanager
+def end_on_device_error(run: RunDirectory) -> Iterator[None]:
+    """End the process with code 1 and a line where something compiled fails as it runs.
+
+    An environment that calls back into Python may raise there, and memory may run out. The run's
+    checkpoints stay as they are; `error.txt` in its directory has the whole traceback.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        path = run.path / "error.txt"
+        write_text_atomic(path, traceback.format_exc())
+        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+        reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+        print(
+            f"error: the run has failed on the device: {reason} (all of it: {path}); what is saved "
+            f"can be continued: --resume --run-dir {run.path}",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
 
 
 def raise_if_requested(stop: StopOnSignal) -> None:

@@ -34,6 +34,9 @@ UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
+FITNESS_LIMIT = 1e15
+"""Beyond it, sums of squares over a population would leave float32."""
+
 SHAPING = {
     "centered_rank": centered_rank_fitness_shaping_fn,
     "standardize": standardize_fitness_shaping_fn,
@@ -238,6 +241,11 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
 
 def _shaping(config: StrategyConfig) -> Callable | None:
     if config.fitness_shaping != "auto":
+        if config.algorithm == "DES":  # whose own shaping makes them; of others it has the root
+            raise ConfigError(
+                f"strategy.fitness_shaping = {config.fitness_shaping!r}: DES needs weights that "
+                "are not negative; allowed: auto"
+            )
         return SHAPING[config.fitness_shaping]
     # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.
     return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
@@ -254,6 +262,7 @@ def _decay(start: float, factor: float, limit: float) -> Callable[[Any], jax.Arr
 
 def _with_worst_for_failed(fitness: jax.Array) -> jax.Array:
     finite = jnp.isfinite(fitness)
+    fitness = jnp.clip(fitness, -FITNESS_LIMIT, FITNESS_LIMIT)
     low = jnp.min(jnp.where(finite, fitness, jnp.inf))
     high = jnp.max(jnp.where(finite, fitness, -jnp.inf))
     worst = low - (0.1 * (high - low) + 1e-3 * jnp.abs(low) + 1e-6)

@@ -6,11 +6,12 @@ from typing import Annotated, Any, NamedTuple
 
 import flax.serialization
 import jax
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Interval
 
 from metaevo import checkpoint, discovery
 from metaevo.checkpoint import CheckpointError
 from metaevo.config import ConfigError, from_dict, merge
+from metaevo.evaluation import MOST
 from metaevo.experiment import (
     RecordConfig,
     TaskConfig,
@@ -24,7 +25,7 @@ from metaevo.seeding import Purpose, keys_for
 from purerl.losses import HAND_WRITTEN
 from purerl.types import Learner
 
-DEFAULTS = {("ppo", "value_loss"): "clipped_squared", ("dqn", "make_optimizer"): "flat_adam"}
+DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 """Hand-written functions that are the default although they are not the first of their slot."""
 
 
@@ -32,7 +33,7 @@ DEFAULTS = {("ppo", "value_loss"): "clipped_squared", ("dqn", "make_optimizer"):
 class PlayConfig:
     """How trained policies are judged."""
 
-    episodes: Annotated[int, Ge(0)] = 20
+    episodes: Annotated[int, Interval(ge=0, le=MOST)] = 20
     """that every trained policy plays; 0 for none"""
     greedy: bool = True
     """take the likeliest action instead of sampling one"""

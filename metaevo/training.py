@@ -18,11 +18,14 @@ from tqdm import tqdm
 from metaevo import checkpoint, devices, tracking, training_report
 from metaevo.command_line import parse_command_line
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
+from metaevo.limits import check_training
 from metaevo.population import Population, State
+from metaevo.problems.train_learner import Task
 from metaevo.run_directory import RunDirectory
 from metaevo.script import (
     StopRequestedError,
     check_same,
+    end_on_device_error,
     open_run,
     raise_if_requested,
     run_parser,
@@ -106,6 +109,15 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    check_training(
+        "seeds",
+        Task(trainee.env_name, trainee.learner, trainee.env_params),
+        settings.hyperparams,
+        trainee.meta_params,
+        kept=settings.seeds,
+        at_once=min(settings.run.chunk_size or 1, settings.seeds),
+        points=settings.train.num_updates // (settings.run.log_every or settings.train.num_updates),
+    )
     run = open_run(run_dir, EXPERIMENT, resume=resume)
     with run.held(way_out(run)):
         saved = run.read_config() if resume else None
@@ -116,7 +128,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
                 print(f"{run.path} is finished ({settings.train.total_timesteps} steps an agent)")
                 return 0
             run.report_path.unlink(missing_ok=True)  # written anew at the new end
-        with StopOnSignal() as stop:
+        with StopOnSignal() as stop, end_on_device_error(run):
             this = _build(settings, run, trainee, saved, stop)
             try:
                 _train_and_finish(this, resume)
@@ -223,7 +235,7 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
                 saved = now
             if stopping:
                 raise StopRequestedError
-            length = int(settings.run.block_seconds / ((now - before) / length))
+            length = int(min(settings.run.block_seconds / (now - before) * length, total))
     return state, time.monotonic() - started
 
 

@@ -27,6 +27,8 @@ from purerl import losses
 from purerl.learners import LEARNERS
 
 AGENTS = 16
+DIVERGED = 1e15
+"""A prediction or target of that size: the squares of larger ones would leave float32."""
 
 
 def observed_errors(task: Task, hyperparams: Any, meta_params: Any, *, seed: int) -> np.ndarray:
@@ -39,7 +41,8 @@ def observed_errors(task: Task, hyperparams: Any, meta_params: Any, *, seed: int
         seed: of the experiment.
 
     Returns:
-        [2, samples]: predictions, targets.
+        [2, samples]: predictions, targets, without those of agents that diverged; if all have, a
+        single error of one.
     """
     learner = task.learner
 
@@ -55,7 +58,9 @@ def observed_errors(task: Task, hyperparams: Any, meta_params: Any, *, seed: int
     chunk_size = devices.choose_chunk_size(AGENTS, working_set(task, hyperparams, meta_params))
     rows = devices.RowMap(collect, chunk_size=chunk_size)
     predictions, targets = rows(keys_for(seed, Purpose.ILLUSTRATION, AGENTS))
-    return np.stack([predictions.ravel(), targets.ravel()])
+    errors = np.stack([predictions.ravel(), targets.ravel()])
+    usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
+    return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
 
 def slopes(

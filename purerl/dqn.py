@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl import branches, episodes, exploration, losses, networks
@@ -51,7 +51,7 @@ class Config:
     """steps in every environment of one update: of one point of the learning curve"""
     train_interval: Annotated[int, Gt(0)] = 10
     """environment steps, of all environments together, between two learning phases"""
-    gradient_steps: Annotated[int, Gt(0)] = 1
+    gradient_steps: Annotated[int, Interval(gt=0, le=1_000_000)] = 1
     """minibatches of a learning phase"""
     batch_size: Annotated[int, Gt(0)] = 128
     """transitions of a minibatch"""
@@ -73,7 +73,7 @@ class Config:
     """draw transitions with equal probability, or by their last error"""
     store_observations: Literal["float32", "float16", "uint8"] = "float32"
     """how the replay memory keeps observations; uint8 is exact for whole numbers up to 255"""
-    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (120, 84)
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (120, 84)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "relu"
     """of the hidden layers"""

@@ -151,8 +151,8 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
     "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
     "make_optimizer": {
-        "adam": clipped_adam,
         "flat_adam": flat_clipped_adam,
+        "adam": clipped_adam,
         "sgd": clipped_sgd,
     },
 }

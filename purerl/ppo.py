@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl import episodes, losses, networks
@@ -50,11 +50,11 @@ class Config:
     """parallel environments of one agent"""
     num_steps: Annotated[int, Gt(0)] = 128
     """steps in every environment between two updates"""
-    update_epochs: Annotated[int, Gt(0)] = 4
+    update_epochs: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
     """passes over each batch"""
     num_minibatches: Annotated[int, Gt(0)] = 4
     """minibatches, and gradient steps, a pass"""
-    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (64, 64)
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
     """of the hidden layers"""
@@ -184,7 +184,7 @@ class PPO:
     env: Any
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
-    make_optimizer: MakeOptimizer = losses.clipped_adam
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -468,7 +468,7 @@ def make_train(
     *,
     value_loss: ValueLoss = losses.squared,
     policy_loss: PolicyLoss = losses.clipped_surrogate,
-    make_optimizer: MakeOptimizer = losses.clipped_adam,
+    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 

@@ -80,7 +80,7 @@ class Comparison:
         """
         self.rows: list[dict[str, Any]] = []
         self.failures: list[dict[str, Any]] = []
-        """What could not be started."""
+        """What could not be measured."""
         self._labels, self._unit, self._products = labels, unit, products
         self._table = Table(
             *labels, "variant", f"{unit}/s: median [min, max]", "per CPU second",
@@ -96,7 +96,9 @@ class Comparison:
         *labels: Any,
         aims: Mapping[str, Mapping[str, float]] | None = None,
     ) -> None:
-        """Measure a case and print its rows.
+        """Measure a case and print its rows. A variant that cannot start is left out.
+
+        The whole case is left out if it is ours, or if one ends later: see `failures`.
 
         Args:
             variants: `OURS` and whatever it is held against.
@@ -105,10 +107,14 @@ class Comparison:
             labels: what tells this case from others, as many as the table has.
             aims: by platform (cpu or gpu) and variant, how much faster ours should be.
         """
-        with ExitStack() as stack:
-            workers = self._start(stack, variants, labels)
-            results = measure_all(workers, repeats)
-            abouts = {name: worker.about for name, worker in workers.items()}
+        try:
+            with ExitStack() as stack:
+                workers = self._start(stack, variants, labels)
+                results = measure_all(workers, repeats)
+                abouts = {name: worker.about for name, worker in workers.items()}
+        except BenchmarkError as error:
+            self._failed(labels, OURS, error)  # other cases are measured all the same
+            return
         rates = {
             name: [each.get("amount", amount) / each["seconds"] for each in measured]
             for name, measured in results.items()
@@ -154,7 +160,7 @@ class Comparison:
             except BenchmarkError as error:
                 if name == OURS:
                     raise
-                self._failed(labels, name, error)  # what others have is measured all the same
+                self._failed(labels, name, error)
                 continue
             if "skip" in worker.about:
                 progress(f"{name} is left out: {worker.about['skip']}")
@@ -163,7 +169,7 @@ class Comparison:
         return workers
 
     def _failed(self, labels: tuple[Any, ...], name: str, error: BenchmarkError) -> None:
-        print(f"error: {error}; left out", file=sys.stderr)
+        print(f"error: {', '.join(map(str, labels))}: {error}; left out", file=sys.stderr)
         row = dict(zip(self._labels, labels, strict=True))
         self.failures.append({**row, "variant": name, "error": str(error)})
 

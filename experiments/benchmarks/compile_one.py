@@ -64,7 +64,12 @@ def main() -> None:
     from metaevo import devices
 
     devices.setup()
+    import jax
+
+    events: list[str] = []
+    jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
     function, arguments = program(folder)
+    events.clear()
     start, cpu = time.perf_counter(), time.process_time()
     lowered = function.lower(*arguments)
     middle = time.perf_counter()
@@ -76,6 +81,7 @@ def main() -> None:
         "seconds": end - start,
         "cpu_seconds": time.process_time() - cpu,
         "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "cache_hits": events.count("/jax/compilation_cache/cache_hits"),
         "package": os.path.dirname(devices.__file__),
     }
     print(json.dumps(usage), flush=True)

@@ -1,21 +1,28 @@
-"""A chart of a benchmark's results: steps a second against the number of agents."""
+"""A chart of a benchmark's results: steps a second against the number of agents.
 
+python -m experiments.benchmarks.figures RESULTS.json [...] FILE       # of what was run before
+"""
+
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.comparison import PRODUCTS
+from experiments.benchmarks.processes import BenchmarkError
 
 SUITES = ("ppo", "dqn")
+FORMATS = (".png", ".svg", ".pdf")
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
     """Draw ours and all it was held against, a panel for each learner and task.
 
-    Points are medians, bars reach from the least to the largest. Writes what the name of the file
-    asks for (png, svg, pdf).
+    Points are medians, bars reach from the least to the largest. The name of the file ends in one
+    of `FORMATS`.
 
     Raises:
-        ValueError: if there is nothing to draw.
+        BenchmarkError: if there is nothing to draw.
     """
     import matplotlib
 
@@ -28,7 +35,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
             if row["variant"] != PRODUCTS:
                 panels.setdefault(f"{suite.upper()}, {row['task']}", []).append(row)
     if not panels:
-        raise ValueError(f"the figure shows the suites {' and '.join(SUITES)}: neither was run")
+        raise BenchmarkError(f"no figure: nothing of {' and '.join(SUITES)} was measured")
     figure = Figure(figsize=(4.5 * len(panels), 3.8), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     names = list(dict.fromkeys(row["variant"] for rows in panels.values() for row in rows))
@@ -57,3 +64,17 @@ def draw(results: dict[str, Any], path: Path) -> None:
         handles |= dict(zip(labels, drawn, strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(names))
     figure.savefig(path, dpi=150)
+
+
+def main(*names: str) -> None:
+    """Draw the rows of several files as one chart, into the last."""
+    results: dict[str, Any] = {suite: {"rows": []} for suite in SUITES}
+    for name in names[:-1]:
+        for suite, content in json.loads(Path(name).read_text(encoding="utf-8")).items():
+            if suite in SUITES:
+                results[suite]["rows"] += content["rows"]
+    draw(results, Path(names[-1]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

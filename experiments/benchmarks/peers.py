@@ -14,7 +14,7 @@ from typing import Any
 from experiments.benchmarks.processes import Variant, own, progress
 
 Measure = Callable[[int], dict[str, float]]
-NEEDS = {"rejax": "rejax", "PyTorch": "torch", "Gymnasium": "gymnasium"}
+NEEDS = {"rejax": "rejax", "PyTorch": "torch", "Gymnasium": "gymnasium", "MinAtar": "minatar"}
 """Names of the peers and the packages without which they are left out."""
 TORCH_UPDATES = {"CartPole-v1": 16, "Breakout-MinAtar": 2}
 """PyTorch is slow: a measurement is that short, at most."""
@@ -35,15 +35,11 @@ def variants(learner: str, task: str, agents: int, updates: int) -> dict[str, Va
         found["rejax"] = own(
             f"rejax_{learner}", default_flags=True, task=task, agents=agents, updates=updates
         )
-    if learner == "ppo" and agents == 1 and _has_gymnasium(task) and available("PyTorch"):
+    needed = ("PyTorch", "MinAtar") if task == "Breakout-MinAtar" else ("PyTorch",)
+    if learner == "ppo" and agents == 1 and all(map(available, needed)):
         few = min(updates, TORCH_UPDATES[task])
         found["PyTorch"] = own("torch_ppo", default_flags=True, task=task, updates=few)
     return found
-
-
-def _has_gymnasium(task: str) -> bool:
-    """MinAtar is in Gymnasium where its own package is installed."""
-    return task == "CartPole-v1" or importlib.util.find_spec("minatar") is not None
 
 
 def _rejax(name: str, task: str, agents: int, **settings: Any) -> tuple[Measure, dict[str, Any]]:

@@ -5,7 +5,7 @@ A worker sets up its devices, compiles, and returns a function that measures onc
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from experiments.benchmarks import peers
@@ -24,22 +24,26 @@ class Work(NamedTuple):
     """numbers of agents that are measured unless the command line says otherwise"""
     frames: int
     """environment steps of a measurement, at least; and at least `MIN_UPDATES`"""
+    whole: int
+    """environment steps of an agent in the training whose beginning is measured"""
     text: str
 
 
 WORK = {
     ("ppo", "CartPole-v1"): Work(
-        4 * 128, (1, 8, 64, 256, 1024, 2048), 2**20,
+        4 * 128, (1, 8, 64, 256, 1024, 2048), 2**20, 500_000,
         "4 envs x 128 steps, 4 epochs x 4 minibatches, two networks of 64-64 tanh",
     ),
     ("ppo", "Breakout-MinAtar"): Work(
-        64 * 128, (1, 8), 2**18,
+        64 * 128, (1, 8), 2**18, 10_000_000,
         "64 envs x 128 steps, 4 epochs x 8 minibatches, two networks of 64-64 relu",
     ),
     ("dqn", "CartPole-v1"): Work(
-        10 * 100, (1, 8, 64), 2**20, "10 envs, a minibatch of 128 every 10 steps, 120-84 relu"
+        10 * 100, (1, 8, 64), 2**19, 500_000,
+        "10 envs, a minibatch of 128 every 10 steps, 120-84 relu",
     ),
 }  # fmt: skip
+LEARNERS = tuple(dict.fromkeys(learner for learner, _ in WORK))
 TASKS = tuple(dict.fromkeys(task for _, task in WORK))
 MIN_UPDATES = 4
 FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
@@ -72,35 +76,37 @@ def suite_dqn(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _compare(learner: str, options: argparse.Namespace) -> dict[str, Any]:
-    works = {task: work for (name, task), work in WORK.items() if name == learner}
-    works = {task: work for task, work in works.items() if task in options.tasks}
-    for task, work in works.items():
+    for task, work in works(learner, options.tasks).items():
         print(f"{task}: {work.text}")
     comparison = Comparison("steps", "task", "agents")
-    for task, work in works.items():
+    for task, work in works(learner, options.tasks).items():
         for agents in options.agents or work.agents:
-            updates = _updates(work, agents, options.frames)
-            variants = _variants(learner, task, agents, updates, options)
+            count = count_updates(work, agents, options.frames)
+            variants = _variants(learner, task, agents, count, options)
+            others = [each for each in variants if each not in FLAT and OURS not in each]
             aims = {
-                platform: dict.fromkeys(variants, aim)
+                platform: dict.fromkeys(others, aim)
                 for platform, table in AIMS.items()
                 if (aim := table.get((learner, task, agents))) is not None
             }
-            for name in FLAT:
-                for table in aims.values():
-                    table.pop(name, None)
             if (aim := FLAT_AIM.get((learner, task, agents))) is not None:
                 aims.setdefault("cpu", {})["flat vmap"] = aim
-            amount = agents * updates * work.frames_per_update
+            amount = agents * count * work.frames_per_update
             comparison.case(variants, amount, options.repeats, task, agents, aims=aims)
-    texts = {task: work.text for task, work in works.items()}
+    texts = {task: work.text for task, work in works(learner, options.tasks).items()}
     return {"rows": comparison.rows, "failures": comparison.failures, "work": texts}
 
 
-def _updates(work: Work, agents: int, frames: int | None) -> int:
-    if frames is not None:
-        return max(2, round(frames / (agents * work.frames_per_update)))
-    return max(MIN_UPDATES, round(work.frames / (agents * work.frames_per_update)))
+def works(learner: str, tasks: Sequence[str]) -> dict[str, Work]:
+    """Return what a learner does in those of the tasks that it is measured on."""
+    return {task: work for (name, task), work in WORK.items() if name == learner and task in tasks}
+
+
+def count_updates(work: Work, agents: int, frames: int | None) -> int:
+    """Return how many make that many frames of all agents: some, and a whole training at most."""
+    least = 2 if frames else MIN_UPDATES
+    count = max(least, round((frames or work.frames) / (agents * work.frames_per_update)))
+    return min(count, work.whole // work.frames_per_update)
 
 
 def _variants(
@@ -136,19 +142,20 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
         env, env_params = envs.make(task)
         # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
         learner = dqn.DQN(dqn.Config(frames, learning_starts=1_000), env)
-        total = float(dqn.Config().total_timesteps)
-        hyperparams = dqn.Hyperparams(annealing_steps=total, epsilon_decay_steps=total / 2)
+        hyperparams = dqn.Hyperparams(
+            annealing_steps=float(work.whole), epsilon_decay_steps=work.whole / 2
+        )
     elif task == "Breakout-MinAtar":  # configs/train/ppo_minatar.yaml
         env, env_params = envs.make(task, observations="flat")
         config = ppo.Config(
             frames, num_envs=64, num_steps=128, num_minibatches=8, activation="relu"
         )
         learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
-        hyperparams = ppo.Hyperparams(learning_rate=5e-3, annealing_steps=1e7)
+        hyperparams = ppo.Hyperparams(learning_rate=5e-3, annealing_steps=float(work.whole))
     else:
         env, env_params = envs.make(task)
         learner = ppo.PPO(ppo.Config(frames), env, value_loss=losses.clipped_squared)
-        hyperparams = ppo.Hyperparams(annealing_steps=float(ppo.Config().total_timesteps))
+        hyperparams = ppo.Hyperparams(annealing_steps=float(work.whole))
     assert learner.config.frames_per_update == work.frames_per_update
     return learner, env_params, hyperparams
 
@@ -231,6 +238,8 @@ def flat(
         devices.setup(num_devices=1)
     import jax
 
+    if single_threaded and jax.devices()[0].platform != "cpu":
+        return lambda _: {}, {"skip": "threads are a matter of CPUs"}
     train, _, _ = _train(learner, task, updates)
     compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
     measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))

@@ -7,7 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks import environments, evolution, flops, peers, sweeps, tabular, training
+from experiments.benchmarks import (
+    cost_model,
+    environments,
+    evolution,
+    flops,
+    peers,
+    sweeps,
+    tabular,
+    training,
+)
 
 Measure = Callable[[int], dict[str, float]]
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
@@ -18,6 +27,7 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **evolution.WORKERS,
     **sweeps.WORKERS,
     **flops.WORKERS,
+    **cost_model.WORKERS,
 }
 
 
@@ -33,11 +43,14 @@ def work(name: str, arguments: dict[str, Any]) -> None:
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     measure, about = WORKERS[name](**arguments)
+    if "skip" in about:
+        print(json.dumps(about), flush=True)
+        return
     start = time.perf_counter()
     measure(0)
     first = time.perf_counter() - start
     about |= {"first_seconds": first, "compile_seconds": seconds[0]}
-    about["platform"] = jax.devices()[0].platform
+    about |= {"platform": jax.devices()[0].platform, "device": jax.devices()[0].device_kind}
     print(json.dumps(about), flush=True)
     for repeat, _ in enumerate(sys.stdin, start=1):
         print(json.dumps({**measure(repeat), "peak_bytes": _peak_bytes()}), flush=True)

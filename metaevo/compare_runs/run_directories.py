@@ -2,7 +2,6 @@
 
 import csv
 import fcntl
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
-from metaevo.run_directory import RunDirectory
+from metaevo.run_directory import RunDirectory, read_json
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
@@ -40,7 +39,15 @@ def read(path: Path) -> Source:
     Raises:
         ConfigError: it holds no run, or a file of it is damaged.
     """
-    run = RunDirectory.open(path)
+    try:
+        return _read(RunDirectory.open(path))
+    except ConfigError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ConfigError(f"{path}: its files are not those of a run: {error!r}") from None
+
+
+def _read(run: RunDirectory) -> Source:
     config = flatten(run.read_config()["config"])
     records = run.read_metrics()
     kinds = [kind for kind in _DEFAULTS if any(r.get("kind") == kind for r in records)]
@@ -50,7 +57,7 @@ def read(path: Path) -> Source:
     seeds = _seeds(run, config, kind, records, notes) if kind else []
     seeds = _with_scores(seeds, _evaluated(run, config))
     progress = _progress(config, kind, records)
-    return Source(str(path), "run directory", seeds, _state(run), progress, notes)
+    return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
 
 def _seeds(
@@ -142,9 +149,11 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
     if not run.evaluation_path.is_file():
         return []
     try:
-        variants = json.loads(run.evaluation_path.read_text(encoding="utf-8")).get("variants", [])
+        variants = read_json(run.evaluation_path).get("variants", [])
         scores = {str(row["name"]): _by_seed(row["scores"]) for row in variants}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ConfigError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ConfigError(f"{run.evaluation_path}: no evaluation of variants: {error!r}") from None
     base = config.get("run.seed", 0)
     return [
@@ -165,6 +174,8 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
 def _by_seed(scores: list[Any]) -> FloatArray:
     """Scores [seeds]; of several environments [seeds, environments], which are normalised."""
     rows = [column(row if isinstance(row, list) else [row]) for row in scores]
+    if not all(row.size for row in rows):
+        raise ValueError("a seed has no score")
     return np.array([row.mean() for row in rows])
 
 

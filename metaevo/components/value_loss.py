@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt
+from annotated_types import Gt, Interval, MaxLen
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
@@ -40,13 +40,13 @@ class Config:
         ValueError: for options that exclude each other.
     """
 
-    hidden_sizes: tuple[Annotated[int, Gt(0)], ...] = (16, 16)
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (16, 16)
     """units of each hidden layer"""
     activation: Literal["tanh", "relu", "elu", "softplus"] = "tanh"
     """of the hidden layers"""
     inputs: tuple[Input, ...] = ("error",)
     """of: error (prediction - target), signed_log_error, target, old_prediction, old_error"""
-    error_scale: Annotated[float, Gt(0)] = 1.0
+    error_scale: Annotated[float, Interval(ge=1e-6, le=1e6)] = 1.0
     """all inputs are divided by this, the size of a usual error"""
     form: Literal["network", "additive", "multiplicative"] = "network"
     """the network itself, squared error plus the network, or squared error times exp(network)"""

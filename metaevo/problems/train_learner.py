@@ -57,7 +57,7 @@ class TrainLearner:
         return sum(num_frames(task.learner.config) for task in self.tasks)
 
     @property
-    def working_set_bytes(self) -> int:
+    def working_setnum_bytes(self) -> int:
         """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
         meta_params = jax.eval_shape(self.init, jax.random.key(0))
         return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
@@ -104,17 +104,30 @@ def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
     On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
     touches a few of its rows only. On an accelerator, whose memory is shared out by it, it does.
     """
-    learner, key = task.learner, jax.random.key(0)
-    obs, _ = jax.eval_shape(learner.env.reset, key, task.env_params)
-    state = jax.eval_shape(learner.init, key, hyperparams, meta_params, task.env_params)
-    gradient = jax.eval_shape(learner.policy, state)
-    walked = _bytes(state)
+    state, working = training_bytes(task, hyperparams, meta_params)
     if jax.devices()[0].platform == "cpu":
-        walked -= _bytes(getattr(state, "ring", ()))
-    return walked + _bytes(gradient) + learner.config.batch_size * (2 * _bytes(obs) + 64)
+        state -= num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
+    return state + working
 
 
-def _bytes(tree: Any) -> int:
+def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tuple[int, int]:
+    """Estimate what an agent keeps from update to update, and what an update takes besides.
+
+    The latter is a gradient and a batch.
+    """
+    learner, state = task.learner, _state(task, hyperparams, meta_params)
+    obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)
+    gradient = num_bytes(jax.eval_shape(learner.policy, state))
+    return num_bytes(state), gradient + learner.config.batch_size * (2 * num_bytes(obs) + 64)
+
+
+def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
+    key = jax.random.key(0)
+    return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)
+
+
+def num_bytes(tree: Any) -> int:
+    """Return the bytes of all arrays (or their shapes) in a tree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 

@@ -1,10 +1,9 @@
 """The report of a sweep: what won, whether that holds on fresh seeds, and all figures."""
 
-import json
 from typing import Any
 
 from metaevo import report
-from metaevo.run_directory import RunDirectory
+from metaevo.run_directory import RunDirectory, read_json
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
 from metaevo.sweep.results import BEST, TRIALS
@@ -23,7 +22,7 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
     best = study.best()
     assert best is not None
     if run.evaluation_path.exists():
-        result = json.loads(run.evaluation_path.read_text(encoding="utf-8"))
+        result = read_json(run.evaluation_path)
         text, table = conclusion(result), _confirmation_table(result)
         print("\n" + table.text() + "\n\n" + text + "\n")
         sections += [report.Text("Conclusion", text), table]

@@ -17,6 +17,7 @@ from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
 from metaevo.script import (
     StopRequestedError,
     check_same,
+    end_on_device_error,
     open_run,
     raise_if_requested,
     start_tracker,
@@ -104,7 +105,7 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
         if resume and _is_finished(run, settings):
             print(f"{run.path} is finished ({plan.trials} trials)")
             return 0
-        with StopOnSignal() as stop:
+        with StopOnSignal() as stop, end_on_device_error(run):
             this = _build(settings, run, trials, plan, stop, resume, worker)
             try:
                 with this.study:

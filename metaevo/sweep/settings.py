@@ -4,8 +4,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Gt, Interval
 
+from metaevo.evaluation import MOST
 from metaevo.experiment import RecordConfig, experiment_class, settings_class
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.sweep.space import KINDS
@@ -16,15 +17,15 @@ from metaevo.trainee import training_class
 class SweepConfig:
     """How trials are chosen, trained and judged."""
 
-    trials: Annotated[int, Gt(0)] = 64
+    trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """settings to try; a grid has as many as it has, at most"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """who chooses them; tpe and cma_es learn from the trials before"""
-    batch: Annotated[int, Gt(0)] | None = None
+    batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
     """trials asked for, and trained, at once; by default 16 of tpe and cma_es, all of the others"""
-    grid_points: Annotated[int, Gt(1)] = 5
+    grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
     """values of a range in a grid"""
-    seeds: Annotated[int, Gt(0)] = 4
+    seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4
     """agents of a trial; all trials share their random keys"""
     statistic: Literal["mean", "iqm", "quantile"] = "mean"
     """of the seeds' scores: the objective of a trial"""
@@ -36,7 +37,7 @@ class SweepConfig:
     """of successive halving and hyperband: one in eta goes on, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
     """of the training that the shortest rung gets at least"""
-    confirm_seeds: Annotated[int, Ge(0)] = 32
+    confirm_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 32
     """fresh seeds on which the winner and the settings it began from are trained; 0 for none"""
     storage: str | None = None
     """Optuna storage URL shared by several machines; by default a journal in the run directory"""

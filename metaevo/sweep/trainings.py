@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from metaevo.config import to_dict
+from metaevo.limits import check_training
 from metaevo.problems.train_learner import Task
 from metaevo.seeding import Purpose, keys_for
 from metaevo.sweep.halving import Bracket, brackets, run_bracket
@@ -101,10 +102,19 @@ class Trainings(Trials):
         key = self.static_key(settings)
         if key not in self._trainers:
             trainee = make_trainee(settings)
+            task = Task(trainee.env_name, trainee.learner, trainee.env_params)
+            check_training(
+                "sweep.seeds",
+                task,
+                settings.hyperparams,
+                trainee.meta_params,
+                kept=self.config.seeds,
+                at_once=settings.run.chunk_size or 1,
+            )
             if len(self._trainers) >= MAX_TRAINERS:
                 del self._trainers[next(iter(self._trainers))]
             self._trainers[key] = Trainer(
-                Task(trainee.env_name, trainee.learner, trainee.env_params),
+                task,
                 trainee.meta_params,
                 settings.hyperparams,
                 settings.fitness,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, parse_json
 from metaevo.run_directory import RunDirectory
 from metaevo.tracking.state import State, has
 
@@ -59,7 +59,7 @@ class Tail:
         self._last = lines[-1] + b"\n" if lines else self._last
         for line in lines:
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except ValueError:
                 record = None
             if not isinstance(record, dict):

@@ -5,14 +5,13 @@ import contextlib
 import copy
 import dataclasses
 import fcntl
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, parse_json
 from metaevo.run_directory import write_json_atomic
 
 STATE_FILE = "tracking.json"
@@ -102,7 +101,7 @@ def _read(run: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError:
         content = None
     if not isinstance(content, dict):

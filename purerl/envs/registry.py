@@ -57,6 +57,9 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     constructor_overrides = {
         key: _hashable(value) for key, value in overrides.items() if key in constructor
     }
+    for key, value in constructor_overrides.items():
+        if not key.endswith("seed") and not _is_small(value):
+            raise ValueError(f"{name}: parameter {key} = {value!r} must be at most {LARGEST_SIZE}")
     try:
         env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
     except (TypeError, ValueError, OSError) as error:
@@ -99,6 +102,14 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
+def _is_small(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_small, value))
+    return not isinstance(value, int | float) or abs(value) <= LARGEST_SIZE
+
+
+LARGEST_SIZE = 1024
+"""What an argument of a constructor may be at most: the cells of a grid are its square."""
 RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf"))}
 """What parameters of these names may be, whatever the environment."""
 

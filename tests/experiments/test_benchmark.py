@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import flops
+from experiments.benchmarks import figures, flops, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 
@@ -28,7 +28,7 @@ for _ in sys.stdin:
 def benchmark(*arguments):
     return subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True, text=True, timeout=300, env=os.environ, check=False,
+        capture_output=True, text=True, timeout=550, env=os.environ, check=False,
     )  # fmt: skip
 
 
@@ -105,6 +105,48 @@ def test_a_worker_that_ends():
         Worker("other", variant)
 
 
+def test_a_peer_that_fails_is_reported_and_the_others_are_measured(capsys):
+    comparison = Comparison("steps", "agents", products=False)
+    broken = Variant([sys.executable, "-c", "raise SystemExit(3)"])
+    comparison.case({"ours": fake(1.0), "broken": broken, "other": fake(1.0)}, 1, 1, 7)
+    assert [row["variant"] for row in comparison.rows] == ["ours", "other"]
+    (failure,) = comparison.failures
+    assert (failure["agents"], failure["variant"]) == (7, "broken")
+    assert "error: 7: broken: its process ended with code 3; left out" in capsys.readouterr().err
+    comparison.case({"ours": broken, "other": fake(1.0)}, 1, 1, 8)  # nothing to hold against
+    assert comparison.failures[1]["variant"] == "ours"
+    ends = Variant([sys.executable, "-c", "print('{}', flush=True); input()"])
+    comparison.case({"ours": fake(1.0), "ends": ends}, 1, 1, 9)
+    assert "ends: its process ended with code 0" in comparison.failures[2]["error"]
+    assert len(comparison.rows) == 2
+
+
+def test_a_measurement_is_at_most_a_whole_training():
+    cartpole = training.WORK["ppo", "CartPole-v1"]
+    assert training.count_updates(cartpole, 1, None) == 500_000 // 512
+    assert training.count_updates(cartpole, 256, None) == 8
+    assert training.count_updates(cartpole, 2048, None) == training.MIN_UPDATES
+    assert training.count_updates(cartpole, 1, 2048) == 4
+    assert training.count_updates(cartpole, 8, 2048) == 2
+
+
+def test_figure(tmp_path):
+    def row(variant, agents, rate):
+        spread = {"min": 0.9 * rate, "median": rate, "max": 1.2 * rate}
+        return {"task": "CartPole-v1", "variant": variant, "agents": agents, **spread}
+
+    rows = [row("ours", 64, 5e5), row("ours", 1, 2e5), row("other", 1, 1e5)]
+    figures.draw({"ppo": {"rows": [*rows, row("matrix products", 1, 1e11)]}}, tmp_path / "a.svg")
+    drawn = (tmp_path / "a.svg").read_text()
+    # Bars of two variants, none of the products, in the panel and in the legend.
+    assert drawn.count('id="LineCollection_') == 4
+    (tmp_path / "results.json").write_text(json.dumps({"ppo": {"rows": rows}, "machine": {}}))
+    figures.main(str(tmp_path / "results.json"), str(tmp_path / "c.svg"))
+    assert (tmp_path / "c.svg").read_text().count('id="LineCollection_') == 4
+    with pytest.raises(BenchmarkError, match="nothing of ppo and dqn was measured"):
+        figures.draw({"sweep": {"rows": rows}}, tmp_path / "b.svg")
+
+
 def test_operations_of_loops_are_counted_in_every_round():
     matrix, product = jnp.ones((32, 32)), 2 * 32**3
 
@@ -156,6 +198,56 @@ def test_evolution_prints_frames_and_costs(tmp_path):
     assert all(cost["share"] > 0 for cost in results["costs"])
 
 
+def test_compile_is_timed_cold_and_cached(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    file = tmp_path / "results.json"
+    done = benchmark("compile", "--programs", "q-learning", "--repeats", "1", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    cold, cached = json.loads(file.read_text())["compile"]["rows"]
+    assert (cold["variant"], cached["variant"]) == ("cold", "cached")
+    for row in (cold, cached):
+        (measured,) = row["measured"]
+        assert measured["trace_seconds"] > 0
+        assert measured["compile_seconds"] > 0
+        assert Path(measured["package"]).is_relative_to(SCRIPT.parent.parent)
+    assert cold["measured"][0]["cache_hits"] == 0
+    assert cached["measured"][0]["cache_hits"] >= 1
+
+
+@pytest.mark.slow
+def test_compile_is_compared_with_another_commit():
+    done = benchmark("compile", "--programs", "q-learning", "--repeats", "1", "--against", "HEAD")
+    assert done.returncode == 0, done.stderr
+    assert [row[1] for row in table(done.stdout)][1:] == ["cold", "cached", "HEAD"]
+
+
+@pytest.mark.slow
+def test_environments_against_gymnasium(tmp_path):
+    file = tmp_path / "results.json"
+    done = benchmark(
+        "environments", "--environments", "GridWorld", "CartPole-v1", "--num-envs", "3",
+        "--frames", "300", "--repeats", "1", "--peers", "--json", str(file),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["environments"]["rows"]
+    names = [row["variant"] for row in rows if row["environment"] == "CartPole-v1"]
+    assert names == ["ours", "one device", "Gymnasium, sync"]
+    assert len(rows) == 5
+
+
+@pytest.mark.slow
+def test_devices_scale_weakly_and_strongly(tmp_path):
+    file = tmp_path / "results.json"
+    done = benchmark(
+        "devices", "--agents", "1", "8", "--frames", "1024", "--repeats", "1", "--json", str(file)
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["devices"]["rows"]
+    assert [row["devices"] for row in rows] == [1, 2, 4, 8] * 2
+    assert [row["agents"] for row in rows] == [1, 2, 4, 8] + [8] * 4
+    assert all(row["efficiency"] == row["faster"]["median"] / row["devices"] for row in rows)
+
+
 @pytest.mark.slow
 def test_sweep_prints_trials_a_minute_and_ratios():
     done = benchmark("sweep", "--trials", "8", "--repeats", "1")
@@ -172,6 +264,12 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--generations", "65"], "at most 64"),
         (["--json", "missing/results.json"], "does not exist"),
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),
+        (["--against", "no_such_commit_"], "git knows no such commit"),
+        (["--only", "nobody"], "--only nobody: not among flat vmap"),
+        (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
+        (["--json", "."], "is a directory"),
+        (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
+        (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
         (["--shape", "round"], "invalid choice: 'round'"),
         (["--external", "no command"], "must be NAME=COMMAND"),
         (["--external", "a=no_such_program_"], "there is no program no_such_program_"),

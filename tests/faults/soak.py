@@ -1,0 +1,130 @@
+"""A long run of a script, its memory and its open files watched from outside.
+
+python tests/faults/soak.py SECONDS evolve|train [KIB]
+
+prints one JSON object: what `watch` returns. With KIB, every checkpoint leaks so much, and a file.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WARM_UP = 0.25
+"""Share of the time in which caches may fill."""
+COMMANDS = {
+    # the quick preset and a training, made small so that their loops turn often, and endless
+    "evolve": (
+        "evolve_value_loss",
+        "--generations 10000000 --strategy.population_size 16 --train.total_timesteps 512 "
+        "--evolution.validation_every 50 --evolution.block_seconds 0.5",
+    ),
+    "train": (
+        "train",
+        "--seeds 4 --train.total_timesteps 200000000 --run.log_every 200 --run.block_seconds 0.2 "
+        "--run.checkpoint_seconds 1",
+    ),
+}
+
+
+def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
+    """Start a script in a process of its own; with a leak, through `leaking` below."""
+    script, settings = COMMANDS[name]
+    path = f"experiments/{script}.py"
+    command = [sys.executable, path] if not leak else [sys.executable, __file__, str(leak), path]
+    return subprocess.Popen(
+        [*command, *settings.split(), "--run-dir", str(run_dir)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
+    """Run a script, once it makes checkpoints, for some seconds; end it with SIGTERM.
+
+    Returns:
+        `mib_per_hour` and its 95% `interval` (a straight line through the resident memory after the
+        warm-up), `mib` and `files` at the warm-up's end and at the end, `records` written in
+        between, the number of `samples` and the exit `code`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        process = start(name, run_dir, leak)
+        try:
+            while not len(list((run_dir / "checkpoints").glob("*"))) > 1:
+                assert process.poll() is None, f"the run has ended with code {process.returncode}"
+                time.sleep(0.2)
+            begun = time.monotonic()
+            time.sleep(WARM_UP * seconds)
+            records, samples = _records(run_dir), []
+            while time.monotonic() - begun < seconds:
+                samples.append((time.monotonic() - begun, *_look(process.pid)))
+                time.sleep(max(0.2, seconds / 2000))
+            written = _records(run_dir) - records
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(120)
+        finally:
+            process.kill()
+            process.wait()
+    times, mib, files = np.array(samples).T
+    fit = stats.linregress(times / 3600, mib)
+    width = stats.t.ppf(0.975, len(times) - 2) * fit.stderr
+    few = max(1, len(samples) // 20)
+    return {
+        "script": name,
+        "seconds": round(times[-1]),
+        "mib_per_hour": round(fit.slope, 2),
+        "interval": [round(fit.slope - width, 2), round(fit.slope + width, 2)],
+        "mib": [round(float(np.mean(each)), 2) for each in (mib[:few], mib[-few:])],
+        "files": [int(np.max(each)) for each in (files[:few], files[-few:])],
+        "records": written,
+        "samples": len(samples),
+        "code": code,
+    }
+
+
+def _look(pid: int) -> tuple[float, int]:
+    """Return the resident memory of a process in MiB, and how many files it has open."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    files = len(os.listdir(f"/proc/{pid}/fd"))
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, files
+
+
+def _records(run_dir: Path) -> int:
+    path = run_dir / "metrics.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def leaking(kib: int, script: str) -> None:
+    """Run a script of which every checkpoint leaks memory and an open file."""
+    import runpy
+
+    from metaevo import checkpoint
+
+    save, leaked = checkpoint.save, []
+
+    def leaky(*arguments, **others):
+        leaked.append((b"x" * (kib * 1024), os.open(os.devnull, os.O_RDONLY)))
+        return save(*arguments, **others)
+
+    checkpoint.save = leaky
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    if sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
+        leak, sys.argv = int(sys.argv[1]), sys.argv[2:]
+        leaking(leak, sys.argv[0])
+    else:
+        print(json.dumps(watch(sys.argv[2], float(sys.argv[1]), *map(int, sys.argv[3:]))))

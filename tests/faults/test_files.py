@@ -1,0 +1,302 @@
+"""Files that someone else made up, in the place of those of a run: read back as they were written,
+or refused in one line, and nothing in them is executed."""
+
+import hashlib
+import io
+import json
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from metaevo import checkpoint, discovery
+from metaevo.checkpoint import CheckpointError, load_tree, save_tree
+from metaevo.compare_runs.run_directories import read
+from metaevo.components import value_loss
+from metaevo.config import ConfigError, dump_yaml, parse_json
+from metaevo.run_directory import RunDirectory, read_json
+from tests.faults.fuzzing import values
+from tests.metaevo.toy import assert_same
+
+CONFIG = value_loss.Config(hidden_sizes=(4,))
+META_PARAMS = [{"bias": np.zeros(4, np.float32), "weights": np.ones((1, 4), np.float32)}]
+FILES = ("meta_params/metadata.json", "meta_params/state.npz")
+JSON = values.map(lambda value: json.loads(json.dumps(value, default=str)))
+
+
+@pytest.fixture(scope="module")
+def component(tmp_path_factory):
+    run = RunDirectory.create(tmp_path_factory.mktemp("component"), "")
+    meta_params = value_loss.make(CONFIG).init(jax.random.key(0))
+    discovery.save(run, "value_loss", CONFIG, meta_params, 3)
+    return run, jax.device_get(meta_params)
+
+
+def one_line(error):
+    assert len(str(error).splitlines()) == 1
+    return str(error)
+
+
+def loaded(path):
+    """What `metaevo.load` finds, None if it refuses."""
+    try:
+        return discovery.load(path)[1]
+    except ConfigError as error:
+        return one_line(error) and None
+
+
+@st.composite
+def damages(draw):
+    """A way to change bytes: flipped, cut, inserted, repeated or exchanged for others."""
+    place, other = draw(st.floats(0, 1)), draw(st.binary(min_size=1, max_size=40))
+    kind = draw(st.sampled_from(["flip", "cut", "insert", "repeat", "drop", "replace", "zeros"]))
+
+    def damage(content):
+        at = int(place * len(content))
+        return {
+            "flip": content[:at] + bytes([content[at : at + 1][0] ^ other[0] or 1])
+            + content[at + 1 :] if at < len(content) else content + other,
+            "cut": content[:at],
+            "insert": content[:at] + other + content[at:],
+            "repeat": content + content[at:],
+            "drop": content[:at] + content[at + len(other) :],
+            "replace": other,
+            "zeros": content[:at] + bytes(len(content) - at),
+        }[kind]  # fmt: skip
+
+    return damage
+
+
+def fuzz_component(component, examples):
+    run, original = component
+    counts = {"original": 0, "refused": 0}
+
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(FILES), damages())
+    def damaged(name, damage):
+        path = run.path / name
+        content = path.read_bytes()
+        try:
+            path.write_bytes(damage(content))
+            found = loaded(run.path)
+        finally:
+            path.write_bytes(content)
+        if found is not None:
+            assert_same(jax.device_get(found), original)
+        counts["refused" if found is None else "original"] += 1
+
+    damaged()
+    print(counts)
+    assert counts["refused"] > counts["original"]
+
+
+def test_damaged_components_are_refused_or_what_they_were(component):
+    fuzz_component(component, 60)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_many_damaged_components(component):
+    fuzz_component(component, 5000)
+
+
+# A forger computes digests, too.
+
+
+def forge(folder, change=None, members=None):
+    """A tree with other metadata, or other members in its archive, and right digests."""
+    save_tree(folder, META_PARAMS, {"component": "value_loss", "config": {"hidden_sizes": [4]}})
+    if members is not None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content, compression in members:
+                archive.writestr(name, content, compression)
+        (folder / "state.npz").write_bytes(buffer.getvalue())
+    content = json.loads((folder / "metadata.json").read_bytes())
+    del content["sha256_of_metadata"]
+    content["sha256"] = hashlib.sha256((folder / "state.npz").read_bytes()).hexdigest()
+    content |= change or {}
+    content["sha256_of_metadata"] = checkpoint._digest(content)
+    (folder / "metadata.json").write_text(json.dumps(content))
+
+
+def header(shape, dtype="<f4"):
+    """The head of a .npy file."""
+    text = repr({"descr": dtype, "fortran_order": False, "shape": shape}).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+BIAS = "leaf:[0]['bias'].npy"
+STORED, DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
+ARCHIVES = {
+    "a petabyte announced": [(BIAS, header((10**15,)), STORED)],
+    "a negative size": [(BIAS, header((-4,)), STORED)],
+    "sizes whose product overflows": [(BIAS, header((2**40, 2**40)), STORED)],
+    "a bomb of a gigabyte": [(BIAS, header((2**28,)) + bytes(2**26), DEFLATED)],
+    "objects": [(BIAS, header((1,), "|O") + pickle.dumps([None]), STORED)],
+    "a path": [("../../leaf.npy", header((4,)) + bytes(16), STORED)],
+    "no array": [(BIAS, b"import os", STORED)],
+    "code in the head": [(BIAS, header("__import__('os').system('true')"), STORED)],
+    "the same twice": [(BIAS, header((4,)) + bytes(16), STORED)] * 2,
+    "nothing": [],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("case", ARCHIVES)
+def test_a_forged_archive_is_refused(case, tmp_path):
+    forge(tmp_path / "meta_params", members=ARCHIVES[case])
+    with pytest.raises(CheckpointError, match="is not usable"):
+        load_tree(tmp_path / "meta_params")
+    assert loaded(tmp_path) is None
+
+
+def test_a_pickle_in_the_place_of_an_archive_is_not_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "exploded",)
+
+    forge(tmp_path / "meta_params")
+    for name in ("state.npz", "metadata.json"):
+        shutil.rmtree(tmp_path / "meta_params")
+        forge(tmp_path / "meta_params")
+        (tmp_path / "meta_params" / name).write_bytes(pickle.dumps(Bomb()))
+        if name == "state.npz":
+            content = json.loads((tmp_path / "meta_params" / "metadata.json").read_bytes())
+            del content["sha256_of_metadata"]
+            state = (tmp_path / "meta_params" / "state.npz").read_bytes()
+            content["sha256"] = hashlib.sha256(state).hexdigest()
+            content["sha256_of_metadata"] = checkpoint._digest(content)
+            (tmp_path / "meta_params" / "metadata.json").write_text(json.dumps(content))
+        assert loaded(tmp_path) is None
+    assert not (tmp_path / "exploded").exists()
+
+
+def nested(levels, inside=1):
+    for _ in range(levels):
+        inside = [inside]
+    return inside
+
+
+@pytest.mark.parametrize("levels", [90, 500, 900, 100_000])
+@pytest.mark.parametrize("where", ["metadata", "structure", "config"])
+def test_nothing_is_too_deep_to_be_refused(where, levels, tmp_path):
+    forge(tmp_path / "meta_params")
+    path = tmp_path / "meta_params" / "metadata.json"
+    content = json.loads(path.read_bytes())
+    deep = "[" * levels + "]" * levels
+    content["metadata" if where == "config" else where] = "HERE"
+    text = f'{{"component": "value_loss", "config": {deep}}}' if where == "config" else deep
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "_digest", lambda _: content["sha256_of_metadata"])
+        path.write_text(json.dumps(content).replace('"HERE"', text))
+        assert loaded(tmp_path) is None
+
+
+@settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+@given(change=st.dictionaries(st.sampled_from(["metadata", "structure", "leaves"]), JSON))
+def test_forged_metadata_is_refused_or_fits(change, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "forged"
+    shutil.rmtree(folder, ignore_errors=True)
+    forge(folder / "meta_params", change)
+    found = loaded(folder)
+    assert found is None or isinstance(found, list)
+
+
+@pytest.mark.parametrize("name", ["../../value_loss", "os", "", "component", "registry", 0, None])
+def test_a_component_of_another_name_is_not_imported(name, tmp_path):
+    forge(tmp_path / "meta_params", {"metadata": {"component": name, "config": {}}})
+    with pytest.raises(CheckpointError, match="unknown component"):
+        discovery.load(tmp_path)
+
+
+# --- Run directories as the comparison finds them ------------------------------------------------
+
+
+def make_run(path, changes=()):
+    """A run directory, without asking git for its commit."""
+    run = RunDirectory.create(path, "")
+    config = {"seeds": 2, "train": {"total_timesteps": 40}, "run": {"seed": 1}, **dict(changes)}
+    text = dump_yaml({"config": config, "resolved": {}, "environment": {}})
+    run.config_path.write_text(text, encoding="utf-8")
+    return run
+
+
+def records(update):
+    keys = ["kind", "update", "frames", "seconds", "mean_return", "returns", "low", "x"]
+    proper = {
+        "kind": "update", "update": update, "frames": 20 * update, "seconds": 1.5 * update,
+        "mean_return": 2.0, "returns": [1.0, None],
+    }  # fmt: skip
+    changes = st.dictionaries(st.sampled_from(keys), JSON, max_size=2)
+    return changes.map(lambda changed: {**proper, **changed})
+
+
+def fuzz_runs(folder, examples):
+    counts = {"read": 0, "refused": 0}
+
+    @settings(max_examples=examples, database=None, suppress_health_check=list(HealthCheck))
+    @given(
+        config=st.dictionaries(st.sampled_from(["seeds", "train", "run", "learner"]), JSON),
+        lines=st.tuples(*(records(update) for update in range(3))),
+        evaluation=JSON | st.builds(lambda rows: {"variants": rows}, st.lists(JSON)),
+        scores=JSON,
+    )
+    def run(config, lines, evaluation, scores):
+        shutil.rmtree(folder, ignore_errors=True)
+        this = make_run(folder, config)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        this.metrics_path.write_text(text)
+        if isinstance(evaluation, dict) and evaluation.get("variants") == []:
+            evaluation = {"variants": [{"name": "<b>", "scores": scores}]}
+        this.evaluation_path.write_text(json.dumps(evaluation))
+        try:
+            read(folder)
+        except ConfigError as error:
+            counts["refused"] += bool(one_line(error))
+        else:
+            counts["read"] += 1
+
+    run()
+    print(counts)
+
+
+def test_any_run_directory_is_read_or_refused(tmp_path):
+    fuzz_runs(tmp_path / "run", 60)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3600)
+def test_many_run_directories(tmp_path):
+    fuzz_runs(tmp_path / "run", 3000)
+
+
+def test_a_seed_without_a_score_is_no_evaluation(tmp_path):
+    run = make_run(tmp_path / "run")
+    run.evaluation_path.write_text('{"variants": [{"name": "a", "scores": [[]]}]}')
+    with pytest.raises(ConfigError, match="a seed has no score"):
+        read(run.path)
+
+
+@pytest.mark.parametrize("levels", [200, 100_000])
+def test_deep_json_is_refused_by_all_readers(tmp_path, levels):
+    run = make_run(tmp_path / "run")
+    deep = '{"a": ' * levels + "1" + "}" * levels
+    for path, reader in (
+        (run.metrics_path, run.read_metrics),
+        (run.evaluation_path, lambda: read_json(run.evaluation_path)),
+    ):
+        path.write_text(deep + "\n")
+        with pytest.raises(ConfigError, match=path.name):
+            reader()
+
+
+@given(JSON)
+def test_json_comes_back(data):
+    assert parse_json(json.dumps(data)) == data or data != data

@@ -1,0 +1,183 @@
+"""Trackers in every state that a server can be in: a run's results are the same to the bit."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from metaevo.config import dump_yaml
+from tests.faults.soak import ROOT
+from tests.faults.test_numbers import EVOLUTION, GRID
+from tests.metaevo.tracking.fake_wandb import silence
+from tests.metaevo.tracking.runs import environment
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+
+CONFIGS = {
+    "evolve_value_loss": EVOLUTION
+    | {"evolution": {"generations": 8, "validation_seeds": 2}, "evaluation": {"seeds": 0}},
+    "train": GRID | {"seeds": 2, "evaluation": {"episodes": 0}},
+}
+
+
+@contextlib.contextmanager
+def answering(status):
+    """A server that answers everything with one HTTP status; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = do_PUT = answer  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def unreachable():
+    """An address where nobody listens."""
+    yield "http://127.0.0.1:9"
+
+
+@contextlib.contextmanager
+def locked(folder):
+    """A database that somebody else writes to all the time."""
+    path = folder / "locked.db"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table t (x)")
+        connection.commit()
+        connection.execute("begin exclusive")
+        yield f"sqlite:///{path}"
+        connection.rollback()
+
+
+@contextlib.contextmanager
+def full(folder):
+    """A database on a disk without room."""
+    path = folder / "full.db"
+    path.symlink_to("/dev/full")
+    yield f"sqlite:///{path}"
+
+
+@contextlib.contextmanager
+def working(folder):
+    """A database that works."""
+    yield f"sqlite:///{folder / 'store.db'}"
+
+
+def run(script, path, *arguments, kill=False, **changes):
+    """Run a script to its end, killing its mirrors once if asked to; stderr and the kills."""
+    config = path.parent / f"{path.name}.yaml"
+    config.write_text(dump_yaml(CONFIGS[script]), encoding="utf-8")
+    log = path.parent / f"{path.name}.txt"
+    command = [sys.executable, f"experiments/{script}.py", "--config", config, "--run-dir", path]
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [*map(str, command), "--run.track_wait", "3", *arguments],
+            cwd=ROOT,
+            env=environment(HOME=str(path.parent), MLFLOW_DISABLE_TELEMETRY="true", **changes),
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+        )
+        killed: list[int] = []
+        while process.poll() is None:
+            if kill and len(killed) < 2 and (path / "checkpoints").is_dir():
+                killed += [pid for pid in mirrors(process.pid) if kill_one(pid)]
+            time.sleep(0.02)
+    text = log.read_text()
+    assert process.returncode == 0, text
+    assert "Traceback" not in text
+    return text, killed
+
+
+def mirrors(parent):
+    """The processes of the mirrors that a run has started."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            status = (path / "stat").read_text().rpartition(")")[2].split()
+            if int(status[1]) == parent and b"metaevo.tracking.mirror" in (
+                path / "cmdline"
+            ).read_bytes() and status[0] != "Z":  # fmt: skip
+                yield int(path.name)
+
+
+def kill_one(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def results(path):
+    """What a run has computed: its records without their times, the digests of what it saved."""
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    saved = [
+        json.loads(file.read_bytes())["sha256"] for file in sorted(path.glob("**/metadata.json"))
+    ]
+    return [{**json.loads(line), "seconds": 0} for line in lines], saved
+
+
+FAULTS = {
+    "wandb unreachable, MLflow locked": (unreachable, locked),
+    "wandb forbids, MLflow's disk is full": (lambda: answering(401), full),
+    "wandb fails, MLflow works": (lambda: answering(500), working),
+    "wandb never answers, MLflow works": (silence, working),
+}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What the runs compute without trackers."""
+    folder = tmp_path_factory.mktemp("alone")
+    found = {}
+    for script in CONFIGS:
+        run(script, folder / script)
+        found[script] = results(folder / script)
+        assert len(found[script][0]) >= 8
+        assert len(found[script][1]) >= 2
+    return found
+
+
+@pytest.mark.parametrize("script", CONFIGS)
+@pytest.mark.parametrize("case", FAULTS)
+def test_a_tracker_that_fails_changes_nothing(case, script, alone, tmp_path):
+    wandb, mlflow = FAULTS[case]
+    with wandb() as url, mlflow(tmp_path) as uri:
+        trackers = ("--wandb", "online", "--mlflow", uri)
+        key = {"WANDB_BASE_URL": url, "WANDB_API_KEY": "0" * 40}
+        said, _ = run(script, tmp_path / "run", *trackers, **key)
+    assert results(tmp_path / "run") == alone[script]
+    assert "warning: wandb (online)" in said
+    assert ("warning: mlflow" in said) == (mlflow is not working)
+
+
+@pytest.mark.parametrize("script", CONFIGS)
+def test_trackers_killed_in_mid_run_change_nothing(script, alone, tmp_path):
+    with working(tmp_path) as uri:
+        said, killed = run(
+            script, tmp_path / "run", "--wandb", "offline", "--mlflow", uri, kill=True
+        )
+    assert len(killed) == 2
+    assert results(tmp_path / "run") == alone[script]
+    assert said.count("the mirror has ended (SIGKILL), the run goes on") == 2
