@@ -231,6 +231,18 @@ def test_compile_is_compared_with_another_commit():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_learning_here_and_in_another_commit():
+    done = benchmark(
+        "learning", "--tasks", "CartPole-v1", "--seeds", "3", "--agent-steps", "8192",
+        "--against", "HEAD",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in table(done.stdout) if row[0] == "CartPole-v1"]
+    assert len(rows) == 3
+    assert all(here == there for _, _, here, there, _ in rows)  # unless something is not committed
+
+
 def test_environments_against_gymnasium(tmp_path):
     file = tmp_path / "results.json"
     done = benchmark(
@@ -274,6 +286,7 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--json", "missing/results.json"], "does not exist"),
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),
         (["--against", "no_such_commit_"], "git knows no such commit"),
+        (["learning"], "learning needs --against"),
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
         (["--json", "."], "is a directory"),
