@@ -92,7 +92,7 @@ def parse() -> argparse.Namespace:
     )
     known = ", ".join(SUITES)
     parser.add_argument(
-        "suites", nargs="*", metavar="SUITE", help=f"{known}; default: all but learning"
+        "suites", nargs="*", metavar="SUITE", help=f"{known}; default: all but the last"
     )
     lists: dict[str, tuple[Any, str]] = {
         "--agents": (_positive, "(ppo, dqn, devices: on each device, and on all together)"),
@@ -121,7 +121,7 @@ def parse() -> argparse.Namespace:
         "--trials": (256, "of one measurement (sweep); default: 256"),
         "--seeds": (16, "agents of every task (learning); default: 16"),
         "--agent-steps": (
-            None, "of an agent (q-learning, evolution, tracking, learning); default: the suite's own"
+            None, "of an agent (q-learning, evolution, tracking, learning); by default the suite's"
         ),
     }  # fmt: skip
     for flag, (default, text) in numbers.items():

@@ -28,8 +28,7 @@ def main() -> None:
         config, hyperparams = ppo.Config(steps), ppo.Hyperparams()
     else:  # PureJaxRL's
         env, env_params = envs.make(task, observations="flat")
-        shape = {"num_envs": 64, "num_steps": 128, "num_minibatches": 8}
-        config = ppo.Config(steps, activation="relu", **shape)
+        config = ppo.Config(steps, num_envs=64, num_steps=128, num_minibatches=8, activation="relu")
         hyperparams = ppo.Hyperparams(learning_rate=5e-3)
     train = ppo.make_train(config, env, value_loss=losses.clipped_squared)
     compiled = jax.jit(jax.vmap(train, in_axes=(0, None, None, None)))

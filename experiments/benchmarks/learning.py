@@ -14,7 +14,7 @@ from experiments.benchmarks.compiling import files_of
 from experiments.benchmarks.machine import ROOT
 from experiments.benchmarks.processes import BenchmarkError, progress
 
-STEPS = {"CartPole-v1": 500_000, "Breakout-MinAtar": 1_000_000}
+STEPS = {"CartPole-v1": 500_000, "Breakout-MinAtar": 500_000}
 """Environment steps of one agent."""
 SCRIPT = Path(__file__).resolve().parent / "learn_one.py"
 
