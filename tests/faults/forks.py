@@ -40,8 +40,10 @@ class ForkServer:
     def end(self) -> None:
         """End the server."""
         assert self._server.stdin is not None
+        assert self._server.stdout is not None
         self._server.stdin.close()
         self._server.wait()
+        self._server.stdout.close()
 
 
 class Fork:

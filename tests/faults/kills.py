@@ -111,14 +111,16 @@ class Assassin:
                 done = time.monotonic()
             time.sleep(0.01)
         self.seconds["finish"] = 0.5 * (time.monotonic() - done)  # the rest is compilation
-        assert process.returncode == 0, process.ended()
+        error = process.ended()
+        assert process.returncode == 0, error
 
     def strike(self, number: int) -> str:
         """Start, or continue, the run, and kill it; the phase that it was in."""
         before = look(self.run_dir)
         intent = self._intent(number, before)
         self.intended[intent] += 1
-        process = self.server.start(self.work.command(self.run_dir))
+        process, begun = self.server.start(self.work.command(self.run_dir)), time.monotonic()
+        starts = True
         for pause in self._until(intent, number, before):
             if process.poll() is not None:
                 error = process.ended()
@@ -126,6 +128,8 @@ class Assassin:
                     f"ended with {process.returncode} before kill {number + 1} ({intent}): {error}"
                 )
             time.sleep(pause)
+            if starts and _stat(self.run_dir / "config.yaml", "st_mtime_ns") != before.config:
+                starts, self.seconds["start"] = False, 1.5 * (time.monotonic() - begun)
         process.kill()
         process.ended()
         assert process.returncode == -9, "it ended before the kill"

@@ -47,8 +47,9 @@ with StopOnSignal():
 
 # Before a run begins.
 EARLY = """
-import time
+import signal, time
 from metaevo.signals import leave_at_once
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job may not have
 leave_at_once()
 print("ready", flush=True)
 time.sleep(60)
