@@ -9,7 +9,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve test lint format test-slow test-postgres test-browser smoke constraints
+.PHONY: help setup evolve test lint format test-slow test-faults test-postgres test-browser smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
+
+test-faults: $(STAMP) ## kills, full disks, signals, damaged files (docs/reliability.md)
+	$(RUN) -m pytest -m faults $(ARGS)
 
 # Needs Debian's package postgresql; the server is started, and ended, by tests/postgres/server.sh.
 test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postgresql)

@@ -10,6 +10,7 @@ python experiments/benchmark.py evolution --shape quick blog
 python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
 python experiments/benchmark.py compile --programs quick --against COMMIT
+python experiments/benchmark.py learning --against COMMIT
 python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
 
@@ -31,9 +32,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
     compiling,
+    cost_model,
     environments,
     evolution,
     figures,
+    learning,
     peers,
     scaling,
     sweeps,
@@ -53,8 +56,10 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "evolution": evolution.suite,
     "sweep": sweeps.suite,
     "devices": scaling.suite,
+    "scaling": cost_model.suite,
     "compile": compiling.suite,
     "tracking": tracking.suite,
+    "learning": learning.suite,
 }
 
 
@@ -64,7 +69,7 @@ def main() -> int:
     results: dict[str, Any] = {"machine": machine(), "command": shlex.join(sys.argv)}
     print("  ".join(f"{key} {value}" for key, value in results["machine"].items()))
     try:
-        for name in options.suites or SUITES:
+        for name in options.suites:
             print(f"\n## {name}: {SUITES[name].__doc__}\n", flush=True)
             results[name] = SUITES[name](options)
         if options.figure is not None:
@@ -75,7 +80,7 @@ def main() -> int:
     finally:  # what has been measured is kept
         if options.json is not None:
             options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    return int(any(results[name].get("failures") for name in options.suites or SUITES))
+    return int(any(results[name].get("failures") for name in options.suites))
 
 
 def parse() -> argparse.Namespace:
@@ -86,7 +91,9 @@ def parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     known = ", ".join(SUITES)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{known}; default: all")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=f"{known}; default: all but the last"
+    )
     lists: dict[str, tuple[Any, str]] = {
         "--agents": (_positive, "(ppo, dqn, devices: on each device, and on all together)"),
         "--num-envs": (_positive, "numbers of environments (environments); default: 10 2048"),
@@ -112,8 +119,9 @@ def parse() -> argparse.Namespace:
         "--generations": (4, "of one measurement of the quick shape (evolution); default: 4"),
         "--population": (None, "of evolution; default: the shape's, on a CPU fewer for blog"),
         "--trials": (256, "of one measurement (sweep); default: 256"),
+        "--seeds": (16, "agents of every task (learning); default: 16"),
         "--agent-steps": (
-            None, "of an agent (q-learning, evolution, tracking); default: the suite's own"
+            None, "of an agent (q-learning, evolution, tracking, learning); by default the suite's"
         ),
     }  # fmt: skip
     for flag, (default, text) in numbers.items():
@@ -126,18 +134,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text
     )
-    text = "also compile that commit of this repository (compile)"
+    text = "hold ours against that commit of this repository (compile, learning)"
     parser.add_argument("--against", metavar="COMMIT", help=text)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
     text = "a chart of steps/s against agents (ppo, dqn)"
     parser.add_argument("--figure", type=Path, metavar="FILE", help=text)
     options = parser.parse_args()
+    options.suites = options.suites or [name for name in SUITES if name != "learning"]
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {known}")
     if options.generations > evolution.BLOCK:
         parser.error(f"--generations {options.generations}: at most {evolution.BLOCK} fit a block")
     if options.against and not compiling.is_commit(options.against):
         parser.error(f"--against {options.against}: git knows no such commit")
+    if "learning" in options.suites and not options.against:
+        parser.error("learning needs --against COMMIT")
     for flag in ("json", "figure"):
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
@@ -149,7 +160,7 @@ def parse() -> argparse.Namespace:
     for suite in training.LEARNERS:
         if suite in options.suites and not training.works(suite, options.tasks):
             parser.error(f"{suite} has none of these tasks: {', '.join(options.tasks)}")
-    drawn = set(options.suites or SUITES) & set(figures.SUITES)
+    drawn = set(options.suites) & set(figures.SUITES)
     if options.figure is not None and not drawn:
         parser.error(f"--figure shows the suites {' and '.join(figures.SUITES)}: run one of them")
     options.num_envs = options.num_envs or list(environments.NUM_ENVS)

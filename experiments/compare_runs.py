@@ -8,6 +8,10 @@ python experiments/compare_runs.py runs/train --watch
 
 import sys
 
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
 from metaevo import devices
 
 devices.setup()  # before anything starts JAX

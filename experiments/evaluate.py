@@ -6,6 +6,10 @@ python experiments/evaluate.py --run-dir RUN --name 12x12 --task.env_params.size
 
 import sys
 
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
 from metaevo import devices
 
 devices.setup()  # before anything starts JAX

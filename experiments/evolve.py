@@ -7,9 +7,14 @@ python experiments/evolve.py --evolve drift --config configs/evolve_drift/quick.
 
 import sys
 
-from metaevo import devices
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
+from metaevo import devices, hosts
 
 devices.setup()  # before anything starts JAX
+hosts.join(sys.argv[1:])
 
 from metaevo.evolve_script import main
 

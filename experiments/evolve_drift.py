@@ -8,9 +8,14 @@ python experiments/evolve_drift.py --resume --run-dir runs/evolve_drift/NAME
 
 import sys
 
-from metaevo import devices
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
+from metaevo import devices, hosts
 
 devices.setup()  # before anything starts JAX
+hosts.join(sys.argv[1:])
 
 from metaevo.evolve_script import main
 

@@ -9,6 +9,10 @@ python experiments/sweep.py --worker --run-dir runs/sweep/NAME      # help to tr
 
 import sys
 
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
 from metaevo import devices
 
 devices.setup()  # before anything starts JAX

@@ -8,6 +8,10 @@ python experiments/train.py --resume --run-dir runs/train/NAME
 
 import sys
 
+from metaevo import signals
+
+signals.leave_at_once()  # until there is something to save
+
 from metaevo import devices
 
 devices.setup()  # before anything starts JAX

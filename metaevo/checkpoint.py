@@ -54,8 +54,13 @@ def save(
     indices = _indices(directory)
     for old in indices:
         if old > index or old in [each for each in indices if each <= index][:-keep]:
-            shutil.rmtree(directory / f"{old:06d}")
+            _remove(directory / f"{old:06d}")
     return path
+
+
+def is_empty(directory: Path) -> bool:
+    """Whether no checkpoint was ever completed there, be it usable or not."""
+    return not _indices(directory)
 
 
 def restore(
@@ -207,18 +212,18 @@ def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
     content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
     content["sha256_of_metadata"] = _digest(content)
     for leftover in path.parent.glob(f"{_TEMPORARY}*"):  # of saves that were killed
-        shutil.rmtree(leftover)
+        _remove(leftover)
     temporary = path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().hex}")
     temporary.mkdir()
     try:
         _write_file(temporary / "state.npz", state)
         _write_file(temporary / "metadata.json", json.dumps(content, indent=1).encode())
         _sync_directory(temporary)
-        if path.exists():  # a directory cannot be renamed onto a full one
+        if os.path.lexists(path):  # a directory cannot be renamed onto a full one
             aside = path.with_name(f"{temporary.name}-old")
             path.rename(aside)
             temporary.rename(path)
-            shutil.rmtree(aside)
+            _remove(aside)
         else:
             temporary.rename(path)
         _sync_directory(path.parent)
@@ -254,6 +259,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint, or whatever else somebody has put in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _write_file(path: Path, content: bytes) -> None:

@@ -37,18 +37,20 @@ T = TypeVar("T")
 class ConfigError(ValueError):
     """Something that the user gave cannot be used; the message is a single line."""
 
+    exit_code = 2
+
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
 
 
 @contextlib.contextmanager
 def exit_on_config_error() -> Iterator[None]:
-    """Print a ConfigError as `error: <message>` and exit with code 2; works as a decorator too."""
+    """Print a ConfigError as `error: <message>` and exit with its code; also a decorator."""
     try:
         yield
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(error.exit_code) from None
 
 
 # --- YAML ---------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo import compilation_cache
+
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
 
@@ -23,6 +25,7 @@ CPU_FLAGS = {
     # was suspended. By default XLA then ends the process after 40 seconds.
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds": "3600",
     "--xla_cpu_collective_call_terminate_timeout_seconds": "86400",
+    "--xla_cpu_collective_timeout_seconds": "86400",  # the same between processes
 }
 """What `setup` adds to `XLA_FLAGS`."""
 
@@ -31,7 +34,9 @@ CACHE_BYTES = 2 * 2**20
 
 
 def setup(num_devices: int | None = None) -> None:
-    """Make one single-threaded CPU device per core. Call it before anything starts JAX's backend.
+    """Make one single-threaded CPU device per core, and keep compiled programs.
+
+    Call it before anything starts JAX's backend.
 
     A user's own `XLA_FLAGS` and `JAX_NUM_CPU_DEVICES` are respected: what they set is not set
     again. Without effect where JAX finds an accelerator.
@@ -53,12 +58,29 @@ def setup(num_devices: int | None = None) -> None:
         if name not in flags:
             flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
+    compilation_cache.enable()
 
 
 def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux: a job may own a part of the machine only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.Device]:
+    """Return the first `num_devices` devices (all by default), as many of every process.
+
+    Args:
+        num_devices: how many, over all processes.
+        local: those of this process only, for what it computes on its own.
+    """
+    if local or jax.process_count() == 1:
+        return jax.local_devices()[:num_devices]
+    if num_devices is None:
+        return jax.devices()
+    share = num_devices // jax.process_count()
+    processes = range(jax.process_count())
+    return [device for i in processes for device in jax.local_devices(i)[:share]]
 
 
 def describe() -> list[str]:
@@ -72,20 +94,27 @@ def replicate(tree: Any, num_devices: int | None = None) -> Any:
     State that goes in and comes out of a `spread` function keeps this axis, so that its placement
     never changes and nothing recompiles.
     """
-    count = len(jax.devices()[:num_devices])
+    count, sharding = len(select(num_devices)), _sharding(num_devices)
 
     def copy(leaf):
         leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
-        return jnp.broadcast_to(leaf, (count, *leaf.shape))
+        if sharding.is_fully_addressable:
+            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), sharding)
+        # Each process places its own copies; no process can reach all devices.
+        shape = (count, *leaf.shape)
+        return jax.make_array_from_callback(shape, sharding, lambda _: leaf[None])
 
-    return place(jax.tree.map(copy, tree), count)
+    return jax.tree.map(copy, tree)
 
 
 def place(tree: Any, num_devices: int | None = None) -> Any:
     """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:num_devices]), (AXIS,))
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
-    return jax.device_put(tree, sharding)
+    return jax.device_put(tree, _sharding(num_devices))
+
+
+def _sharding(num_devices: int | None) -> jax.sharding.NamedSharding:
+    mesh = jax.sharding.Mesh(np.array(select(num_devices)), (AXIS,))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
 
 
 def first(tree: Any) -> Any:
@@ -98,14 +127,23 @@ def first(tree: Any) -> Any:
 
 
 def spread(
-    f: Callable, *, in_axes: Any = 0, num_devices: int | None = None, donate: tuple[int, ...] = ()
+    f: Callable,
+    *,
+    in_axes: Any = 0,
+    num_devices: int | None = None,
+    donate: tuple[int, ...] = (),
+    local: bool = False,
 ) -> Any:
-    """`jax.pmap` over the first `num_devices` devices (all by default), with the axis named."""
+    """`jax.pmap` over the devices that `select` gives, with the axis named.
+
+    Where these are of several processes, call only what `lower(...).compile()` of it returns: that
+    takes and returns arrays as `replicate` makes them.
+    """
     return jax.pmap(
         f,
         axis_name=AXIS,
         in_axes=in_axes,
-        devices=jax.devices()[:num_devices],
+        devices=select(num_devices, local=local),
         donate_argnums=donate,
     )
 
@@ -158,6 +196,8 @@ def map_rows(
 class RowMap:
     """A function of one row, compiled once and applied to any number of rows from the host.
 
+    Of several processes each has its own, on its own devices.
+
     Example:
         >>> squares = RowMap(lambda x: x * x, chunk_size=2)
         >>> squares(jnp.arange(5))
@@ -166,9 +206,9 @@ class RowMap:
 
     def __init__(self, f: Callable[[Any], Any], *, chunk_size: int, num_devices: int | None = None):
         """Bind the function; nothing is compiled before the first call."""
-        self.num_devices = len(jax.devices()[:num_devices])
+        self.num_devices = len(select(num_devices, local=True))
         self.chunk_size = chunk_size
-        self._apply = spread(jax.vmap(f), num_devices=num_devices)
+        self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
 
     def chunks(self, rows: Any) -> Iterator[tuple[int, Any]]:
         """Yield `(number of rows, results)` chunk by chunk, for a progress bar.
@@ -223,18 +263,46 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     Args:
         rows: all rows of one evaluation.
         bytes_per_row: working set of one row.
-        num_devices: all by default.
+        num_devices: all of this process by default.
 
     Returns:
         the chunk size, at most the rows of one device.
     """
-    devices = jax.devices()[:num_devices]
-    per_device = -(-rows // len(devices))
-    if devices[0].platform == "cpu":
+    per_device = -(-rows // (num_devices or len(jax.local_devices())))
+    if jax.local_devices()[0].platform == "cpu":
         fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 1024)
         limit = 1 << max(fitting.bit_length() - 1, 0)
     else:
-        statistics = devices[0].memory_stats() or {}
-        free = statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0)
-        limit = max(int(free) // 2 // max(bytes_per_row, 1), 1)
-    return -(-per_device // -(-per_device // limit))
+        limit = max(free_bytes() // 2 // max(bytes_per_row, 1), 1)
+    return even_chunk_size(per_device, limit)
+
+
+def even_chunk_size(rows: int, limit: int) -> int:
+    """Return the size of the fewest chunks of at most `limit` rows, all about as large."""
+    return -(-rows // -(-rows // limit))
+
+
+def free_bytes() -> int:
+    """Return the free memory of a device of this process; on a CPU, its share of the machine's."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return pages // jax.local_device_count()
+    statistics = device.memory_stats() or {}
+    return int(statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0))
+
+
+def program_bytes(program: Any) -> int:
+    """Return what a compiled program needs on one device, by XLA's own analysis."""
+    memory = program.memory_analysis()
+    return int(
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether XLA says that a device has too little memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

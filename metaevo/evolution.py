@@ -84,7 +84,7 @@ class Evolution:
         solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         self.strategy = Strategy(strategy, solution)
         self.population_size = strategy.population_size
-        self.num_devices = len(jax.devices()[: config.num_devices])
+        self.num_devices = len(devices.select(config.num_devices))
         self.evaluations = self.population_size * config.seeds_per_candidate
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
             self.evaluations, bytes_per_evaluation(problem), self.num_devices
@@ -93,8 +93,9 @@ class Evolution:
         stride = self.chunk_size * self.num_devices
         self._candidate_rows = -(-self.evaluations // stride) * stride
         self._run = devices.spread(
-            self._block, in_axes=(0, None, None), num_devices=self.num_devices, donate=(0,)
+            self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
+        self._programs: list[Any] = []  # the compiled block, shared with those `with_settings`
         self._start = jax.jit(self._init)
 
     def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
@@ -114,9 +115,34 @@ class Evolution:
         other.traced = _traced(seed, strategy)
         return other
 
+    def with_chunk_size(self, chunk_size: int) -> "Evolution":
+        """Return the same evolution with another number of agents at once on a device."""
+        if chunk_size == self.chunk_size:
+            return self
+        config = replace(self.config, chunk_size=chunk_size)
+        seed = int(self.traced.seed)
+        return Evolution(self.problem, self.strategy.config, config, seed=seed)
+
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
-        return devices.replicate(self._start(self.traced), self.num_devices)
+        return devices.replicate(self.start(), self.num_devices)
+
+    def start(self) -> State:
+        """Return one copy of it."""
+        state: State = self._start(self.traced)
+        return state
+
+    def compile(self) -> int:
+        """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
+        return devices.program_bytes(self.program)
+
+    @property
+    def program(self) -> Any:
+        """The compiled block: of a state, a number of generations and what is traced."""
+        if not self._programs:
+            lowered = self._run.lower(self.init(), np.int32(1), self.traced)
+            self._programs.append(lowered.compile())
+        return self._programs[0]
 
     @property
     def template(self) -> State:
@@ -137,7 +163,7 @@ class Evolution:
         """Run some generations in one compiled call; another number of them does not recompile.
 
         Args:
-            state: replicated over the devices; its buffers are given up.
+            state: replicated over the devices; it stays valid, so that a block can be repeated.
             generations: from 1 to BLOCK_CAPACITY.
 
         Returns:
@@ -148,7 +174,7 @@ class Evolution:
         """
         if not 1 <= generations <= BLOCK_CAPACITY:
             raise ValueError(f"generations = {generations} must be in [1, {BLOCK_CAPACITY}]")
-        state, metrics = self._run(state, np.int32(generations), self.traced)
+        state, metrics = self.program(state, np.int32(generations), self.traced)
         metrics = jax.device_get(devices.first(metrics))
         return state, {key: value[:generations] for key, value in metrics.items()}
 

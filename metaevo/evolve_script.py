@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from metaevo import hosts
 from metaevo.command_line import parse_command_line
 from metaevo.components import COMPONENTS
 from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
@@ -22,12 +23,28 @@ from metaevo.script import (
 def main(argv: list[str], *, component: str | None, description: str | None) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
+    Of several processes the first one parses; the others get its settings.
+
     Args:
         argv: without the program's name.
         component: what is evolved unless the settings say otherwise (`evolve:`); its quick preset
             holds the settings of a run that is given none.
         description: for `--help`.
     """
+    with hosts.together():
+        given = hosts.of_first(lambda: _parse(argv, component, description))
+        data = given["settings"]
+        run_dir = given["run_dir"]
+        return run_evolution(
+            from_dict(experiment_class(data, component), data),
+            run_dir=None if run_dir is None else Path(run_dir),
+            resume=given["resume"],
+            experiment=f"evolve_{data['evolve']}",
+        )
+
+
+def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
+    """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         """A resumed run has its own settings; a new one those of its learner's quick preset."""
@@ -50,22 +67,25 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         return experiment_class(raw, component or (next(iter(COMPONENTS)) if wants_help else None))
 
     parser = run_parser(description)
-    parser.add_argument(
-        "--generations",
-        type=int,
-        metavar="N",
-        help="how many in all; short for --evolution.generations",
-    )
+    short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}
+    for name, text in short.items():
+        parser.add_argument(
+            f"--{name.removeprefix('num_')}",
+            type=int,
+            metavar="N",
+            dest=name,
+            help=f"{text}; short for --evolution.{name}",
+        )
+    hosts.add_flags(parser)
     settings: Any
     settings, args = parse_command_line(parser, argv, make_class, defaults)
-    if args.generations is not None:
-        data = to_dict(settings)
-        data["evolution"]["generations"] = args.generations
-        settings = from_dict(type(settings), data)
-    settings = with_trackers(settings, args)
-    return run_evolution(
-        settings,
-        run_dir=args.run_dir,
-        resume=args.resume,
-        experiment=f"evolve_{settings.evolve}",
-    )
+    data = to_dict(settings)
+    data["evolution"] |= {
+        name: getattr(args, name) for name in short if getattr(args, name) is not None
+    }
+    settings = with_trackers(from_dict(type(settings), data), args)
+    return {
+        "settings": to_dict(settings),
+        "run_dir": None if args.run_dir is None else str(args.run_dir),
+        "resume": args.resume,
+    }

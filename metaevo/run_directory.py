@@ -5,6 +5,8 @@ line, each with a `kind` (`generation`, `update`, ...) and its index under that 
 `tracked.jsonl` says what else tracking servers are to show: nested runs and artifacts.
 """
 
+import contextlib
+import errno
 import fcntl
 import importlib.metadata
 import json
@@ -23,6 +25,15 @@ from typing import Any
 from metaevo.config import ConfigError, dump_yaml, load_yaml, parse_json
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
+
+
+_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
+
+
+class DiskError(ConfigError):
+    """A disk does not take, or give, what a run has to keep; the message is a single line."""
+
+    exit_code = os.EX_IOERR
 
 
 class RunDirectory:
@@ -101,12 +112,37 @@ class RunDirectory:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
         self._lock = descriptor
+        for leftover in self.path.glob(".*.tmp"):  # of writes that were killed
+            if not leftover.name.startswith(".tracking.json."):  # of a mirror that may be at it
+                leftover.unlink(missing_ok=True)
 
     def unlock(self) -> None:
         """Let others write here."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    @contextlib.contextmanager
+    def held(self, way_out: str, *, exclusively: bool = True) -> Iterator[None]:
+        """Lock the directory while a run writes here.
+
+        Raises DiskError, which ends with the `way_out`, if the disk is full or the directory can no
+        longer be written, and ConfigError if another run holds the lock (`exclusively`).
+        """
+        try:
+            if exclusively:
+                self.lock()
+            yield
+        except OSError as error:
+            if error.errno not in _OF_DISKS and not self._owns(error.filename):
+                raise
+            where = error.filename or self.path
+            raise DiskError(f"{where} cannot be written: {_reason(error)}; {way_out}") from error
+        finally:
+            self.unlock()
+
+    def _owns(self, path: Any) -> bool:
+        return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)
 
     def write_config(
         self,
@@ -141,6 +177,12 @@ class RunDirectory:
             if not isinstance(content.get(key), dict):
                 raise ConfigError(f"{self.config_path}: is no config of a run: it has no {key!r}")
         return content
+
+    def update_resolved(self, changes: dict[str, Any]) -> None:
+        """Change what write_config wrote under `resolved`."""
+        content = load_yaml(self.config_path)
+        content["resolved"] |= changes
+        write_text_atomic(self.config_path, dump_yaml(content))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl and flush it; what is not finite becomes null.

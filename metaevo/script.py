@@ -106,6 +106,11 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
     return RunDirectory.open(run_dir)
 
 
+def way_out(run: RunDirectory) -> str:
+    """Return what to do when the disk of a run does as it should again."""
+    return f"what is saved is whole; continue with: --resume --run-dir {run.path}"
+
+
 def check_same(saved: dict[str, Any], settings: Any, harmless: Sequence[str]) -> None:
     """Refuse to resume under settings that would have given another run.
 

@@ -13,6 +13,17 @@ from typing import Any, Self
 _SAME_SIGNAL_SECONDS = 0.5
 
 
+def leave_at_once() -> None:
+    """Let SIGINT and SIGTERM end a process that has nothing to save yet, without a traceback."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as in a job that outlives its shell
+            signal.signal(number, leave)
+
+
 class StopOnSignal:
     """While active, the first SIGINT or SIGTERM only sets `requested`; a second ends the process.
 

@@ -31,6 +31,7 @@ from metaevo.script import (
     run_parser,
     settings_to_resume,
     start_tracker,
+    way_out,
     with_trackers,
 )
 from metaevo.seeding import Purpose, keys_for
@@ -101,6 +102,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
 
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
     """
     trainee = make_trainee(settings, run_dir if resume else None)
     training_report.check(settings, trainee.env_name, trainee.learner.env)
@@ -117,8 +119,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         points=settings.train.num_updates // (settings.run.log_every or settings.train.num_updates),
     )
     run = open_run(run_dir, EXPERIMENT, resume=resume)
-    run.lock()
-    try:
+    with run.held(way_out(run)):
         saved = run.read_config() if resume else None
         if saved is not None:
             check_same(saved["config"], settings, HARMLESS)
@@ -136,8 +137,6 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
             finally:
                 this.tracker.finish()
             return stop.exit_code
-    finally:
-        run.unlock()
 
 
 def _build(
@@ -210,9 +209,11 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
     )
     if not done:  # so that whatever was logged has a checkpoint before it
         _save(this, state, 0, 0.0)
+    raise_if_requested(this.stop)  # before it compiles
     with tqdm(total=total, initial=done, desc="compiling", unit="update") as bar:
         if done < total:
             state = jax.block_until_ready(population.run(state, done, 0))
+            raise_if_requested(this.stop)
         bar.set_description("training")
         bar.unpause()  # the time left does not count compilation
         length = 1
@@ -227,14 +228,13 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
             _log(this, curves, logged, known, before - started, now - started)
             logged = known
             _show(bar, this, curves, length, now - before)
-            if (
-                now - saved >= settings.run.checkpoint_seconds
-                or done == total
-                or this.stop.requested
-            ):
+            due = now - saved >= settings.run.checkpoint_seconds or done == total
+            stopping = this.stop.requested  # looked at once: nobody leaves without having saved
+            if due or stopping:
                 _save(this, state, done, now - started)
                 saved = now
-            raise_if_requested(this.stop)
+            if stopping:
+                raise StopRequestedError
             length = int(min(settings.run.block_seconds / (now - before) * length, total))
     return state, time.monotonic() - started
 
@@ -307,7 +307,7 @@ def _save(this: TrainingRun, state: State, done: int, seconds: float) -> None:
 
 def _restore(this: TrainingRun) -> tuple[State, int, float] | None:
     """Return the last checkpoint's state and forget what was logged after it."""
-    if not this.run.checkpoints.is_dir() and not this.run.read_metrics("update"):
+    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("update"):
         return None  # killed before the first checkpoint: begin again
     found = checkpoint.restore(
         this.run.checkpoints, this.population.template, expected={"run_id": this.run_id}

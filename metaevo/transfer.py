@@ -117,8 +117,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
                 f"{run.path} holds the results of another task; name this one: --name"
             )
     run.figures.mkdir(parents=True, exist_ok=True)
-    run.lock()
-    try:
+    with run.held("the same command goes on with what is tuned"):
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:
             try:
@@ -140,5 +139,3 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
             write_run_report(run)
             print(f"report: {run.report_path}")
             return stop.exit_code
-    finally:
-        run.unlock()

@@ -1,6 +1,9 @@
 """What all tests share: the devices that JAX sees, and no contact with a screen or a server."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 # Read by JAX when it starts, so set before anything imports it. Four host devices show a
 # dependence on the number of devices; one thread each keeps them out of each other's way.
@@ -10,6 +13,11 @@ os.environ.setdefault(
     "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
     "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
 )
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and scripts inherit the first one's
+    _programs = tempfile.mkdtemp(prefix="metaevo-programs-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    atexit.register(shutil.rmtree, _programs, ignore_errors=True)
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("WANDB_SILENT", "true")

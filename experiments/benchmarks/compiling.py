@@ -1,10 +1,12 @@
 """The suite `compile`: how long tracing and compiling take, cold, cached, and in another commit."""
 
 import argparse
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -33,7 +35,7 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     results: dict[tuple[str, str], list[dict[str, Any]]] = {
         (program, variant): [] for program in options.programs for variant in variants
     }
-    with _worktree(options.against) if options.against else nullcontext(ROOT) as other:
+    with files_of(options.against) if options.against else nullcontext(ROOT) as other:
         for repeat in range(options.repeats):
             for program in options.programs:
                 with tempfile.TemporaryDirectory() as cache:  # the cold one fills it
@@ -99,16 +101,15 @@ def _compile(program: str, folder: Path, cache: str | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _worktree(revision: str) -> Iterator[Path]:
-    """Another commit of this repository, in a folder that is removed in the end."""
-    git = ["git", "-C", str(ROOT), "worktree"]
+def files_of(revision: str) -> Iterator[Path]:
+    """The files of another commit of this repository, in a folder that is removed in the end."""
+    command = ["git", "-C", str(ROOT), "archive", "--format=tar", revision]
+    archive = subprocess.run(command, capture_output=True, check=True).stdout
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place).resolve() / "commit"
-        subprocess.run([*git, "add", "--quiet", "--detach", str(folder), revision], check=True)
-        try:
-            yield folder
-        finally:
-            subprocess.run([*git, "remove", "--force", str(folder)], check=True)
+        folder = Path(place).resolve()
+        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+            files.extractall(folder, filter="data")
+        yield folder
 
 
 def is_commit(revision: str) -> bool:

@@ -7,7 +7,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks import environments, evolution, flops, peers, sweeps, tabular, training
+from experiments.benchmarks import (
+    cost_model,
+    environments,
+    evolution,
+    flops,
+    peers,
+    sweeps,
+    tabular,
+    training,
+)
 
 Measure = Callable[[int], dict[str, float]]
 WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
@@ -18,6 +27,7 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **evolution.WORKERS,
     **sweeps.WORKERS,
     **flops.WORKERS,
+    **cost_model.WORKERS,
 }
 
 

@@ -21,6 +21,7 @@ from metaevo.script import (
     open_run,
     raise_if_requested,
     start_tracker,
+    way_out,
 )
 from metaevo.signals import StopOnSignal
 from metaevo.sweep import results
@@ -90,6 +91,7 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
 
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
     """
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
@@ -99,9 +101,7 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
     trials = make_trials(settings)
     plan = make_plan(trials)
     run = open_run(run_dir, EXPERIMENT, resume=resume or worker)
-    if not worker:
-        run.lock()
-    try:
+    with run.held(way_out(run), exclusively=not worker):
         if resume and _is_finished(run, settings):
             print(f"{run.path} is finished ({plan.trials} trials)")
             return 0
@@ -117,8 +117,6 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
             finally:
                 this.tracker.finish()
             return stop.exit_code
-    finally:
-        run.unlock()
 
 
 def _is_finished(run: RunDirectory, settings: Any) -> bool:

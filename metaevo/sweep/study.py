@@ -113,7 +113,11 @@ class Study:
             created = optuna.create_study(storage=storage, study_name=name, direction="maximize")
             created.set_user_attr(_IDENTITY, identity)
         except DuplicatedStudyError:
-            found = _wait_for_identity(optuna.load_study(storage=storage, study_name=name))
+            study = optuna.load_study(storage=storage, study_name=name)
+            found = _wait_for_identity(study)
+            if not found and config.storage is None and not study.get_trials(deepcopy=False):
+                # In a run's own journal that is a sweep which was killed as it began.
+                study.set_user_attr(_IDENTITY, found := identity)
             _check_identity(name, found, identity)
         return cls(storage, name, config, space, seed)
 

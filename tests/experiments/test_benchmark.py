@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import figures, flops, training
+from experiments.benchmarks import compiling, figures, flops, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 
@@ -214,6 +214,15 @@ def test_compile_is_timed_cold_and_cached(tmp_path, monkeypatch):
     assert cached["measured"][0]["cache_hits"] >= 1
 
 
+def test_files_of_another_commit():
+    if not compiling.is_commit("HEAD"):
+        pytest.skip("not a git repository")
+    with compiling.files_of("HEAD") as folder:
+        assert (folder / "purerl" / "ppo.py").is_file()
+        assert (folder / "configs" / "evolve_value_loss" / "quick.yaml").is_file()
+    assert not folder.exists()
+
+
 @pytest.mark.slow
 def test_compile_is_compared_with_another_commit():
     done = benchmark("compile", "--programs", "q-learning", "--repeats", "1", "--against", "HEAD")
@@ -222,6 +231,18 @@ def test_compile_is_compared_with_another_commit():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_learning_here_and_in_another_commit():
+    done = benchmark(
+        "learning", "--tasks", "CartPole-v1", "--seeds", "3", "--agent-steps", "8192",
+        "--against", "HEAD",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [row for row in table(done.stdout) if row[0] == "CartPole-v1"]
+    assert len(rows) == 3
+    assert all(here == there for _, _, here, there, _ in rows)  # unless something is not committed
+
+
 def test_environments_against_gymnasium(tmp_path):
     file = tmp_path / "results.json"
     done = benchmark(
@@ -265,6 +286,7 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--json", "missing/results.json"], "does not exist"),
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),
         (["--against", "no_such_commit_"], "git knows no such commit"),
+        (["learning"], "learning needs --against"),
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
         (["--json", "."], "is a directory"),

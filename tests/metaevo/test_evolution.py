@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.benchmarks.cost_model import gathered_bytes
 from metaevo import devices
 from metaevo.evolution import BLOCK_CAPACITY, EvolutionConfig
 from metaevo.seeding import Purpose, key_for, keys_for
@@ -230,6 +231,32 @@ def test_the_layout_does_not_matter(one_by_one, num_devices, chunk_size):
     assert_close(metrics, expected)
 
 
+def moved(one, other, *blocks):
+    """The result of these blocks, then as many on other devices, and the metrics of all."""
+    state, before = run(one, *blocks)
+    state = devices.replicate(jax.device_get(devices.first(state)), other.num_devices)
+    state, after = run(other, *blocks, state=state)
+    metrics = {key: np.concatenate([before[key], after[key]]) for key in before}
+    return jax.device_get(other.result(state)), metrics
+
+
+def test_an_odd_population_on_three_devices():
+    """Seven candidates, of which one device trains three in two chunks: also when resumed there."""
+
+    def this(num_devices, chunk_size):
+        config = {"num_devices": num_devices, "chunk_size": chunk_size, "validation_seeds": 5}
+        return evolution(Quadratic(0.3), config, population_size=7, algorithm="SNES")
+
+    one, three = this(1, 1), this(3, 2)
+    state, expected = run(one, 6)
+    for first, then in ((three, three), (one, three), (three, one)):
+        result, metrics = moved(first, then, 3)
+        assert_close(metrics, expected)
+        assert_close(result, jax.device_get(one.result(state)))
+    # 7 candidates fill 2 chunks on every device and 5 validations another one: fitness and luck.
+    assert gathered_bytes(three.program.as_text()) == 3 * 3 * 2 * 4 * 2
+
+
 def test_all_devices_hold_the_same_state():
     state, _ = run(layout_evolution(4, 2), 6)
     for leaf in jax.tree.leaves(state):
@@ -250,13 +277,17 @@ def ppo_evolution(num_devices, chunk_size):
 def test_training_hardly_depends_on_the_layout():
     """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
     results = []
-    for num_devices, chunk_size in [(1, 1), (2, 2), (4, 1)]:
-        this = ppo_evolution(num_devices, chunk_size)
+    evolutions = [ppo_evolution(*layout) for layout in [(1, 1), (2, 2), (4, 1)]]
+    for this in evolutions:
         state, metrics = run(this, 2)
         results.append((jax.device_get(this.result(state)), metrics))
+    for one, other in (evolutions[:2], evolutions[1::-1]):  # resumed on more and on fewer devices
+        results.append(moved(one, other, 1))
     for result, metrics in results[1:]:
         assert_close(result, results[0][0])
         assert_close(metrics, results[0][1])
+    one_by_one, on_four = ({key: value[0] for key, value in results[i][1].items()} for i in (0, 2))
+    assert_same(one_by_one, on_four)  # agents that are not vmapped have the same bits anywhere
     assert len(set(results[0][1]["fitness_mean"])) == 2  # it did evaluate something
 
 

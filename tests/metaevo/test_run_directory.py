@@ -1,5 +1,6 @@
 """Run directories: what is written is complete, valid and written once."""
 
+import errno
 import json
 import math
 import os
@@ -14,7 +15,12 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.run_directory import RunDirectory, write_json_atomic, write_text_atomic
+from metaevo.run_directory import (
+    DiskError,
+    RunDirectory,
+    write_json_atomic,
+    write_text_atomic,
+)
 
 
 @pytest.fixture
@@ -85,6 +91,46 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) 
         RunDirectory(run.path).lock()
     run.unlock()
     RunDirectory(run.path).lock()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
+    ],
+)
+def test_a_disk_that_fails_is_one_line_with_the_way_out(run: RunDirectory, error: OSError) -> None:
+    if error.filename:
+        error.filename = error.filename.format(run=run.path)
+    with pytest.raises(DiskError) as caught, run.held("go on later"):
+        raise error
+    where = error.filename or run.path
+    assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
+    assert caught.value.exit_code == 74
+    RunDirectory(run.path).lock()  # it is free again
+
+
+def test_other_errors_are_left_alone(run: RunDirectory) -> None:
+    for error in (FileNotFoundError(2, "no", "/elsewhere"), OSError("odd"), KeyError("a")):
+        with pytest.raises(type(error)) as caught, run.held("go on later"):
+            raise error
+        assert caught.value is error
+    RunDirectory(run.path).lock()
+    with pytest.raises(ConfigError, match="in use by another run"), run.held("go on later"):
+        pass
+    with run.held("go on later", exclusively=False):  # a worker of a sweep
+        pass
+
+
+def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
+    for name in ("config.yaml", "metrics.jsonl", "report.html", "tracking.json"):
+        (run.path / f".{name}.1234.tmp").write_text("half")
+    run.write_config({}, {})
+    run.lock()
+    names = sorted(path.name for path in run.path.iterdir())
+    assert names == [".lock", ".tracking.json.1234.tmp", "config.yaml"]
 
 
 def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:

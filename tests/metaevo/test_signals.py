@@ -45,6 +45,16 @@ with StopOnSignal():
 """
 
 
+# Before a run begins.
+EARLY = """
+import time
+from metaevo.signals import leave_at_once
+leave_at_once()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
     """Starts a program and waits until it is ready; none survives the test."""
@@ -100,6 +110,16 @@ def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> N
     assert time.monotonic() - begun < 5
     assert (process.returncode, out) == (130, "")
     assert err.count("stopping after this block") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_before_a_run_begins_one_signal_is_enough(start: Any, number: int, code: int) -> None:
+    process = start(EARLY)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == code
 
 
 def test_the_handlers_are_restored() -> None:

@@ -3,6 +3,8 @@ import random
 import numpy as np
 import optuna
 import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 from metaevo.config import ConfigError
 from metaevo.sweep import storage as storages
@@ -189,6 +191,18 @@ def test_another_search_in_the_same_study_is_refused(
     with pytest.raises(ConfigError) as error:
         open_study(tmp_path, make_config(**changes), other, seed)
     assert message in str(error.value)
+
+
+def test_a_study_whose_beginning_was_cut_short_is_begun_again(
+    tmp_path, make_config, space, monkeypatch
+):
+    monkeypatch.setattr("metaevo.sweep.study._SECONDS_FOR_IDENTITY", 0.2)
+    backend = JournalFileBackend(str(tmp_path / "study.journal"))
+    optuna.create_study(storage=JournalStorage(backend), study_name="tested", direction="maximize")
+    with open_study(tmp_path, make_config(), space) as study:
+        assert len(study.ask(2)) == 2
+    with pytest.raises(ConfigError, match="has trials = 8, not 9"):
+        open_study(tmp_path, make_config(trials=9), space)
 
 
 def test_a_study_of_somebody_else_is_refused(tmp_path, make_config, space, monkeypatch):

@@ -1,0 +1,45 @@
+"""Compiled programs are kept in the user's cache folder: what was compiled once starts at once.
+
+JAX does the keeping, and tells programs, versions, devices and flags apart. What it cannot tell
+apart are processors of different kinds that share a home folder; here each kind has its own folder.
+"""
+
+import hashlib
+import os
+import platform
+from pathlib import Path
+
+import jax
+
+MAX_BYTES = 2 * 2**30
+"""What is used least recently goes when there is more."""
+
+
+def enable() -> None:
+    """Keep what takes a second or longer to compile in `~/.cache/metaevo/xla`.
+
+    A user's own `JAX_COMPILATION_CACHE_DIR` and `JAX_ENABLE_COMPILATION_CACHE=false` are respected.
+    Where the folder cannot be written, every process compiles for itself, as JAX does by default.
+    """
+    chosen = jax.config.values
+    if chosen["jax_compilation_cache_dir"] or not chosen["jax_enable_compilation_cache"]:
+        return
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base) / "metaevo" / "xla" / _processor()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds machine code that is run
+    except OSError:
+        return
+    if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
+        jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+
+
+def _processor() -> str:
+    """A digest of the processor's kind and of the instructions that it knows."""
+    about = platform.processor() + platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        about += "".join(line for line in lines if line.startswith(("model name", "flags")))
+    return hashlib.sha256(about.encode()).hexdigest()[:12]

@@ -1,0 +1,147 @@
+"""SIGINT and SIGTERM, sent to the real scripts at every stage of a run."""
+
+import dataclasses
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from metaevo import evolve_script, runner, training
+from metaevo.signals import StopOnSignal
+from tests.faults.works import WORKS, count_records, wait_for
+
+pytestmark = pytest.mark.faults
+ENDING = dataclasses.replace(WORKS["evolution"], overrides=("--evolution.generations=20",))
+FIRST_AT_THE_END = {"short": "tuning/study.journal", "train": "policies", "sweep": "best.yaml"}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def started_at(run_dir):
+    """When the last process has written config.yaml, after which it compiles."""
+    path = run_dir / "config.yaml"
+    return path.stat().st_mtime_ns if path.exists() else 0
+
+
+def is_saving(run_dir, name):
+    if name == "sweep":  # whose trials go into a journal
+        return (run_dir / "study.journal").exists() and count_records(run_dir) >= 3
+    return count_records(run_dir) and any((run_dir / "checkpoints").glob(".unfinished-*"))
+
+
+@pytest.fixture(autouse=True)
+def in_a_shell():
+    """A background job of a script inherits that SIGINT is ignored; begin where a shell does."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
+
+
+def listens(process):
+    """Whether SIGTERM has a handler: the first thing that a script does."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+
+
+def has_jax(process):
+    return "jaxlib" in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux")
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("moment", [listens, has_jax])
+def test_before_a_run_begins_there_is_nothing_to_say(moment, number, tmp_path, cache):
+    """Only while the interpreter itself starts nobody listens."""
+    process = WORKS["train"].start(tmp_path / "run", cache)
+    wait_for(lambda: moment(process), process)
+    process.send_signal(number)
+    error = process.ended()
+    assert (process.returncode, error) == (CODES[number], "")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+@pytest.mark.parametrize("moment", ["compiling", "working", "saving"])
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
+    work, run_dir = WORKS[name], tmp_path / "run"
+    for number, code in CODES.items():  # the second one goes on with what the first one left
+        before, started = count_records(run_dir), started_at(run_dir)
+        process = work.start(run_dir, cache)
+        wait_for(lambda: started_at(run_dir) != started, process)  # noqa: B023
+        if moment == "working":
+            wait_for(lambda: count_records(run_dir) >= before + 8, process)  # noqa: B023
+        elif moment == "saving":
+            wait_for(lambda: is_saving(run_dir, name), process)
+        process.send_signal(number)
+        error = process.ended()
+        assert process.returncode == code, error
+        assert "Traceback" not in error
+        assert f"stopped; continue with: --resume --run-dir {run_dir}" in error
+        if name != "sweep" and count_records(run_dir):
+            done = max(int(each.name) for each in (run_dir / "checkpoints").glob("[0-9]*"))
+            assert done == count_records(run_dir)
+    work.run(run_dir, cache)
+    assert work.result(run_dir) == work.result(undisturbed(name))
+
+
+@pytest.mark.parametrize("looks", [5, 6])
+@pytest.mark.parametrize(("name", "module"), [("short", runner), ("train", training)])
+def test_whenever_it_is_noticed_all_is_saved(name, module, looks, tmp_path, monkeypatch):
+    """The signal arrives between two looks of the loop, wherever these are."""
+
+    class Stop(StopOnSignal):
+        count = 0
+
+        @property
+        def requested(self):
+            Stop.count += 1
+            return signal.SIGTERM if Stop.count > looks else None
+
+        @requested.setter
+        def requested(self, number):
+            pass
+
+    monkeypatch.setattr(module, "StopOnSignal", Stop)
+    work, run_dir = WORKS[name], tmp_path / "run"
+    seldom = {"short": "--run.checkpoint_every=50", "train": "--run.checkpoint_seconds=1000"}
+    argv = [*work.command(run_dir)[2:], seldom[name]]
+    if name == "short":
+        code = evolve_script.main(argv, component="value_loss", description=None)
+    else:
+        code = training.main(argv, description=None)
+    assert code == 143
+    assert int(max((run_dir / "checkpoints").iterdir()).name) == count_records(run_dir)
+
+
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_signal_at_the_end_of_a_run(name, tmp_path, cache):
+    """It stops between two chunks of agents; one that has nothing left to do ends."""
+    work, run_dir = ENDING if name == "short" else WORKS[name], tmp_path / "run"
+    process = work.start(run_dir, cache)
+    first = FIRST_AT_THE_END[name]
+    wait_for(lambda: any(run_dir.glob(first.replace("tuning/", "tuning/*/"))), process)
+    process.terminate()
+    error = process.ended()
+    assert process.returncode == 143, error
+    assert "Traceback" not in error
+    finished = (run_dir / "report.html").exists()
+    assert finished or "stopped; continue with" in error
+    work.run(run_dir, cache)
+    assert (run_dir / "report.html").exists()
+    assert (run_dir / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("name", ["short", "train", "sweep"])
+def test_a_second_signal_leaves_at_once(name, tmp_path):
+    run_dir = tmp_path / "run"
+    process = WORKS[name].start(run_dir, None)  # compiles for seconds
+    wait_for((run_dir / "config.yaml").exists, process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.7)  # later than what passes for the same key press
+    still_there = process.poll() is None
+    process.send_signal(signal.SIGINT)
+    error = process.ended()
+    assert process.returncode == 130
+    if still_there:
+        assert "press Ctrl-C again to leave at once" in error
