@@ -241,9 +241,13 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
 
 def _shaping(config: StrategyConfig) -> Callable | None:
     if config.fitness_shaping != "auto":
-        if config.algorithm == "DES":  # whose own shaping makes them; of others it has the root
+        if config.algorithm in (
+            "DES",
+            "SimpleES",
+        ):  # whose own shaping makes them; of others it has the root
             raise ConfigError(
-                f"strategy.fitness_shaping = {config.fitness_shaping!r}: DES needs weights that "
+                f"strategy.fitness_shaping = {config.fitness_shaping!r}: "
+                f"{config.algorithm} needs weights that "
                 "are not negative; allowed: auto"
             )
         return SHAPING[config.fitness_shaping]

@@ -68,7 +68,7 @@ def _seeds(
     notes: list[str],
 ) -> list[SeedRun]:
     """A seed for every agent of a training, one for everything else."""
-    number = int(config.get("seeds") or 1) if kind == "update" else 1
+    number = max(1, int(config.get("seeds") or 1)) if kind == "update" else 1
     frames = column([record.get("frames") for record in records])
     axes = {"steps": frames / number, "seconds": column([r.get("seconds") for r in records])}
     if kind != "update":

@@ -284,6 +284,13 @@ def test_a_seed_without_a_score_is_no_evaluation(tmp_path):
         read(run.path)
 
 
+def test_half_a_seed_is_one(tmp_path):
+    run = make_run(tmp_path / "run", {"seeds": 0.5})
+    run.append_metrics({"kind": "update", "update": 0, "frames": 8, "mean_return": 1.0})
+    (seed,) = read(run.path).seeds
+    np.testing.assert_array_equal(seed.axes["steps"], [8.0])
+
+
 @pytest.mark.parametrize("levels", [200, 100_000])
 def test_deep_json_is_refused_by_all_readers(tmp_path, levels):
     run = make_run(tmp_path / "run")

@@ -46,8 +46,8 @@ def huge(name, shaping):
 @pytest.mark.parametrize("shaping", ["auto", "standardize"])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_huge_fitness_leaves_a_finite_result(name, shaping):
-    if name == "DES" and shaping != "auto":
-        with pytest.raises(ConfigError, match="DES needs weights that are not negative"):
+    if name in ("DES", "SimpleES") and shaping != "auto":
+        with pytest.raises(ConfigError, match="needs weights that are not negative"):
             next(huge(name, shaping))
         return
     assert all(np.isfinite(best).all() for best in huge(name, shaping))
@@ -98,7 +98,7 @@ def call(script, config, tmp_path, *arguments, code=0, before=()):
         cwd=ROOT, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr.replace("error calling callback: Traceback", "")
+    assert code == 1 or "Traceback" not in done.stderr  # then JAX logs that of a callback
     return done.stderr
 
 
@@ -140,7 +140,7 @@ def test_a_training_in_which_everything_fails_ends_and_can_be_compared(tmp_path,
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("values", [[0.0, float("inf")], [3e38, float("inf")]])
+@pytest.mark.parametrize("values", [[0.0, float("inf")], [-float("inf"), float("inf")]])
 def test_a_sweep_with_trials_that_diverge(values, tmp_path):
     config = {
         **GRID,
