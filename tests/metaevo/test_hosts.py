@@ -80,6 +80,8 @@ def test_tasks_can_be_kept_apart():
         (FLAGS[:4], {}, "several processes also need --process"),
         (FLAGS[2:], {}, "several processes also need --coordinator"),
         (["--coordinator", "node1", *FLAGS[2:]], {}, "--coordinator node1: must be HOST:PORT"),
+        (["--coordinator", "node1:99999", *FLAGS[2:]], {}, "the port must be 1 to 65535"),
+        ([*FLAGS[:2], "--processes", "0", "--process", "0"], {}, "--processes 0: must be at least"),
         ([*FLAGS[:4], "--process", "4"], {}, "--process 4 must be from 0 to 3"),
         ([*FLAGS[:4], "--process", "-1"], {}, "--process -1 must be from 0 to 3"),
         (["--processes", "two"], {}, "invalid int value"),
