@@ -101,7 +101,8 @@ def parse() -> argparse.Namespace:
         "--only": (str, "of what ours is held against, only these (ppo, dqn)"),
     }
     for flag, (kind, text) in lists.items():
-        parser.add_argument(flag, type=kind, nargs="+", default=[], metavar="N", help=text)
+        metavar = "NAME" if kind is str else "N"
+        parser.add_argument(flag, type=kind, nargs="+", default=[], metavar=metavar, help=text)
     choices: dict[str, tuple[str, Sequence[str]]] = {
         "--tasks": ("ppo and dqn", training.TASKS),
         "--environments": ("environments", environments.ENVIRONMENTS),
@@ -166,13 +167,16 @@ def parse() -> argparse.Namespace:
     options.num_envs = options.num_envs or list(environments.NUM_ENVS)
     against = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
     if unknown := set(options.only) - set(against):
-        parser.error(f"--only {', '.join(sorted(unknown))}: not among {', '.join(against)}")
+        parser.error(f"--only {', '.join(sorted(unknown))}: not among {'; '.join(against)}")
     options.keep = lambda name: not options.only or name in options.only
     return options
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number") from None
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} must be at least 1")
     return value

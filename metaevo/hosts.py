@@ -93,6 +93,10 @@ def join(argv: Sequence[str]) -> None:
         jax.distributed.initialize(**wanted, initialization_timeout=CONNECT_SECONDS)
     except (ValueError, RuntimeError) as error:
         reason = str(error).strip().partition("\n")[0]
+        if "coordinator_address" not in wanted:
+            reason += " (no cluster that JAX knows? name --coordinator, --processes, --process)"
+        elif wanted["process_id"] == 0:
+            reason += f" (is the port of {wanted['coordinator_address']} free?)"
         raise ConfigError(f"the processes cannot connect: {reason}") from None
     _connected = True
     counts = {len(jax.local_devices(i)) for i in range(jax.process_count())}
@@ -129,6 +133,10 @@ def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
     host, _, port = given["coordinator"].rpartition(":")
     if not host or not port.isdecimal():
         raise ConfigError(f"--coordinator {given['coordinator']}: must be HOST:PORT")
+    if not 0 < int(port) < 65536:
+        raise ConfigError(f"--coordinator {given['coordinator']}: the port must be 1 to 65535")
+    if given["processes"] < 1:
+        raise ConfigError(f"--processes {given['processes']}: must be at least 1")
     if not 0 <= given["process"] < given["processes"]:
         raise ConfigError(
             f"--process {given['process']} must be from 0 to {given['processes'] - 1}: "

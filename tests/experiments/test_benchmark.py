@@ -282,6 +282,7 @@ def test_sweep_prints_trials_a_minute_and_ratios():
     [
         (["speed"], "unknown suite speed"),
         (["--agents", "0"], "must be at least 1"),
+        (["--frames", "1e5"], "'1e5' must be a whole number"),
         (["--generations", "65"], "at most 64"),
         (["--json", "missing/results.json"], "does not exist"),
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),

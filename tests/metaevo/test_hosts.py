@@ -80,6 +80,8 @@ def test_tasks_can_be_kept_apart():
         (FLAGS[:4], {}, "several processes also need --process"),
         (FLAGS[2:], {}, "several processes also need --coordinator"),
         (["--coordinator", "node1", *FLAGS[2:]], {}, "--coordinator node1: must be HOST:PORT"),
+        (["--coordinator", "node1:99999", *FLAGS[2:]], {}, "the port must be 1 to 65535"),
+        ([*FLAGS[:2], "--processes", "0", "--process", "0"], {}, "--processes 0: must be at least"),
         ([*FLAGS[:4], "--process", "4"], {}, "--process 4 must be from 0 to 3"),
         ([*FLAGS[:4], "--process", "-1"], {}, "--process -1 must be from 0 to 3"),
         (["--processes", "two"], {}, "invalid int value"),
@@ -103,6 +105,29 @@ def test_a_first_process_that_never_comes_is_one_clear_error(monkeypatch, capsys
     assert error.startswith(f"error: nobody listens at --coordinator {address}: ")
     assert error.count("\n") == 1
     assert not hosts._connected
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["--distributed"], "no cluster that JAX knows? name --coordinator"),
+        (
+            ["--coordinator", "node1:1234", "--processes", "2", "--process", "0"],
+            "is the port of node1:1234 free?",
+        ),
+    ],
+)
+def test_processes_that_cannot_connect_say_what_to_look_at(monkeypatch, capsys, argv, hint):
+    def fail(**_: object) -> None:
+        raise RuntimeError("JAX's words\nand more of them")
+
+    monkeypatch.setattr(hosts.jax.distributed, "initialize", fail)
+    with pytest.raises(SystemExit, match="2"):
+        hosts.join(argv)
+    _, error = capsys.readouterr()
+    assert error.startswith("error: the processes cannot connect: JAX's words (")
+    assert hint in error
+    assert error.count("\n") == 1
 
 
 def test_alone_everything_is_ones_own():
