@@ -241,7 +241,7 @@ class DQN:
     ) -> State:
         """Return a new agent in newly reset environments, with nothing to remember."""
         config = self.config
-        network_key, reset_key, key = jax.random.split(unrolled(key), 3)
+        network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
         params = self._network(env_params).init(network_key, (), obs)
@@ -251,7 +251,7 @@ class DQN:
             target_params=params,
             opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
             phase=jnp.int32(0),
-            key=rolled(key),
+            key=key,
             env_state=env_state,
             obs=obs,
             unfinished=episodes.begin(config.num_envs),

@@ -199,7 +199,7 @@ class PPO:
     ) -> State:
         """Return a new agent in newly reset environments."""
         config = self.config
-        network_key, reset_key, key = jax.random.split(unrolled(key), 3)
+        network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
         params = self._network(env_params).init(network_key, (), obs)
@@ -207,7 +207,7 @@ class PPO:
             params=params,
             opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
             update=jnp.int32(0),
-            key=rolled(key),
+            key=key,
             env_state=env_state,
             obs=obs,
             unfinished=episodes.begin(config.num_envs),
