@@ -15,15 +15,18 @@ from jax.extend.random import define_prng_impl
 
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
+STRAIGHT = jax.__version_info__ < (0, 11)
+"""Whether XLA compiles straight code well."""
 
 
 def unrolled(key: jax.Array) -> jax.Array:
     """Return keys [...] that draw the same numbers with straight code.
 
-    Keys of other generators than JAX's default (threefry2x32) come back as they are. What is split
+    Keys of other generators than JAX's default (threefry2x32) come back as they are, and with jax
+    0.11 or later all keys: its XLA did not compile DQN with straight code. What is split
     from the result is unrolled too; `rolled` undoes it for states that are saved.
     """
-    return _convert(key, "threefry2x32", _IMPLEMENTATION)
+    return _convert(key, "threefry2x32", _IMPLEMENTATION) if STRAIGHT else key
 
 
 def rolled(key: jax.Array) -> jax.Array:
