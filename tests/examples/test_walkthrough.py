@@ -41,6 +41,7 @@ def check_numbers(text: str) -> None:
     assert there > 1.2 * number("10x10 grid, squared error: ", text)
 
 
+@pytest.mark.slow
 def test_every_cell_runs_as_plain_python(tmp_path: Path):
     source = "\n".join("".join(cell["source"]) for cell in CODE)
     script = tmp_path / "walkthrough.py"

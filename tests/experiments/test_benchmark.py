@@ -167,6 +167,7 @@ def test_operations_of_loops_are_counted_in_every_round():
     assert flops.count(nested, matrix) == pytest.approx(20 * product, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_q_learning_prints_ratios_and_targets():
     done = benchmark("q-learning", "--agent-steps", "1000", "--repeats", "1")
     assert done.returncode == 0, done.stderr
