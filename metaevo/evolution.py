@@ -212,8 +212,7 @@ class Evolution:
 
     def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
         config, strategy = self.config, self._strategy(traced)
-        key = key_for(traced.seed, Purpose.EVOLUTION)
-        key = jax.random.fold_in(key, state.generation)
+        key = jax.random.fold_in(key_for(traced.seed, Purpose.EVOLUTION), state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
         validation_key = key_for(traced.seed, Purpose.VALIDATION)
 

@@ -34,6 +34,8 @@ UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
+OWN_SHAPING = {"DES", "SimpleES"}
+"""They take the root of their weights, which others' shaping makes negative."""
 FITNESS_LIMIT = 1e15
 """Beyond it, sums of squares over a population would leave float32."""
 
@@ -241,14 +243,10 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
 
 def _shaping(config: StrategyConfig) -> Callable | None:
     if config.fitness_shaping != "auto":
-        if config.algorithm in (
-            "DES",
-            "SimpleES",
-        ):  # whose own shaping makes them; of others it has the root
+        if config.algorithm in OWN_SHAPING:
             raise ConfigError(
-                f"strategy.fitness_shaping = {config.fitness_shaping!r}: "
-                f"{config.algorithm} needs weights that "
-                "are not negative; allowed: auto"
+                f"strategy.fitness_shaping = {config.fitness_shaping!r}: {config.algorithm} needs "
+                "weights that are not negative, as its own shaping makes them; allowed: auto"
             )
         return SHAPING[config.fitness_shaping]
     # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.

@@ -57,7 +57,7 @@ class TrainLearner:
         return sum(num_frames(task.learner.config) for task in self.tasks)
 
     @property
-    def working_setnum_bytes(self) -> int:
+    def working_set_bytes(self) -> int:
         """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
         meta_params = jax.eval_shape(self.init, jax.random.key(0))
         return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)

@@ -113,7 +113,10 @@ def test_frames_and_working_set(evaluate):
     parameters = 4 * (4 * 8 + 8) * 2 + 4 * (8 * 2 + 2) + 4 * (8 + 1)  # two torsos, two heads
     batch = 32 * (2 * 16 + 64)
     assert size == pytest.approx(4 * parameters + batch, rel=0.2)
-    assert bytes_per_evaluation(problem) >= size
+    meta_params = problem.init(jax.random.key(0))
+    assert bytes_per_evaluation(problem) == working_set(
+        problem.tasks[0], problem.hyperparams, meta_params
+    )
 
 
 def test_several_environments_on_measured_scales():
