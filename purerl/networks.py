@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.initializers import orthogonal
+from purerl.products import dot_general
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "tanh": jnp.tanh,
@@ -24,6 +25,10 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 """Activation functions by the names that configs use."""
 
 Carry = tuple[()]
+
+
+def _dense(size: int, scale: float) -> nn.Dense:
+    return nn.Dense(size, kernel_init=orthogonal(scale), dot_general=dot_general)
 
 
 class Torso(nn.Module):
@@ -47,7 +52,7 @@ class Torso(nn.Module):
             x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=kernel_init)(x))
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = activation(nn.Dense(size, kernel_init=orthogonal(2.0**0.5))(x))
+            x = activation(_dense(size, 2.0**0.5)(x))
         return x
 
 
@@ -71,8 +76,8 @@ class ActorCritic(nn.Module):
         torso = (self.obs_ndim, self.hidden_sizes, self.activation)
         self.actor_torso = Torso(*torso)
         self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
-        self.policy_head = nn.Dense(self.policy_size, kernel_init=orthogonal(0.01))
-        self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0))
+        self.policy_head = _dense(self.policy_size, 0.01)
+        self.value_head = _dense(1, 1.0)
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
@@ -103,9 +108,9 @@ class QNetwork(nn.Module):
     def setup(self) -> None:
         """Create the layers."""
         self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation)
-        self.action_head = nn.Dense(self.num_actions, kernel_init=orthogonal(1.0))
+        self.action_head = _dense(self.num_actions, 1.0)
         if self.dueling:
-            self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0))
+            self.value_head = _dense(1, 1.0)
 
     def __call__(
         self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None

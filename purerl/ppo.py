@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
+from jax.flatten_util import ravel_pytree
 
 from purerl import episodes, losses, networks
 from purerl.normalization import RunningStatistics
@@ -228,18 +229,19 @@ class PPO:
         """
         config = self.config
         action_space = self.env.action_space(env_params)
-        rollout_key, key = jax.random.split(unrolled(state.key))
+        action_key, env_key, key = jax.random.split(unrolled(state.key), 3)
+        action_keys = jax.random.split(action_key, config.num_steps)
+        env_keys = jax.random.split(env_key, (config.num_steps, config.num_envs))
 
-        def step(carry, step_key):
+        def step(carry, keys):
             env_state, obs, unfinished, sums = carry
-            action_key, env_key = jax.random.split(step_key)
+            action_key, env_keys = keys
 
             inputs = _normalize(state.observation_statistics, obs)
             policy, _ = self._forward(state.params, inputs, env_params)
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
-            env_keys = jax.random.split(env_key, config.num_envs)
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, in_axes=(0, 0, 0, None)
             )(env_keys, env_state, _clip(action, action_space), env_params)
@@ -252,8 +254,7 @@ class PPO:
             return (env_state, next_obs, unfinished, sums), transition
 
         carry = state.env_state, state.obs, state.unfinished, episodes.zero_sums(config.num_envs)
-        step_keys = jax.random.split(rollout_key, config.num_steps)
-        carry, transitions = jax.lax.scan(step, carry, step_keys)
+        carry, transitions = jax.lax.scan(step, carry, (action_keys, env_keys))
         env_state, obs, unfinished, sums = carry
         state = state.replace(key=rolled(key), env_state=env_state, obs=obs, unfinished=unfinished)
         return state, transitions, jax.tree.map(jnp.sum, sums)
@@ -364,22 +365,23 @@ class PPO:
         frames = state.update.astype(jnp.float32) * config.batch_size  # may exceed an int32
         progress = jnp.minimum(frames / annealing_steps, 1.0)
 
+        # As one vector: an operation for each of many small arrays costs more than the arithmetic.
+        vector, unravel = ravel_pytree(state.params)
+
         def gradient_step(carry, indices):
-            params, opt_state = carry
+            vector, opt_state = carry
+            params = unravel(vector)
             minibatch = jax.tree.map(lambda x: x[indices], batch)
             grads, metrics = gradient(params, minibatch, hyperparams, meta_params, env_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, progress=progress)
-            params = jax.tree.map(jnp.add, params, updates)
-            return (params, opt_state), metrics
+            return (vector + ravel_pytree(updates)[0], opt_state), metrics
 
         shuffle_key, key = jax.random.split(unrolled(state.key))
         order = permutations(shuffle_key, config.update_epochs, config.batch_size)
         order = order.reshape(config.update_epochs * config.num_minibatches, -1)
-        (params, opt_state), metrics = jax.lax.scan(
-            gradient_step, (state.params, state.opt_state), order
-        )
+        (vector, opt_state), metrics = jax.lax.scan(gradient_step, (vector, state.opt_state), order)
         state = state.replace(
-            params=params, opt_state=opt_state, key=rolled(key), update=state.update + 1
+            params=unravel(vector), opt_state=opt_state, key=rolled(key), update=state.update + 1
         )
         return state, jax.tree.map(jnp.mean, metrics)
 

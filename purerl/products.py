@@ -1,0 +1,58 @@
+"""Products of a layer's inputs and its weights, with gradients that a CPU computes fast.
+
+XLA's fast kernels for CPUs take matrices as they lie in memory. The gradient of weights is a
+product with a transposed matrix, which they do not take: so the smaller one is transposed first.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
+    """`jax.lax.dot_general` as a `flax.linen.Dense` calls it, with faster gradients on a CPU.
+
+    Args:
+        x: [..., in].
+        weights: [in, out].
+        dimensions: the last axis of `x` with the first of `weights`.
+        **options: of `jax.lax.dot_general`, taken into account where it is called.
+
+    Returns:
+        [..., out].
+    """
+    if jax.default_backend() != "cpu" or any(option is not None for option in options.values()):
+        return jax.lax.dot_general(x, weights, dimensions, **options)
+    return _product(x, weights)
+
+
+@jax.custom_vjp
+def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
+    return jnp.matmul(x, weights)
+
+
+def _forward(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _product(x, weights), (x, weights)
+
+
+def _backward(
+    inputs: tuple[jax.Array, jax.Array], output_gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, weights = inputs
+    rows, gradients = (
+        each.reshape(-1, each.shape[-1]) for each in (x, output_gradient)
+    )  # [B, in], [B, out]
+    if weights.shape[0] <= weights.shape[1]:
+        of_weights = _in_memory(rows.T) @ gradients
+    else:
+        of_weights = _in_memory(_in_memory(gradients.T) @ rows).T
+    return jnp.matmul(output_gradient, weights.T), of_weights
+
+
+def _in_memory(x: jax.Array) -> jax.Array:
+    """Keep XLA from making a transposition part of the product that uses it."""
+    return jax.lax.optimization_barrier(x)
+
+
+_product.defvjp(_forward, _backward)

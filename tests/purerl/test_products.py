@@ -1,0 +1,47 @@
+"""Products with gradients of their own: the numbers of JAX's."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import networks, products
+
+DIMENSIONS = (((1,), (0,)), ((), ()))
+
+
+@pytest.mark.parametrize(
+    ("batch", "inputs", "outputs"),
+    [((5,), 3, 7), ((5,), 7, 3), ((5,), 4, 4), ((2, 3), 4, 1), ((), 4, 2)],
+)
+def test_layers_have_the_gradients_of_flax(batch, inputs, outputs):
+    """Weights, bias and inputs; tall, wide and square weights; any number of leading axes."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    x = jax.random.normal(keys[0], (*batch, inputs))
+    weights = jax.random.normal(keys[1], (*batch, outputs))
+    ours, flax = networks._dense(outputs, 1.0), nn.Dense(outputs)
+    params = ours.init(jax.random.key(1), x)
+
+    def loss(layer, params, x):
+        return jnp.sum(jnp.sin(layer.apply(params, x)) * weights)
+
+    found = jax.grad(lambda params, x: loss(ours, params, x), (0, 1))(params, x)
+    expected = jax.grad(lambda params, x: loss(flax, params, x), (0, 1))(params, x)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_by_hand():
+    """d sum(x w) / dw[i, j] is the sum of column i of x; d / dx[b, i] the sum of row i of w."""
+    x, w = jnp.array([[1.0, 2.0], [3.0, 5.0]]), jnp.array([[1.0, 10.0, 100.0], [2.0, 20.0, 200.0]])
+    total = lambda x, w: jnp.sum(products.dot_general(x, w, DIMENSIONS))  # noqa: E731
+    of_x, of_w = jax.grad(total, (0, 1))(x, w)
+    np.testing.assert_array_equal(of_w, [[4.0, 4.0, 4.0], [7.0, 7.0, 7.0]])
+    np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
+
+
+def test_options_are_those_of_jax():
+    x, w = jnp.ones((2, 3), jnp.bfloat16), jnp.ones((3, 4), jnp.bfloat16)
+    found = products.dot_general(x, w, DIMENSIONS, preferred_element_type=jnp.float32)
+    assert found.dtype == jnp.float32
