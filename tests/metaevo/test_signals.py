@@ -55,6 +55,22 @@ print("ready", flush=True)
 time.sleep(60)
 """
 
+# After everything: the interpreter clears its modules, which ends XLA's threads, too.
+LATE = """
+import signal, sys, time
+from metaevo.signals import StopOnSignal, leave_at_once
+signal.signal(signal.SIGINT, signal.default_int_handler)
+leave_at_once()
+class Thing:
+    def __del__(self, print=print, sleep=time.sleep):
+        print("ready", flush=True)
+        sleep(2)
+thing = Thing()
+with StopOnSignal():
+    pass
+sys.exit(7)
+"""
+
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
@@ -121,6 +137,16 @@ def test_before_a_run_begins_one_signal_is_enough(start: Any, number: int, code:
     process.send_signal(number)
     assert process.communicate(timeout=20) == ("", "")
     assert process.returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_interpreter_ends_does_not_change_the_exit_code(
+    start: Any, number: int
+) -> None:
+    process = start(LATE)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 7
 
 
 def test_the_handlers_are_restored() -> None:
