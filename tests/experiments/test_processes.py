@@ -103,19 +103,20 @@ def test_four_processes_are_one_run(place, tmp_path):
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("victim", [0, 1])
-def test_one_of_two_is_killed_all_end_and_a_restart_is_the_same_run(place, tmp_path, victim):
+@pytest.mark.parametrize(("count", "victim"), [(2, 0), (2, 1), (4, 0), (4, 2)])
+def test_one_is_killed_all_end_and_a_restart_is_the_same_run(place, tmp_path, count, victim):
     run_dir, moment = tmp_path / "run", random.Random(victim).randrange(5, GENERATIONS - 30)
-    processes = start_all(place, run_dir, 2, "--heartbeat", "10")
+    processes = start_all(place, run_dir, count, "--heartbeat", "10")
     wait_for_generations(processes[0], run_dir, moment)
     processes[victim].kill()
-    finish(processes[victim], -signal.SIGKILL)
-    _, stderr = finish(processes[1 - victim], 1, -signal.SIGABRT)
-    assert re.search(r"cannot go on|distributed service", stderr)
+    finish(processes.pop(victim), -signal.SIGKILL)
+    for process in processes:
+        _, stderr = finish(process, 1, -signal.SIGABRT)
+        assert re.search(r"cannot go on|distributed service", stderr)
     assert not (run_dir / "report.html").exists()
-    for process in start_all(place, run_dir, 2, new=False):
+    for process in start_all(place, run_dir, count, new=False):
         finish(process)
-    assert_same_run(run_dir, reference(place, 2), GENERATIONS)
+    assert_same_run(run_dir, reference(place, count), GENERATIONS)
 
 
 @pytest.mark.faults
