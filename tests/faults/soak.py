@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     "train": (
         "train",
-        "--seeds 4 --train.total_timesteps 200000000 --run.log_every 200 --run.block_seconds 0.2 "
+        "--seeds 4 --train.total_timesteps 200000000 --run.log_every 20 --run.block_seconds 0.2 "
         "--run.checkpoint_seconds 1",
     ),
 }
@@ -50,8 +50,10 @@ def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
     )
 
 
-def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
+def watch(name: str, seconds: float, leak: int = 0, records: int = 0) -> dict[str, Any]:
     """Run a script, once it makes checkpoints, for some seconds; end it with SIGTERM.
+
+    It runs for longer if it has not written so many `records` by then.
 
     Returns:
         `mib_per_hour` and its 95% `interval` (a straight line through the resident memory after the
@@ -67,11 +69,11 @@ def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
                 time.sleep(0.2)
             begun = time.monotonic()
             time.sleep(WARM_UP * seconds)
-            records, samples = _records(run_dir), []
-            while time.monotonic() - begun < seconds:
+            before, samples = _records(run_dir), []
+            while time.monotonic() - begun < seconds or _records(run_dir) - before < records:
                 samples.append((time.monotonic() - begun, *_look(process.pid)))
                 time.sleep(max(0.2, seconds / 2000))
-            written = _records(run_dir) - records
+            written = _records(run_dir) - before
             process.send_signal(signal.SIGTERM)
             code = process.wait(120)
         finally:
@@ -84,8 +86,8 @@ def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
     return {
         "script": name,
         "seconds": round(times[-1]),
-        "mib_per_hour": round(fit.slope, 2),
-        "interval": [round(fit.slope - width, 2), round(fit.slope + width, 2)],
+        "mib_per_hour": round(float(fit.slope), 2),
+        "interval": [round(float(fit.slope + each), 2) for each in (-width, width)],
         "mib": [round(float(np.mean(each)), 2) for each in (mib[:few], mib[-few:])],
         "files": [int(np.max(each)) for each in (files[:few], files[-few:])],
         "records": written,
