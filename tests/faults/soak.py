@@ -3,8 +3,14 @@
 python tests/faults/soak.py SECONDS evolve|train [KIB]
 
 prints one JSON object: what `watch` returns. With KIB, every checkpoint leaks so much, and a file.
+
+python tests/faults/soak.py inside SCRIPT ARGUMENTS...
+
+runs a script and prints, after every tenth checkpoint, what its process holds: see `inside`.
 """
 
+import ctypes
+import itertools
 import json
 import os
 import signal
@@ -124,8 +130,50 @@ def leaking(kib: int, script: str) -> None:
     runpy.run_path(script, run_name="__main__")
 
 
+class Heap(ctypes.Structure):
+    """glibc's `struct mallinfo2`, in bytes."""
+
+    _fields_ = [
+        *((f"other_{i}", ctypes.c_size_t) for i in range(7)),
+        ("used", ctypes.c_size_t),
+        ("free", ctypes.c_size_t),
+        ("top", ctypes.c_size_t),
+    ]
+
+
+def inside(script: str) -> None:
+    """Run a script; print the memory that is resident, and what of the heap is used and free [KiB].
+
+    Free memory of the heap is memory that the allocator has and nobody holds.
+    """
+    import gc
+    import runpy
+
+    from metaevo import checkpoint
+
+    heap = ctypes.CDLL(None).mallinfo2
+    heap.restype = Heap
+    save, saved = checkpoint.save, itertools.count(1)
+
+    def counting(directory: Path, index: int, *arguments, **others):
+        path = save(directory, index, *arguments, **others)
+        if next(saved) % 10 == 0:
+            gc.collect()
+            resident, found = round(_look(os.getpid())[0] * 1024), heap()
+            row = {"index": index, "resident": resident, "blocks": sys.getallocatedblocks()}
+            row |= {name: getattr(found, name) // 1024 for name in ("used", "free")}
+            print(json.dumps(row), flush=True)
+        return path
+
+    checkpoint.save = counting
+    runpy.run_path(script, run_name="__main__")
+
+
 if __name__ == "__main__":
-    if sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
+    if sys.argv[1] == "inside":
+        sys.argv = sys.argv[2:]
+        inside(sys.argv[0])
+    elif sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
         leak, sys.argv = int(sys.argv[1]), sys.argv[2:]
         leaking(leak, sys.argv[0])
     else:
