@@ -95,7 +95,8 @@ def watch(name: str, seconds: float, leak: int = 0, records: int = 0) -> dict[st
         "mib_per_hour": round(float(fit.slope), 2),
         "interval": [round(float(fit.slope + each), 2) for each in (-width, width)],
         "mib": [round(float(np.mean(each)), 2) for each in (mib[:few], mib[-few:])],
-        "files": [int(np.max(each)) for each in (files[:few], files[-few:])],
+        # the fewest: a record or a checkpoint that is just being written is no leak
+        "files": [int(np.min(each)) for each in (files[:few], files[-few:])],
         "records": written,
         "samples": len(samples),
         "code": code,
