@@ -9,7 +9,7 @@ import numpy as np
 from metaevo import devices
 from metaevo.config import ConfigError, flatten, show, to_dict
 from metaevo.problems.train_learner import Task, num_bytes, training_bytes
-from metaevo.strategy import Strategy
+from metaevo.strategy import Strategy, StrategyConfig
 
 INT_LIMIT = 2**31 - 1
 """Counters and indices are int32 on the devices."""
@@ -92,6 +92,19 @@ def check_training(
     check_memory(f"{section}: {agents} agents in {task.name}", agents * state + at_once * working)
 
 
+def check_population(strategy: StrategyConfig, solution: Any) -> None:
+    """Refuse a population that cannot be, before even one of its members is allocated.
+
+    Args:
+        strategy: has its size.
+        solution: the shapes of meta-parameters.
+
+    Raises:
+        ConfigError: naming the section.
+    """
+    check_memory("strategy: a population", 2 * strategy.population_size * num_bytes(solution))
+
+
 def check_evolution(settings: Any, tasks: Sequence[Task], solution: Any) -> None:
     """Refuse populations, and agents, that cannot be.
 
@@ -110,7 +123,7 @@ def check_evolution(settings: Any, tasks: Sequence[Task], solution: Any) -> None
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
             f"generation are more than {INT_LIMIT}"
         )
-    check_memory("strategy: a population", 2 * strategy.population_size * num_bytes(solution))
+    check_population(strategy, solution)
     num_devices = len(devices.select(config.num_devices))
     at_once = min((config.chunk_size or 1) * num_devices, rows)
     for task in tasks:
