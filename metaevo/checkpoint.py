@@ -234,13 +234,10 @@ def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The leaves and the content of metadata.json, both as they were written."""
     try:
-        content = parse_json((path / "metadata.json").read_bytes())
-        digest = content.pop("sha256_of_metadata")
-        if digest != _digest(content):
-            raise ValueError("metadata.json does not have its digest")
+        content = _undamaged((path / "metadata.json").read_bytes())
         state = (path / "state.npz").read_bytes()
         if content["sha256"] != hashlib.sha256(state).hexdigest():
-            raise ValueError("state.npz does not have its digest")
+            raise ValueError("state.npz is cut off or damaged")
         with np.load(io.BytesIO(state), allow_pickle=False) as file:
             if any(each.compress_size < each.file_size for each in file.zip.infolist()):
                 raise ValueError("state.npz is compressed, which none of ours is")
@@ -253,8 +250,22 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
                 raise ValueError(f"{key} has another shape or dtype than metadata.json says")
         return {key: _decode(array, notes[key]) for key, array in arrays.items()}, content
     except Exception as error:  # a file that someone made up can raise anything in these readers
-        reason = getattr(error, "strerror", None) or str(error) or repr(error)
+        reason = str(error) or repr(error)
+        if isinstance(error, OSError) and error.filename:
+            reason = f"{Path(error.filename).name}: {error.strerror}"
         raise CheckpointError(f"{path} is not usable: {reason}") from None
+
+
+def _undamaged(metadata: bytes) -> dict[str, Any]:
+    """The content of metadata.json, if its digest is right."""
+    try:
+        content = parse_json(metadata)
+        digest = content.pop("sha256_of_metadata")
+        if digest == _digest(content):
+            return content
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass  # where exactly the JSON ends, or what else there is instead, helps nobody
+    raise ValueError("metadata.json is cut off or damaged")
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import platform
 from pathlib import Path
 
 import jax
+from filelock import FileLock, Timeout
 
 MAX_BYTES = 2 * 2**30
 """What is used least recently goes when there is more."""
@@ -31,8 +32,27 @@ def enable() -> None:
     except OSError:
         return
     if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():
+        _remove_torn(folder)
         jax.config.update("jax_compilation_cache_max_size", MAX_BYTES)
         jax.config.update("jax_compilation_cache_dir", str(folder))
+
+
+def _remove_torn(folder: Path) -> None:
+    """Remove programs that a killed process or a full disk has left half written.
+
+    JAX would warn of each whenever it is wanted, compile it anew and not replace it. It notes when
+    a program was used, `...-atime`, after it has written the program, `...-cache`; both, and
+    reading, under a lock. A program without a note was not finished.
+    """
+    try:
+        with FileLock(folder / ".lockfile", timeout=0):
+            names = {each.name for each in folder.iterdir()}
+            for name in names:
+                key = name.removesuffix("-cache")
+                if key != name and f"{key}-atime" not in names:
+                    (folder / name).unlink(missing_ok=True)
+    except (OSError, Timeout):  # a running process uses the lock: the next start will do
+        return
 
 
 def _processor() -> str:

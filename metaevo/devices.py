@@ -34,6 +34,8 @@ CPU_FLAGS = {
 
 CACHE_BYTES = 2 * 2**20
 """Second-level cache of a current CPU core: what a chunk of agents should fit into."""
+UNKNOWN_BYTES = 8 * 2**30
+"""Memory of an accelerator that does not say how much it has."""
 
 
 def setup(num_devices: int | None = None) -> None:
@@ -285,14 +287,20 @@ def even_chunk_size(rows: int, limit: int) -> int:
     return -(-rows // -(-rows // limit))
 
 
-def free_bytes() -> int:
-    """Return the free memory of a device of this process; on a CPU, its share of the machine's."""
+def memory_bytes() -> int | None:
+    """Return the memory of a device of this process, if it tells; on a CPU, the machine's."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return pages // jax.local_device_count()
-    statistics = device.memory_stats() or {}
-    return int(statistics.get("bytes_limit", 8 * 2**30) - statistics.get("bytes_in_use", 0))
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (device.memory_stats() or {}).get("bytes_limit")
+
+
+def free_bytes() -> int:
+    """Return the free memory of a device of this process; on a CPU, its share of the machine's."""
+    device, present = jax.local_devices()[0], memory_bytes() or UNKNOWN_BYTES
+    if device.platform == "cpu":
+        return present // jax.local_device_count()
+    return present - (device.memory_stats() or {}).get("bytes_in_use", 0)
 
 
 def program_bytes(program: Any) -> int:

@@ -1,5 +1,6 @@
 """What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[...,
             another slot than `slot`.
     """
     path = RunDirectory(Path(run_dir)).meta_params
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
     if not isinstance(metadata, dict):

@@ -1,15 +1,15 @@
 """What no device can represent and no memory can hold, refused before anything is allocated."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from metaevo import devices
 from metaevo.config import ConfigError, flatten, show, to_dict
 from metaevo.problems.train_learner import Task, num_bytes, training_bytes
-from metaevo.strategy import Strategy
+from metaevo.strategy import Strategy, StrategyConfig
 
 INT_LIMIT = 2**31 - 1
 """Counters and indices are int32 on the devices."""
@@ -53,8 +53,8 @@ def check_memory(what: str, needed: int) -> None:
     Raises:
         ConfigError: with both numbers.
     """
-    present = memory_bytes()
-    if needed > present:
+    present = devices.memory_bytes()
+    if present is not None and needed > present:
         raise ConfigError(
             f"{what} would take {needed / 2**30:,.1f} GiB of memory at least; "
             f"there are {present / 2**30:,.1f}"
@@ -92,6 +92,19 @@ def check_training(
     check_memory(f"{section}: {agents} agents in {task.name}", agents * state + at_once * working)
 
 
+def check_population(strategy: StrategyConfig, solution: Any) -> None:
+    """Refuse a population that cannot be, before even one of its members is allocated.
+
+    Args:
+        strategy: has its size.
+        solution: the shapes of meta-parameters.
+
+    Raises:
+        ConfigError: naming the section.
+    """
+    check_memory("strategy: a population", 2 * strategy.population_size * num_bytes(solution))
+
+
 def check_evolution(settings: Any, tasks: Sequence[Task], solution: Any) -> None:
     """Refuse populations, and agents, that cannot be.
 
@@ -110,9 +123,9 @@ def check_evolution(settings: Any, tasks: Sequence[Task], solution: Any) -> None
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
             f"generation are more than {INT_LIMIT}"
         )
-    check_memory("strategy: a population", 2 * strategy.population_size * num_bytes(solution))
-    devices = len(jax.devices()[: config.num_devices])
-    at_once = min((config.chunk_size or 1) * devices, rows)
+    check_population(strategy, solution)
+    num_devices = len(devices.select(config.num_devices))
+    at_once = min((config.chunk_size or 1) * num_devices, rows)
     for task in tasks:
         check_training(
             "evolution",
@@ -133,11 +146,3 @@ def check_state(strategy: Strategy, init: Callable[[jax.Array], Any]) -> None:
     """
     state = jax.eval_shape(lambda key: strategy.init(key, init), jax.random.key(0))
     check_memory(f"strategy: {strategy.config.algorithm}", num_bytes(state))
-
-
-def memory_bytes() -> int:
-    """Return the memory of a device; of the machine, where that is a CPU."""
-    device = jax.devices()[0]
-    if device.platform == "cpu":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int((device.memory_stats() or {}).get("bytes_limit", 2**50))

@@ -83,7 +83,7 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """The directory of an existing run. Raises ConfigError if there is none."""
         run = cls(path)
-        if not run.config_path.is_file():
+        if not os.path.isfile(run.config_path):
             raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
         return run
 

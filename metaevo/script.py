@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -68,7 +69,7 @@ def with_trackers(settings: Any, args: argparse.Namespace) -> Any:
 
 def in_project(path: Path) -> Path:
     """Find a shipped config from any working directory."""
-    return path if path.exists() else Path(__file__).resolve().parent.parent / path
+    return path if os.path.exists(path) else Path(__file__).resolve().parent.parent / path
 
 
 def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Stopping a run from outside: at the next good moment after one signal, at once after a second."""
 
+import atexit
 import os
 import signal
 import sys
@@ -22,6 +23,14 @@ def leave_at_once() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # as in a job that outlives its shell
             signal.signal(number, leave)
+    # Python gives up its handlers while it clears its modules, when all is done and the exit code
+    # is decided: a signal would replace that.
+    atexit.register(_ignore)  # the first one that is registered is called last
+
+
+def _ignore() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class StopOnSignal:

@@ -1,5 +1,6 @@
 """What a training run trains: its settings, the parts that they describe, and what it saved."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -181,7 +182,7 @@ def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
     directory = Path(name)
     if run_path is not None and copy_of_loss(run_path, slot).is_dir():
         directory = copy_of_loss(run_path, slot)
-    if not directory.is_dir():
+    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
         known = ", ".join(HAND_WRITTEN[slot])
         raise ConfigError(
             f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"

@@ -17,6 +17,7 @@ from metaevo import devices
 from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import BLOCK_CAPACITY, Evolution
 from metaevo.experiment import make_parts
+from metaevo.limits import check_population
 from metaevo.problems.train_learner import TrainLearner
 from metaevo.runner import check_settings
 from metaevo.seeding import Purpose, key_for, keys_for
@@ -127,6 +128,8 @@ class Evolutions(Trials):
         key = self.static_key(settings)
         if key not in self._programs:
             parts = make_parts(settings)
+            shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
+            check_population(settings.strategy, shapes)
             problem = TrainLearner(
                 parts.tasks(settings, parts.component.apply),
                 settings.hyperparams,

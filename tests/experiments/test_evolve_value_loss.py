@@ -1,23 +1,24 @@
 """Whole runs as real processes: killed, stopped, resumed, refused, finished."""
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import metaevo
-from metaevo.checkpoint import load_tree
 from metaevo.config import load_yaml
+from tests.experiments.evolving import (
+    assert_same_run,
+    checkpoints,
+    finish,
+    metrics,
+    start,
+    wait_for_generations,
+)
 
-ROOT = Path(__file__).parent.parent.parent
 GENERATIONS = 300  # of some milliseconds each, so that there is time to interrupt
 TINY = """
 learner: ppo
@@ -41,81 +42,8 @@ def place(tmp_path_factory):
     return path
 
 
-def start(place, run_dir, *arguments, new=True):
-    """A process of the script on two devices."""
-    settings = ["--config", place / "tiny.yaml"] if new else ["--resume"]
-    command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
-    env = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
-    }
-    env.pop("WANDB_MODE", None)
-    return subprocess.Popen(
-        [*map(str, command), "--run-dir", str(run_dir), *arguments],
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process, code=0):
-    """What it printed, once it has ended with this exit code."""
-    stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == code, stderr
-    return stdout, stderr
-
-
 def resume(place, run_dir, *arguments, code=0):
     return finish(start(place, run_dir, *arguments, new=False), code)
-
-
-def wait_for_generations(process, run_dir, count):
-    """Return as soon as so many generations are logged, while the process goes on."""
-    deadline = time.monotonic() + 240
-    path = run_dir / "metrics.jsonl"
-    while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-def metrics(run_dir, kind="generation"):
-    """The records of metrics.jsonl but for the time, which no two runs share."""
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    return [
-        {key: value for key, value in record.items() if key != "seconds"}
-        for record in records
-        if record["kind"] == kind
-    ]
-
-
-def checkpoints(run_dir):
-    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
-
-
-def state(run_dir):
-    """The arrays of the newest checkpoint."""
-    path = run_dir / "checkpoints" / checkpoints(run_dir)[-1] / "state.npz"
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def assert_same_run(one, other):
-    """To the bit."""
-    assert metrics(one) == metrics(other)
-    assert [each["generation"] for each in metrics(one)] == list(range(GENERATIONS))
-    states = state(one), state(other)
-    assert states[0].keys() == states[1].keys()
-    for name, array in states[0].items():
-        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
-    trees = [load_tree(path / "meta_params")[0] for path in (one, other)]
-    assert str(trees[0]) == str(trees[1])
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +97,7 @@ def test_killed_and_resumed_is_the_same_run(place, reference, tmp_path):
     done = len(metrics(run_dir)) if (run_dir / "metrics.jsonl").read_bytes()[-1:] == b"\n" else 40
     assert 40 <= done < GENERATIONS
     resume(place, run_dir)
-    assert_same_run(run_dir, reference)
+    assert_same_run(run_dir, reference, GENERATIONS)
 
 
 def test_signals_stop_it_with_a_checkpoint(place, reference, tmp_path):
@@ -198,7 +126,7 @@ def test_signals_stop_it_with_a_checkpoint(place, reference, tmp_path):
     assert stopped < len(metrics(run_dir)) < GENERATIONS
     assert checkpoints(run_dir)[-1] == f"{len(metrics(run_dir)):06d}"
     resume(place, run_dir)
-    assert_same_run(run_dir, reference)
+    assert_same_run(run_dir, reference, GENERATIONS)
 
 
 def test_a_finished_run_says_so(place, copy):
@@ -265,7 +193,7 @@ def test_a_damaged_checkpoint_falls_back(place, reference, copy):
     _, stderr = resume(place, copy, "--run.keep_checkpoints", "2", "--evolution.block_seconds", "1")
     assert "000300 is not usable" in stderr
     assert checkpoints(copy) == ["000294", "000300"]
-    assert_same_run(copy, reference)
+    assert_same_run(copy, reference, GENERATIONS)
 
 
 def test_without_a_usable_checkpoint_there_is_one_clear_error(place, copy):

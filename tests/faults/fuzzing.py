@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from metaevo import evolve_script, limits, runner, training
+from metaevo import devices, evolve_script, runner, training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
 from metaevo.experiment import experiment_class
 from metaevo.sweep import main as sweep_script
@@ -68,7 +68,7 @@ def _stopped():
     with contextlib.ExitStack() as stack:
         for module in (runner, training, sweep_runner):
             stack.enter_context(patch.object(module, "open_run", reached))
-        stack.enter_context(patch.object(limits, "memory_bytes", lambda: MEMORY))
+        stack.enter_context(patch.object(devices, "memory_bytes", lambda: MEMORY))
         yield
 
 

@@ -3,8 +3,14 @@
 python tests/faults/soak.py SECONDS evolve|train [KIB]
 
 prints one JSON object: what `watch` returns. With KIB, every checkpoint leaks so much, and a file.
+
+python tests/faults/soak.py inside SCRIPT ARGUMENTS...
+
+runs a script and prints, after every tenth checkpoint, what its process holds: see `inside`.
 """
 
+import ctypes
+import itertools
 import json
 import os
 import signal
@@ -30,10 +36,12 @@ COMMANDS = {
     ),
     "train": (
         "train",
-        "--seeds 4 --train.total_timesteps 200000000 --run.log_every 200 --run.block_seconds 0.2 "
+        "--seeds 4 --train.total_timesteps 200000000 --run.log_every 20 --run.block_seconds 0.2 "
         "--run.checkpoint_seconds 1",
     ),
 }
+PROMPT = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""glibc gives memory back at once; it may keep 400 MiB otherwise, in which a leak would hide."""
 
 
 def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
@@ -44,14 +52,16 @@ def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*command, *settings.split(), "--run-dir", str(run_dir)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", **PROMPT},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
+def watch(name: str, seconds: float, leak: int = 0, records: int = 0) -> dict[str, Any]:
     """Run a script, once it makes checkpoints, for some seconds; end it with SIGTERM.
+
+    It runs for longer if it has not written so many `records` by then.
 
     Returns:
         `mib_per_hour` and its 95% `interval` (a straight line through the resident memory after the
@@ -67,11 +77,11 @@ def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
                 time.sleep(0.2)
             begun = time.monotonic()
             time.sleep(WARM_UP * seconds)
-            records, samples = _records(run_dir), []
-            while time.monotonic() - begun < seconds:
+            before, samples = _records(run_dir), []
+            while time.monotonic() - begun < seconds or _records(run_dir) - before < records:
                 samples.append((time.monotonic() - begun, *_look(process.pid)))
                 time.sleep(max(0.2, seconds / 2000))
-            written = _records(run_dir) - records
+            written = _records(run_dir) - before
             process.send_signal(signal.SIGTERM)
             code = process.wait(120)
         finally:
@@ -84,10 +94,11 @@ def watch(name: str, seconds: float, leak: int = 0) -> dict[str, Any]:
     return {
         "script": name,
         "seconds": round(times[-1]),
-        "mib_per_hour": round(fit.slope, 2),
-        "interval": [round(fit.slope - width, 2), round(fit.slope + width, 2)],
+        "mib_per_hour": round(float(fit.slope), 2),
+        "interval": [round(float(fit.slope + each), 2) for each in (-width, width)],
         "mib": [round(float(np.mean(each)), 2) for each in (mib[:few], mib[-few:])],
-        "files": [int(np.max(each)) for each in (files[:few], files[-few:])],
+        # the fewest: a record or a checkpoint that is just being written is no leak
+        "files": [int(np.min(each)) for each in (files[:few], files[-few:])],
         "records": written,
         "samples": len(samples),
         "code": code,
@@ -122,8 +133,50 @@ def leaking(kib: int, script: str) -> None:
     runpy.run_path(script, run_name="__main__")
 
 
+class Heap(ctypes.Structure):
+    """glibc's `struct mallinfo2`, in bytes."""
+
+    _fields_ = [
+        *((f"other_{i}", ctypes.c_size_t) for i in range(7)),
+        ("used", ctypes.c_size_t),
+        ("free", ctypes.c_size_t),
+        ("top", ctypes.c_size_t),
+    ]
+
+
+def inside(script: str) -> None:
+    """Run a script; print the memory that is resident, and what of the heap is used and free [KiB].
+
+    Free memory of the heap is memory that the allocator has and nobody holds.
+    """
+    import gc
+    import runpy
+
+    from metaevo import checkpoint
+
+    heap = ctypes.CDLL(None).mallinfo2
+    heap.restype = Heap
+    save, saved = checkpoint.save, itertools.count(1)
+
+    def counting(directory: Path, index: int, *arguments, **others):
+        path = save(directory, index, *arguments, **others)
+        if next(saved) % 10 == 0:
+            gc.collect()
+            resident, found = round(_look(os.getpid())[0] * 1024), heap()
+            row = {"index": index, "resident": resident, "blocks": sys.getallocatedblocks()}
+            row |= {name: getattr(found, name) // 1024 for name in ("used", "free")}
+            print(json.dumps(row), flush=True)
+        return path
+
+    checkpoint.save = counting
+    runpy.run_path(script, run_name="__main__")
+
+
 if __name__ == "__main__":
-    if sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
+    if sys.argv[1] == "inside":
+        sys.argv = sys.argv[2:]
+        inside(sys.argv[0])
+    elif sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
         leak, sys.argv = int(sys.argv[1]), sys.argv[2:]
         leaking(leak, sys.argv[0])
     else:

@@ -84,11 +84,20 @@ def test_found_once_refused_ever_after(case, tmp_path):
         ("train", "--learner dqn --train.buffer_size 2000000000", "a single agent in CartPole-v1"),
         ("sweep", "--sweep.seeds 4000000000", "sweep.seeds = 4000000000: must be"),
         ("sweep", "--sweep.trials 1000000000", "sweep.trials = 1000000000: must be at most"),
+        (
+            "sweep",
+            "--config configs/sweep/evolution_q_learning.yaml --component.hidden_sizes [999999999]",
+            "strategy: a population would take",
+        ),
+        ("train", f"--value_loss {'x' * 300}", "must be one of squared"),
+        ("train", f"--make_optimizer {'x' * 300}", "must be one of flat_adam"),
+        ("train", f"--resume --run-dir {'x' * 300}", "holds no run"),
+        ("train", f"--config {'x' * 300}", "File name too long"),
         ("sweep", "--space.hyperparams.gamma '{uniform: [0, 1e39]}'", "1e+39"),
     ],
 )
 def test_too_much_for_the_other_scripts(name, line, text, tmp_path):
-    argv = [*shlex.split(line), "--run-dir", str(tmp_path / "run")]
+    argv = ["--run-dir", str(tmp_path / "run"), *shlex.split(line)]
     assert text in (SCRIPTS[name].attempt(argv) or "")
 
 

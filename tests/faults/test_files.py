@@ -157,6 +157,18 @@ def test_a_forged_archive_is_refused(case, tmp_path):
     assert loaded(tmp_path) is None
 
 
+def test_a_compressed_archive_is_refused_even_if_all_else_is_right(tmp_path):
+    folder = tmp_path / "meta_params"
+    forge(folder)
+    with zipfile.ZipFile(folder / "state.npz") as archive:
+        content = [(name, archive.read(name)) for name in archive.namelist()]
+    forge(folder, members=[(*each, STORED) for each in content])
+    load_tree(folder)
+    forge(folder, members=[(*each, DEFLATED) for each in content])
+    with pytest.raises(CheckpointError, match="is compressed"):
+        load_tree(folder)
+
+
 def test_a_pickle_in_the_place_of_an_archive_is_not_opened(tmp_path):
     class Bomb:
         def __reduce__(self):

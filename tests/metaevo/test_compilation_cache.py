@@ -20,16 +20,17 @@ print(jax.jit(lambda x: x * 3)(7.0), len(hits), jax.config.jax_compilation_cache
 """
 
 
-def run(cache, **variables):
+def run(cache, before="", says="", **variables):
+    """A process: how many programs it found, and its folder for them."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), **variables}
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     if "JAX_COMPILATION_CACHE_DIR" not in variables:
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", before + PROGRAM],
         capture_output=True, text=True, timeout=120, env=environment, check=True,
     )  # fmt: skip
-    assert done.stderr == ""
+    assert says in done.stderr if says else done.stderr == "", done.stderr
     result, hits, folder = done.stdout.split()
     assert float(result) == 21.0
     return int(hits), folder
@@ -43,6 +44,17 @@ def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
     hits, again = run(tmp_path)
     assert hits > 0
     assert again == folder
+
+
+def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
+    """A full disk leaves what a kill would, too. JAX itself would warn in every later process."""
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    _, folder = run(tmp_path, before=small, says="Error writing persistent compilation cache")
+    torn = list(Path(folder).glob("*-cache"))
+    assert {path.stat().st_size for path in torn} == {100}
+    assert run(tmp_path)[0] == 0
+    assert {path.stat().st_size > 100 for path in torn} == {True}
+    assert run(tmp_path)[0] == len(torn)
 
 
 @pytest.mark.parametrize("obstacle", ["file", "own", "off"])

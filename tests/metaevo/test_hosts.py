@@ -1,12 +1,15 @@
 """Several processes: which flags and clusters make them; real ones are in tests/experiments."""
 
+import signal
 import socket
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from metaevo import hosts
 from metaevo.config import ConfigError
+from metaevo.runner import _in_lockstep
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
 SLURM = {
@@ -144,3 +147,47 @@ def test_alone_everything_is_ones_own():
             run(refuse)
     with pytest.raises(ZeroDivisionError), hosts.together():
         1 / 0  # noqa: B018
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """Two more processes, which answer with what is put into the list; this one is the first."""
+    answers, told = [None, None], []
+
+    def gather(message):
+        told.append(message)
+        return [message, *answers]
+
+    monkeypatch.setattr(hosts, "_connected", True)
+    monkeypatch.setattr(hosts, "gather", gather)
+    return answers, told
+
+
+def test_an_error_in_one_process_is_raised_in_all(others):
+    answers, told = others
+
+    def refuse():
+        raise ConfigError("no")
+
+    assert hosts.agreed(lambda: 3) == 3
+    with pytest.raises(ConfigError, match=r"^no$"):
+        hosts.agreed(refuse)
+    assert told == [None, "no"]  # the others hear of it
+    answers[1] = "theirs"
+    for run in (hosts.agreed, hosts.of_first):
+        with pytest.raises(ConfigError, match=r"^theirs$"):
+            run(lambda: 3)
+
+
+def test_all_processes_do_what_the_first_proposes_until_one_is_to_stop(others):
+    answers, _ = others
+    stop = SimpleNamespace(requested=None)
+    answers[:] = [5, None], [7, None]
+    assert _in_lockstep(stop, 3) == 3
+    assert stop.requested is None
+    answers[:] = [5, None], [7, signal.SIGTERM]
+    assert _in_lockstep(stop, 3) == 0
+    assert stop.requested == signal.SIGTERM
+    stop.requested, answers[:] = signal.SIGINT, ([5, None], [7, None])
+    assert _in_lockstep(stop, 3) == 0
+    assert stop.requested == signal.SIGINT

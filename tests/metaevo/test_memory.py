@@ -1,11 +1,13 @@
 """Chunks that fit: chosen by XLA's own analysis, halved where memory runs out after all."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo import devices, hosts, memory
+from metaevo import devices, hosts, limits, memory
 from metaevo.config import ConfigError
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
@@ -132,6 +134,7 @@ def test_memory_of_accelerators_is_what_they_report(monkeypatch):
             return {"bytes_limit": 1000, "bytes_in_use": 400}
 
     monkeypatch.setattr(jax, "local_devices", lambda: [Device()] * 4)
+    assert devices.memory_bytes() == 1000
     assert devices.free_bytes() == 600
     # Half of it in chunks of about the same size: 25 agents on each of 4 devices, 3 fit.
     assert devices.choose_chunk_size(100, 100) == 3
@@ -143,3 +146,24 @@ def test_numbers_of_bytes_are_read_easily():
     texts = [memory.as_text(count) for count in (35, 5 * 2**20, 2**30 // 8, 3 * 2**40)]
     assert texts == ["0.0 KiB", "5.0 MiB", "0.1 GiB", "3072.0 GiB"]
     assert np.all([memory.fitting_chunk_size(8, 10**12, free) == 1 for free in (0, 1)])
+
+
+def test_an_accelerator_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
+    class Device:
+        platform = "gpu"
+
+        def memory_stats(self):
+            return None
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+    limits.check_memory("anything", 2**60)
+    assert devices.free_bytes() == devices.UNKNOWN_BYTES
+
+
+def test_a_cpu_has_the_memory_of_the_machine():
+    present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert devices.memory_bytes() == present
+    assert devices.free_bytes() == present // jax.local_device_count()
+    limits.check_memory("all", present)
+    with pytest.raises(ConfigError, match=r"more would take .* GiB of memory at least; there are"):
+        limits.check_memory("more", present + 1)

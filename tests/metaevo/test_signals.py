@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from metaevo import signals
 from metaevo.signals import StopOnSignal
 
 # A loop over blocks that last for the given number of seconds, whatever signals come.
@@ -53,6 +54,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background j
 leave_at_once()
 print("ready", flush=True)
 time.sleep(60)
+"""
+
+# After everything: the interpreter clears its modules, which ends XLA's threads, too.
+LATE = """
+import signal, sys, time
+from metaevo.signals import StopOnSignal, leave_at_once
+signal.signal(signal.SIGINT, signal.default_int_handler)
+leave_at_once()
+class Thing:
+    def __del__(self, print=print, sleep=time.sleep):
+        print("ready", flush=True)
+        sleep(2)
+thing = Thing()
+with StopOnSignal():
+    pass
+sys.exit(7)
 """
 
 
@@ -123,6 +140,16 @@ def test_before_a_run_begins_one_signal_is_enough(start: Any, number: int, code:
     assert process.returncode == code
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_interpreter_ends_does_not_change_the_exit_code(
+    start: Any, number: int
+) -> None:
+    process = start(LATE)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 7
+
+
 def test_the_handlers_are_restored() -> None:
     # A shell's background job is started with SIGINT ignored: begin where Python usually does.
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -148,3 +175,18 @@ def test_it_can_be_asked_right_after_the_signal(capsys: pytest.CaptureFixture[st
         signal.raise_signal(signal.SIGTERM)
         assert (stop.requested, stop.exit_code) == (signal.SIGTERM, 143)
     assert "stopping after this block" in capsys.readouterr().err
+
+
+def test_a_signal_that_arrives_twice_for_one_key_press_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[int] = []
+    clock = iter([10.0, 10.4, 10.6])
+    monkeypatch.setattr(signals.os, "_exit", left.append)
+    stop = StopOnSignal()
+    monkeypatch.setattr(signals.time, "monotonic", lambda: next(clock))
+    stop._answer(signal.SIGINT)
+    stop._answer(signal.SIGTERM)  # 0.4 s later
+    assert (stop.requested, left) == (signal.SIGINT, [])
+    stop._answer(signal.SIGTERM)
+    assert left == [143]

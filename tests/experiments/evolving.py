@@ -1,0 +1,91 @@
+"""Evolutions as real processes: started, watched and ended, and what they leave on disk."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from metaevo.checkpoint import load_tree
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def start(place, run_dir, *arguments, devices=2, new=True):
+    """A process of the script on so many devices of its own.
+
+    `place` has the settings, tiny.yaml; compiled programs are kept there for other processes.
+    """
+    settings = ["--config", place / "tiny.yaml"] if new else ["--resume"]
+    command = [sys.executable, "experiments/evolve_value_loss.py", *settings]
+    env = {
+        **os.environ,
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "JAX_COMPILATION_CACHE_DIR": str(place / "cache"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "0",
+    }
+    env.pop("WANDB_MODE", None)
+    return subprocess.Popen(
+        [str(each) for each in (*command, "--run-dir", run_dir, *arguments)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process, *codes):
+    """What it printed, once it has ended with one of these exit codes (0 by default)."""
+    stdout, stderr = process.communicate(timeout=300)
+    assert process.returncode in (codes or (0,)), stderr
+    return stdout, stderr
+
+
+def wait_for_generations(process, run_dir, count):
+    """Return as soon as so many generations are logged, while the process goes on."""
+    deadline = time.monotonic() + 240
+    path = run_dir / "metrics.jsonl"
+    while not path.exists() or path.read_bytes().count(b"\n") < count:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def metrics(run_dir, kind="generation"):
+    """The records of metrics.jsonl but for the time, which no two runs share."""
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return [
+        {key: value for key, value in record.items() if key != "seconds"}
+        for record in records
+        if record["kind"] == kind
+    ]
+
+
+def checkpoints(run_dir):
+    """Their names, oldest first."""
+    return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
+
+
+def state(run_dir):
+    """The arrays of the newest checkpoint."""
+    path = run_dir / "checkpoints" / checkpoints(run_dir)[-1] / "state.npz"
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def assert_same_run(one, other, generations):
+    """To the bit, with each of so many generations once."""
+    assert [each["generation"] for each in metrics(one)] == list(range(generations))
+    assert metrics(one) == metrics(other)
+    states = state(one), state(other)
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(array, states[1][name], err_msg=name)
+    trees = [load_tree(path / "meta_params")[0] for path in (one, other)]
+    assert str(trees[0]) == str(trees[1])

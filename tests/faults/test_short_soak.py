@@ -1,0 +1,91 @@
+"""A run holds as much at its end as in its middle: counted inside, while it saves checkpoints.
+
+tests/faults/soak.py watches longer runs from outside.
+"""
+
+import gc
+import itertools
+import os
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from metaevo import checkpoint, evolve_script, training
+from tests.faults.works import WORKS
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux")
+
+MIDDLE, END = 50, 100
+"""checkpoints, after which is counted"""
+BOUNDS = {"open files": 0, "threads": 0, "live arrays": 0, "objects": 15, "blocks": 500}
+"""how much more there may be at the end: caches of Python and JAX still fill (about 240 blocks)"""
+RELEASE = threading.Event()
+ARGUMENTS = {
+    "evolution": ("--evolution.generations=200", "--run.checkpoint_every=2"),
+    "train": ("--seeds=2", "--train.total_timesteps=6000", "--run.checkpoint_seconds=0"),
+}
+
+
+def held():
+    """What this process holds."""
+    gc.collect()
+    return {
+        "open files": len(os.listdir("/proc/self/fd")),
+        "threads": threading.active_count(),
+        "live arrays": len(jax.live_arrays()),
+        "objects": len(gc.get_objects()),
+        "blocks": sys.getallocatedblocks(),
+    }
+
+
+def growth(name, run_dir, monkeypatch, leak=lambda: None):
+    """What a run holds more after its last checkpoints than in the middle."""
+    found, saved, save = [], itertools.count(1), checkpoint.save
+
+    def counting(*arguments, **others):
+        path = save(*arguments, **others)
+        leak()
+        if next(saved) in (MIDDLE, END):
+            found.append(held())
+        return path
+
+    monkeypatch.setattr(checkpoint, "save", counting)
+    argv = [*WORKS[name].command(run_dir)[2:], *ARGUMENTS[name]]
+    if name == "train":
+        assert training.main(argv, description=None) == 0
+    else:
+        argv += ["--evaluation.seeds=0"]
+        assert evolve_script.main(argv, component="value_loss", description=None) == 0
+    middle, end = found
+    return {key: end[key] - middle[key] for key in middle}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_nothing_grows(name, tmp_path, monkeypatch):
+    more = growth(name, tmp_path / "run", monkeypatch)
+    print(more)
+    assert {key: n for key, n in more.items() if n > BOUNDS[key]} == {}
+
+
+def leak():
+    """Some of everything: an open file, an array, lists, text, a thread that waits."""
+    thread = threading.Thread(target=RELEASE.wait, daemon=True)
+    thread.start()
+    text = [str(number) * 3 for number in range(200, 220)]
+    return os.open(os.devnull, os.O_RDONLY), jnp.zeros(3) + 1, text, thread
+
+
+def test_a_leak_would_be_seen(tmp_path, monkeypatch):
+    leaked = []
+    try:
+        more = growth("evolution", tmp_path / "run", monkeypatch, lambda: leaked.append(leak()))
+    finally:
+        RELEASE.set()
+        for descriptor, _, _, thread in leaked:
+            os.close(descriptor)
+            thread.join()
+    print(more)
+    assert {key for key, n in more.items() if n > BOUNDS[key]} == set(BOUNDS)
