@@ -31,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
+    commits,
     compiling,
     cost_model,
     environments,
@@ -146,7 +147,7 @@ def parse() -> argparse.Namespace:
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {known}")
     if options.generations > evolution.BLOCK:
         parser.error(f"--generations {options.generations}: at most {evolution.BLOCK} fit a block")
-    if options.against and not compiling.is_commit(options.against):
+    if options.against and not commits.is_commit(options.against):
         parser.error(f"--against {options.against}: git knows no such commit")
     if "learning" in options.suites and not options.against:
         parser.error("learning needs --against COMMIT")

@@ -1,21 +1,15 @@
 """The suite `compile`: how long tracing and compiling take, cold, cached, and in another commit."""
 
 import argparse
-import io
-import json
-import os
-import subprocess
-import sys
-import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks.commits import files_of, run_with
 from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
 from experiments.benchmarks.machine import ROOT
-from experiments.benchmarks.processes import BenchmarkError, progress, spread
+from experiments.benchmarks.processes import progress, spread
 
 PROGRAMS = {
     "quick": "a block of the quick preset's generations",
@@ -83,36 +77,9 @@ def _ratio(cold: list[dict[str, Any]], measured: list[dict[str, Any]], name: str
 
 
 def _compile(program: str, folder: Path, cache: str | None) -> dict[str, Any]:
-    """Compile in a new process, with the packages in a folder, and with a cache or without."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    """Compile with the packages in a folder, and with a cache or without."""
     if cache is None:
-        environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+        environment = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     else:
-        environment["JAX_COMPILATION_CACHE_DIR"] = cache
-    command = [sys.executable, str(SCRIPT), program, str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BenchmarkError(f"{program} does not compile in {folder}: {reason}")
-    result = json.loads(done.stdout.splitlines()[-1])
-    if not Path(result["package"]).is_relative_to(folder):
-        raise BenchmarkError(f"compiled the wrong package, in {result['package']}")
-    return result
-
-
-@contextmanager
-def files_of(revision: str) -> Iterator[Path]:
-    """The files of another commit of this repository, in a folder that is removed in the end."""
-    command = ["git", "-C", str(ROOT), "archive", "--format=tar", revision]
-    archive = subprocess.run(command, capture_output=True, check=True).stdout
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place).resolve()
-        with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(folder, filter="data")
-        yield folder
-
-
-def is_commit(revision: str) -> bool:
-    """Return whether git knows a commit by this name."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}"]
-    return not subprocess.run(command, capture_output=True, check=False).returncode
+        environment = {"JAX_COMPILATION_CACHE_DIR": cache}
+    return run_with(folder, SCRIPT, program, str(folder), environment=environment)

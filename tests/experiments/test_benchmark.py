@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import compiling, figures, flops, training
+from experiments.benchmarks import commits, figures, flops, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 
@@ -216,9 +216,9 @@ def test_compile_is_timed_cold_and_cached(tmp_path, monkeypatch):
 
 
 def test_files_of_another_commit():
-    if not compiling.is_commit("HEAD"):
+    if not commits.is_commit("HEAD"):
         pytest.skip("not a git repository")
-    with compiling.files_of("HEAD") as folder:
+    with commits.files_of("HEAD") as folder:
         assert (folder / "purerl" / "ppo.py").is_file()
         assert (folder / "configs" / "evolve_value_loss" / "quick.yaml").is_file()
     assert not folder.exists()
