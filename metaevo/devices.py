@@ -8,6 +8,7 @@ then the one that always runs. On GPUs and TPUs JAX's own devices are used.
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.metadata import entry_points
 from typing import Any
 
 import jax
@@ -31,6 +32,10 @@ CPU_FLAGS = {
     "--xla_cpu_collective_timeout_seconds": "86400",  # the same between processes
 }
 """What `setup` adds to `XLA_FLAGS`."""
+
+COMPILE_FLAGS = {"--xla_backend_optimization_level": "2"}
+"""The same where JAX can find nothing but CPUs. Instead of 3: kernels as fast, to the same bits, in
+three quarters of the time. What it does to other backends was not measured."""
 
 CACHE_BYTES = 2 * 2**20
 """Second-level cache of a current CPU core: what a chunk of agents should fit into."""
@@ -59,7 +64,8 @@ def setup(num_devices: int | None = None) -> None:
             jax.config.update("jax_num_cpu_devices", num_devices or _usable_cores())
         except RuntimeError as error:
             raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
-    for name, value in CPU_FLAGS.items():
+    only_cpus = not entry_points(group="jax_plugins")
+    for name, value in (CPU_FLAGS | (COMPILE_FLAGS if only_cpus else {})).items():
         if name not in flags:
             flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
@@ -180,12 +186,14 @@ def map_rows(
     chunks = -(-capacity // stride)
     offset = jax.lax.axis_index(AXIS) * chunk_size
 
+    chunk = jax.jit(jax.vmap(f))  # traced once, though its shapes are asked for first
+
     def evaluate_chunk(index, results):
         rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
-        values = jax.vmap(f)(jnp.minimum(rows, capacity - 1))
+        values = chunk(jnp.minimum(rows, capacity - 1))
         return jax.tree.map(lambda buffer, value: buffer.at[index].set(value), results, values)
 
-    shapes = jax.eval_shape(jax.vmap(f), jnp.arange(chunk_size, dtype=jnp.int32))
+    shapes = jax.eval_shape(chunk, jnp.arange(chunk_size, dtype=jnp.int32))
     results = jax.tree.map(lambda leaf: jnp.zeros((chunks, *leaf.shape), leaf.dtype), shapes)
     # A rounded-up trip count would be traced through a float: integers only.
     trips = (jnp.asarray(num_rows, jnp.int32) + stride - 1) // stride

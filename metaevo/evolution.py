@@ -200,12 +200,13 @@ class Evolution:
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
     ) -> tuple[State, dict[str, jax.Array]]:
-        shapes = jax.eval_shape(self._generation, state, traced)[1]
+        generation = jax.jit(self._generation)  # traced once, though its shapes are asked for first
+        shapes = jax.eval_shape(generation, state, traced)[1]
         buffers = {key: jnp.zeros(BLOCK_CAPACITY, leaf.dtype) for key, leaf in shapes.items()}
 
         def body(index, carry):
             state, buffers = carry
-            state, metrics = self._generation(state, traced)
+            state, metrics = generation(state, traced)
             return state, {key: buffers[key].at[index].set(metrics[key]) for key in buffers}
 
         return jax.lax.fori_loop(0, generations, body, (state, buffers))
