@@ -27,7 +27,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
@@ -86,7 +86,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     """Read the command line; end with one line for what is wrong with it."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         description=__doc__,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -171,6 +171,13 @@ def parse() -> argparse.Namespace:
         parser.error(f"--only {', '.join(sorted(unknown))}: not among {'; '.join(against)}")
     options.keep = lambda name: not options.only or name in options.only
     return options
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without three screens of usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}\n")
 
 
 def _positive(text: str) -> int:

@@ -304,4 +304,5 @@ def test_bad_input(arguments, text):
     done = benchmark(*arguments)
     assert done.returncode == 2
     assert text in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert len(done.stderr.splitlines()) == 1
