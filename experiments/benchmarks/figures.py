@@ -56,8 +56,13 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axis.set(xscale="log", yscale="log", title=title, xlabel="agents")
         axis.set_xticks(agents, [str(count) for count in agents])
         axis.minorticks_off()
+        low, high = axis.get_ylim()
+        steps = [m * 10**power for power in range(9) for m in (1, 2, 5)]
+        axis.set_yticks([each for each in steps if low <= each <= high])
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axis.set_ylim(low, high)
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("environment steps per second, training included")
+    axes[0].set_ylabel("steps per second of training")
     handles: dict[str, Any] = {}
     for axis in axes:
         drawn, labels = axis.get_legend_handles_labels()
