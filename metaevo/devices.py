@@ -34,8 +34,8 @@ CPU_FLAGS = {
 """What `setup` adds to `XLA_FLAGS`."""
 
 COMPILE_FLAGS = {"--xla_backend_optimization_level": "2"}
-"""The same where JAX can find nothing but CPUs. Instead of 3: kernels as fast, to the same bits, in
-three quarters of the time. What it does to other backends was not measured."""
+"""The same where JAX finds nothing but CPUs. Instead of 3: kernels as fast, with the same results
+up to rounding, in three quarters of the time. What it does to other backends was not measured."""
 
 CACHE_BYTES = 2 * 2**20
 """Second-level cache of a current CPU core: what a chunk of agents should fit into."""

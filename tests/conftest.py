@@ -6,11 +6,13 @@ import shutil
 import tempfile
 
 # Read by JAX when it starts, so set before anything imports it. Four host devices show a
-# dependence on the number of devices; one thread each keeps them out of each other's way.
+# dependence on the number of devices; one thread each keeps them out of each other's way. What is
+# run here is compiled as the scripts compile it (`metaevo.devices`), or its last bits could differ.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
+    "--xla_cpu_enable_concurrency_optimized_scheduler=false --xla_backend_optimization_level=2 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
 )
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and scripts inherit the first one's
