@@ -24,9 +24,9 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="session")
 def cartpole_agents() -> Trained:
-    """Four agents [4, ...] with 98,304 steps each on CartPole-v1, close to CleanRL's settings."""
+    """Four agents [4, ...] with 65,536 steps each on CartPole-v1, close to CleanRL's settings."""
     env, env_params = envs.make("CartPole-v1")
-    config = ppo.Config(total_timesteps=98_304, num_envs=4, num_steps=64, num_minibatches=2)
+    config = ppo.Config(total_timesteps=65_536, num_envs=4, num_steps=64, num_minibatches=2)
     learner = ppo.PPO(config, env, losses.clipped_squared)
     hyperparams = ppo.Hyperparams(learning_rate=1e-3)
     keys = jax.random.split(jax.random.key(0), 4)

@@ -41,6 +41,17 @@ def test_gradients_by_hand():
     np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
 
 
+def test_gradients_of_gradients():
+    """Of sum((w' x)^2): the gradient is 2 w sum(x^2), its squared length 4 w^2 sum(x^2)^2."""
+    x, w = jnp.array([[1.0], [2.0]]), jnp.array([[3.0]])
+
+    def length(w):
+        of_w = jax.grad(lambda w: jnp.sum(jnp.square(products.dot_general(x, w, DIMENSIONS))))(w)
+        return jnp.sum(jnp.square(of_w))
+
+    np.testing.assert_allclose(jax.grad(length)(w), [[8.0 * 3.0 * 25.0]])
+
+
 def test_options_are_those_of_jax():
     x, w = jnp.ones((2, 3), jnp.bfloat16), jnp.ones((3, 4), jnp.bfloat16)
     found = products.dot_general(x, w, DIMENSIONS, preferred_element_type=jnp.float32)
