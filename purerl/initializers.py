@@ -7,6 +7,8 @@ needs nothing but matrix products.
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -55,10 +57,16 @@ def orthogonal(scale: float = 1.0) -> Initializer:
         del out_sharding
         if len(shape) < 2:
             raise ValueError(f"orthogonal needs at least two axes, got shape {tuple(shape)}")
-        rows, columns = math.prod(shape[:-1]), shape[-1]
-        gaussian = jax.random.normal(key, (max(rows, columns), min(rows, columns)), jnp.float32)
-        kernel = polar_factor(gaussian)
-        kernel = kernel if rows >= columns else kernel.T
-        return (scale * kernel).reshape(shape).astype(dtype)
+        return _orthogonal(key, tuple(shape), scale, dtype)
 
     return init
+
+
+# Traced once for a shape: flax asks for the shapes of parameters whenever a network is applied.
+@partial(jax.jit, static_argnames=("shape", "scale", "dtype"))
+def _orthogonal(key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any) -> jax.Array:
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    gaussian = jax.random.normal(key, (max(rows, columns), min(rows, columns)), jnp.float32)
+    kernel = polar_factor(gaussian)
+    kernel = kernel if rows >= columns else kernel.T
+    return (scale * kernel).reshape(shape).astype(dtype)

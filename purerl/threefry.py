@@ -40,6 +40,7 @@ def _convert(key: jax.Array, before: Hashable, after: Hashable) -> jax.Array:
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=after)
 
 
+@jax.jit
 def hash_2x32(key: jax.Array, high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel Random Numbers", section 3.3).
 
