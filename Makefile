@@ -20,7 +20,7 @@ evolve: $(STAMP) ## set up, then evolve a value loss for PPO and compare it with
 	$(RUN) experiments/evolve_value_loss.py $(ARGS)
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
-	$(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile $(ARGS)
+	$(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)

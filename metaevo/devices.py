@@ -33,7 +33,7 @@ CPU_FLAGS = {
 }
 """What `setup` adds to `XLA_FLAGS`."""
 
-COMPILE_FLAGS = {"--xla_backend_optimization_level": "2"}
+COMPILE_FLAGS = {"--xla_backend_optimization_level": "1"}
 """The same where JAX finds nothing but CPUs. Instead of 3: kernels as fast, with the same results
 up to rounding, in three quarters of the time. What it does to other backends was not measured."""
 

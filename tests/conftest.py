@@ -12,13 +12,14 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
-    "--xla_cpu_enable_concurrency_optimized_scheduler=false --xla_backend_optimization_level=2 "
+    "--xla_cpu_enable_concurrency_optimized_scheduler=false --xla_backend_optimization_level=1 "
     "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
 )
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and scripts inherit the first one's
     _programs = tempfile.mkdtemp(prefix="metaevo-programs-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _programs
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # so many, so small
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
     atexit.register(shutil.rmtree, _programs, ignore_errors=True)
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("WANDB_MODE", "disabled")

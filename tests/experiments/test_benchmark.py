@@ -232,7 +232,6 @@ def test_compile_is_compared_with_another_commit():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_learning_here_and_in_another_commit():
     done = benchmark(
         "learning", "--tasks", "CartPole-v1", "--seeds", "3", "--agent-steps", "8192",
@@ -247,14 +246,12 @@ def test_learning_here_and_in_another_commit():
 def test_environments_against_gymnasium(tmp_path):
     file = tmp_path / "results.json"
     done = benchmark(
-        "environments", "--environments", "GridWorld", "CartPole-v1", "--num-envs", "3",
+        "environments", "--environments", "CartPole-v1", "--num-envs", "3",
         "--frames", "300", "--repeats", "1", "--peers", "--json", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["environments"]["rows"]
-    names = [row["variant"] for row in rows if row["environment"] == "CartPole-v1"]
-    assert names == ["ours", "one device", "Gymnasium, sync"]
-    assert len(rows) == 5
+    assert [row["variant"] for row in rows] == ["ours", "one device", "Gymnasium, sync"]
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """experiments/train.py from end to end, at sizes that train nothing."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -140,17 +139,12 @@ def test_damaged_policies_are_refused(finished, tmp_path):
 
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
     path = tmp_path / "run"
-    # The second process and the third find what the first has compiled.
-    environment = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
 
     def run(*more, number=None, lines=0):
         """Run the script, and send it a signal when it has logged so many lines."""
         script = [sys.executable, str(ROOT / "experiments" / "train.py"), "--run-dir", str(path)]
         process = subprocess.Popen(
-            [*script, *more, *arguments()], env=environment, cwd=tmp_path,
+            [*script, *more, *arguments()], cwd=tmp_path,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         metrics = path / "metrics.jsonl"

@@ -64,9 +64,9 @@ def test_the_users_flags_are_respected():
 def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
     plugin = "import importlib.metadata as m; m.entry_points = lambda **_: {};"
     level = "--xla_backend_optimization_level"
-    assert f"{level}=2" in python(plugin.format([]) + SETUP.format("2"))
+    assert f"{level}=1" in python(plugin.format([]) + SETUP.format("2"))
     assert level not in python(plugin.format(["a GPU's"]) + SETUP.format("2"))
-    assert f"{level}=2" not in python(SETUP.format("2"), XLA_FLAGS=f"{level}=3")
+    assert f"{level}=1" not in python(SETUP.format("2"), XLA_FLAGS=f"{level}=3")
 
 
 def test_setup_after_jax_has_started_is_an_error():
