@@ -42,22 +42,25 @@ def table(output):
     return [row for row in rows if not row[0].startswith("---")]
 
 
-def test_ppo_prints_how_much_faster_it_is(tmp_path):
+@pytest.mark.parametrize(
+    "others", [["other"], pytest.param(["flat vmap", "other"], marks=pytest.mark.slow)]
+)
+def test_ppo_prints_how_much_faster_it_is(tmp_path, others):
     file, script = tmp_path / "results.json", tmp_path / "fake.py"
     script.write_text(FAKE)
     command = f"other={sys.executable} {script} {{agents}}"
     done = benchmark(
         "ppo", "--tasks", "CartPole-v1", "--agents", "2", "--frames", "2048", "--repeats", "1",
-        "--only", "flat vmap", "other", "--external", command, "--json", str(file),
+        "--only", *others, "--external", command, "--json", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = json.loads(file.read_text())
     assert results["machine"]["jax"]
     rows = {row["variant"]: row for row in results["ppo"]["rows"]}
-    assert list(rows) == ["ours", "flat vmap", "other", "matrix products"]
+    assert list(rows) == ["ours", *others, "matrix products"]
     assert all(0 < row["min"] <= row["median"] <= row["max"] for row in rows.values())
     assert rows["other"]["median"] == 2048 / 2
-    for name in ("flat vmap", "other"):
+    for name in others:
         assert rows[name]["ours_is_faster"]["median"] == pytest.approx(
             rows["ours"]["rates"][0] / rows[name]["rates"][0]
         )

@@ -66,6 +66,7 @@ def test_cartpole_dqn(reproduce_tiny):
     assert all(row["steps/s"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_doors_vectorisation(reproduce_tiny):
     results = reproduce_tiny(
         "doors-vectorisation", "--num_envs", 2, "--point_seconds", 0.02, "--frames", 400,
@@ -84,6 +85,7 @@ DOORS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_doors_dqn(reproduce_tiny):
     results = reproduce_tiny("doors-dqn", *DOORS, "--pytorch", "false")
     rows = results["doors_dqn"]

@@ -161,18 +161,22 @@ class Known(probes.Probe):
         return action * (1.0 + state.time)
 
 
+KNOWN = Known(), [0.0, 1.0], [[2 * GAMMA, 1 + 2 * GAMMA], [0.0, 2.0]]
+# Cut by a time limit, and bootstrapped there.
+ENDLESS = probes.EndlessReward(), [0.0], [[1 / (1 - GAMMA)] * 2]
+EVERYTHING = {
+    "double": True, "dueling": True, "replay": "prioritized", "target_update": "polyak"
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("env", "obs", "values"),
+    ("env", "obs", "values", "changes"),
     [
-        (Known(), [0.0, 1.0], [[2 * GAMMA, 1 + 2 * GAMMA], [0.0, 2.0]]),
-        # cut by a time limit, and bootstrapped there
-        (probes.EndlessReward(), [0.0], [[1 / (1 - GAMMA)] * 2]),
+        pytest.param(*KNOWN, {}, id="plain"),
+        pytest.param(*ENDLESS, EVERYTHING, id="everything"),
+        pytest.param(*KNOWN, EVERYTHING, id="everything, two steps", marks=pytest.mark.slow),
+        pytest.param(*ENDLESS, {}, id="plain, endless", marks=pytest.mark.slow),
     ],
-)
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"double": True, "dueling": True, "replay": "prioritized", "target_update": "polyak"}],
-    ids=["plain", "everything"],
 )
 def test_known_values(env, obs, values, changes):
     config = dqn.Config(
