@@ -37,7 +37,17 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize(("name", "noise"), [("SNES", 0.0), *((name, 0.1) for name in FINDS)])
+def slow_but(*quick):
+    """All of them, those that are not named in `make test-slow` only."""
+    return [
+        pytest.param(name, 0.1, marks=[] if name in quick else [pytest.mark.slow]) for name in FINDS
+    ]
+
+
+# Every algorithm improves in test_strategy.py; here one of each kind, and no noise.
+@pytest.mark.parametrize(
+    ("name", "noise"), [("SNES", 0.0), *slow_but("Open_ES", "SimpleGA", "DiffusionEvolution")]
+)
 def test_finds_the_optimum(name, noise):
     problem = Quadratic(noise, spread=1.0 if name == "DiffusionEvolution" else 0.1)
     config = {"validation_seeds": 2, "validation_every": 10}

@@ -255,9 +255,9 @@ def test_memory_does_not_grow_with_steps():
     ("name", "observations"),
     [
         ("Breakout-MinAtar", "auto"),
-        ("Breakout-MinAtar", "flat"),
+        pytest.param("Breakout-MinAtar", "flat", marks=pytest.mark.slow),
         ("Pendulum-v1", "auto"),
-        ("MountainCarContinuous-v0", "auto"),
+        pytest.param("MountainCarContinuous-v0", "auto", marks=pytest.mark.slow),
     ],
 )
 def test_runs_on(name, observations):
