@@ -143,13 +143,20 @@ def test_a_finished_run_says_so(place, copy):
     )
 
 
-def test_more_generations_are_added(place, copy):
+def test_more_generations_and_a_comparison_are_added(place, copy):
     before = metrics(copy)
-    resume(place, copy, "--generations", "306")
+    arguments = ["--evaluation.seeds", "4", "--evaluation.ablation_seeds", "2"]
+    resume(place, copy, "--generations", "306", *arguments)
     after = metrics(copy)
     assert after[:GENERATIONS] == before
     assert [each["generation"] for each in after] == list(range(306))
     assert checkpoints(copy)[-1] == "000306"
+    result = json.loads((copy / "evaluation.json").read_text())
+    assert {row["seeds"] for row in result["variants"]} == {4}
+    assert result["evolution_frames"] == after[-1]["frames"]
+    assert len(result["ablation"]) == 4
+    evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
+    assert evaluations == list(range(len(result["variants"])))
 
 
 def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path):

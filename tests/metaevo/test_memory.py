@@ -42,7 +42,7 @@ def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
     ]
     assert needed[0] >= 2**20
     assert needed[1] >= 4 * 2**20
-    assert needed[1] - needed[0] <= 30 * 2**20
+    assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
 
 
 class Failing:
