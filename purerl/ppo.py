@@ -19,7 +19,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import episodes, losses, networks
 from purerl.normalization import RunningStatistics
-from purerl.returns import discounted_running_returns, generalized_advantages
+from purerl.returns import discounted_running_returns, generalized_advantages, next_values
 from purerl.shuffling import permutations
 from purerl.threefry import rolled, unrolled
 from purerl.types import (
@@ -274,10 +274,16 @@ class PPO:
         config = self.config
         obs = _normalize(state.observation_statistics, transitions.obs)
         final_obs = _normalize(state.observation_statistics, transitions.final_obs)
+
         # The critic runs here, once over the whole rollout, instead of at every step: the values
         # are the same and the matrix products large.
-        _, value = self._forward(state.params, obs, env_params)
-        _, final_value = self._forward(state.params, final_obs, env_params)
+        def critic(obs):
+            return self._forward(state.params, obs, env_params)[1]
+
+        value = critic(obs)
+        next_value = next_values(
+            critic, value, final_obs, transitions.terminated, transitions.truncated
+        )
 
         reward = transitions.reward
         if state.return_statistics is not None:
@@ -295,7 +301,7 @@ class PPO:
         advantage, target = generalized_advantages(
             reward,
             value,
-            final_value,
+            next_value,
             transitions.terminated,
             transitions.truncated,
             gamma=hyperparams.gamma,

@@ -1,5 +1,7 @@
 """Advantages and value targets, correct at termination and at truncation."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -44,6 +46,44 @@ def generalized_advantages(
 
     _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
     return advantages, advantages + value
+
+
+def next_values(
+    critic: Callable[[jax.Array], jax.Array],
+    value: jax.Array,
+    final_obs: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+) -> jax.Array:
+    """Values of the states that actions led to, before any reset.
+
+    Within an episode they are those of the next step. The critic is asked only after the last step
+    of the rollout, and for the ends that truncation made: for one of each environment at a time,
+    as often as one environment has any.
+
+    Args:
+        critic: from observations [N, ...] to values [N].
+        value: [T, N] of the states in which actions were taken.
+        final_obs: [T, N, ...] observations that actions led to, before a reset.
+        terminated: [T, N] bool.
+        truncated: [T, N] bool.
+
+    Returns:
+        [T, N]; where an episode terminated it means nothing, as no value is left there.
+    """
+    steps, environments = (jnp.arange(length) for length in value.shape)
+
+    def evaluate_first(carry):
+        values, left = carry
+        first = jnp.argmax(left, axis=0)  # [N]
+        here = jnp.logical_and(left, steps[:, None] == first[None])
+        of_first = jnp.broadcast_to(critic(final_obs[first, environments]), values.shape)
+        return jnp.where(here, of_first, values), jnp.logical_and(left, ~here)
+
+    values = jnp.concatenate([value[1:], critic(final_obs[-1])[None]])
+    left = jnp.logical_and(truncated, ~terminated).at[-1].set(False)
+    values, _ = jax.lax.while_loop(lambda carry: carry[1].any(), evaluate_first, (values, left))
+    return values
 
 
 def discounted_running_returns(

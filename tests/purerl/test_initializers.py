@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.initializers import orthogonal, polar_factor
+from purerl.initializers import NEWTON_SCHULZ_COEFFICIENTS, orthogonal, polar_factor
 
 
 @pytest.mark.smoke
@@ -25,6 +25,16 @@ def test_polar_factor_is_that_of_the_singular_value_decomposition():
     matrix = np.random.default_rng(0).normal(size=(12, 5))
     u, _, vt = np.linalg.svd(matrix, full_matrices=False)
     np.testing.assert_allclose(polar_factor(jnp.asarray(matrix, jnp.float32)), u @ vt, atol=1e-5)
+
+
+def test_every_singular_value_from_1e_8_on_becomes_one():
+    values = np.concatenate([np.geomspace(1e-8, 1.0, 100_001), np.linspace(0.01, 1.0, 100_001)])
+    values = 1.95 * values  # the largest is at most the Frobenius norm
+    for a, b, c in NEWTON_SCHULZ_COEFFICIENTS:
+        values = a * values + b * values**3 + c * values**5
+        assert values.min() > 0.0
+        assert values.max() <= 1.95
+    np.testing.assert_allclose(values, 1.0, atol=1e-9)
 
 
 def test_badly_conditioned_matrices_converge():

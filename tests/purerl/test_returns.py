@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as npst
 
-from purerl.returns import discounted_running_returns, generalized_advantages
+from purerl.returns import discounted_running_returns, generalized_advantages, next_values
 
 advantages = jax.jit(generalized_advantages)
 
@@ -125,3 +125,35 @@ def test_running_returns_are_discounted_sums_of_their_episode():
         jnp.ones(1), jnp.ones(1, bool), jnp.float32(before), gamma=gamma
     )
     assert ended == 0.0
+
+
+def critic(obs):
+    return jnp.sum(jnp.square(obs), axis=-1) - 1.0
+
+
+following = jax.jit(jax.vmap(lambda *rollout: next_values(critic, *rollout)))
+
+
+@given(
+    npst.arrays(np.bool_, (3, 6, 2)),
+    npst.arrays(np.bool_, (3, 6, 2)),
+    npst.arrays(np.float32, (3, 7, 2, 2), elements=st.floats(-3, 3, width=32)),
+    npst.arrays(np.float32, (3, 6, 2, 2), elements=st.floats(-3, 3, width=32)),
+)
+def test_values_of_what_followed_are_the_critics(terminated, truncated, obs, ends):
+    # three agents with two environments each; observations after an end are those of a reset
+    done = (terminated | truncated)[..., None]
+    final_obs = np.where(done, ends, obs[:, 1:])
+    values = following(critic(obs[:, :-1]), final_obs, terminated, truncated)
+    used = ~terminated
+    np.testing.assert_allclose(values[used], critic(final_obs)[used], rtol=1e-6)
+
+
+def test_the_critic_sees_no_more_than_it_must():
+    obs = jnp.arange(8.0)[:, None, None]  # one environment, eight steps
+    truncated = jnp.zeros((7, 1), bool).at[2].set(True)
+    seen = jnp.array([2, 6])  # the truncation, and what the rollout leads to
+    final_obs = jnp.full((7, 1, 1), jnp.nan).at[seen].set(obs[seen] + 10.0)
+    values = next_values(critic, critic(obs[:-1]), final_obs, jnp.zeros((7, 1), bool), truncated)
+    expected = [1.0, 2.0, 12.0, 4.0, 5.0, 6.0, 16.0]
+    np.testing.assert_allclose(values[:, 0], np.square(expected) - 1.0)
