@@ -1,6 +1,8 @@
 """Advantages and value targets, correct at termination and at truncation."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +61,7 @@ def next_values(
 
     Within an episode they are those of the next step. The critic is asked only after the last step
     of the rollout, and for the ends that truncation made: for one of each environment at a time,
-    as often as one environment has any.
+    as often as one environment has any. (Derivatives, in reverse mode only, ask it for every step.)
 
     Args:
         critic: from observations [N, ...] to values [N].
@@ -71,19 +73,54 @@ def next_values(
     Returns:
         [T, N]; where an episode terminated it means nothing, as no value is left there.
     """
+    unanswered = jnp.logical_and(truncated, ~terminated).at[-1].set(True)
+    critic, parameters = jax.closure_convert(critic, final_obs[-1])
+    return _answered_one_by_one(critic, unanswered, parameters, value, final_obs)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _answered_one_by_one(
+    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: jax.Array
+) -> jax.Array:
     steps, environments = (jnp.arange(length) for length in value.shape)
 
-    def evaluate_first(carry):
-        values, left = carry
-        first = jnp.argmax(left, axis=0)  # [N]
-        here = jnp.logical_and(left, steps[:, None] == first[None])
-        of_first = jnp.broadcast_to(critic(final_obs[first, environments]), values.shape)
-        return jnp.where(here, of_first, values), jnp.logical_and(left, ~here)
+    def answer_first(carry):
+        values, unanswered = carry
+        first = jnp.argmax(unanswered, axis=0)  # [N]
+        here = jnp.logical_and(unanswered, steps[:, None] == first[None])
+        answers = critic(final_obs[first, environments], *parameters)
+        return jnp.where(here, answers[None], values), jnp.logical_and(unanswered, ~here)
 
-    values = jnp.concatenate([value[1:], critic(final_obs[-1])[None]])
-    left = jnp.logical_and(truncated, ~terminated).at[-1].set(False)
-    values, _ = jax.lax.while_loop(lambda carry: carry[1].any(), evaluate_first, (values, left))
+    values, _ = jax.lax.while_loop(
+        lambda carry: carry[1].any(), answer_first, (_shifted(value), unanswered)
+    )
     return values
+
+
+def _answered_at_once(
+    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: jax.Array
+) -> jax.Array:
+    """The same, for derivatives: JAX cannot go backwards through a loop of unknown length."""
+    answers = jax.vmap(lambda obs: critic(obs, *parameters))(final_obs)
+    return jnp.where(unanswered, answers, _shifted(value))
+
+
+def _forward(critic: Callable, unanswered: jax.Array, *inputs: Any) -> tuple[jax.Array, Any]:
+    return _answered_one_by_one(critic, unanswered, *inputs), (unanswered, inputs)
+
+
+def _backward(critic: Callable, residuals: Any, gradient: jax.Array) -> tuple:
+    unanswered, inputs = residuals
+    _, pullback = jax.vjp(partial(_answered_at_once, critic, unanswered), *inputs)
+    return None, *pullback(gradient)
+
+
+_answered_one_by_one.defvjp(_forward, _backward)
+
+
+def _shifted(value: jax.Array) -> jax.Array:
+    """The values of the next step; the last one is repeated."""
+    return jnp.concatenate([value[1:], value[-1:]])
 
 
 def discounted_running_returns(

@@ -157,3 +157,37 @@ def test_the_critic_sees_no_more_than_it_must():
     values = next_values(critic, critic(obs[:-1]), final_obs, jnp.zeros((7, 1), bool), truncated)
     expected = [1.0, 2.0, 12.0, 4.0, 5.0, 6.0, 16.0]
     np.testing.assert_allclose(values[:, 0], np.square(expected) - 1.0)
+
+
+@pytest.mark.parametrize("agents", [None, 3])
+def test_derivatives_are_those_of_asking_for_every_step(agents):
+    shape = (6, 2) if agents is None else (agents, 6, 2)
+    rng = np.random.default_rng(0)
+    terminated, truncated = rng.random((2, *shape)) < 0.4
+    obs, ends = rng.normal(size=(2, *shape, 3)).astype(np.float32)
+    weights = rng.normal(size=(*shape[:-2], 3)).astype(np.float32)
+    done = (terminated | truncated)[..., None]
+    after_last = rng.normal(size=(*shape[:-2], 1, *shape[-1:], 3)).astype(np.float32)
+    final_obs = np.where(done, ends, np.concatenate([obs[..., 1:, :, :], after_last], axis=-3))
+
+    def objective(values, terminated):
+        return jnp.sum(jnp.where(terminated, 0.0, jnp.sin(values)))
+
+    def plain(weights, obs, final_obs, terminated, truncated):
+        del obs, truncated
+        return objective(jnp.tanh(final_obs @ weights), terminated)
+
+    def ours(weights, obs, final_obs, terminated, truncated):
+        values = jnp.tanh(obs @ weights)
+
+        def critic(obs):
+            return jnp.tanh(obs @ weights)
+
+        following = next_values(critic, values, final_obs, terminated, truncated)
+        return objective(following, terminated)
+
+    for order in (jax.grad, lambda f: jax.jacrev(jax.grad(f))):
+        derivatives = (order(f) if agents is None else jax.vmap(order(f)) for f in (plain, ours))
+        arguments = jax.tree.map(jnp.asarray, (weights, obs, final_obs, terminated, truncated))
+        expected, actual = (f(*arguments) for f in derivatives)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
