@@ -91,9 +91,9 @@ def _answered_one_by_one(
         answers = critic(final_obs[first, environments], *parameters)
         return jnp.where(here, answers[None], values), jnp.logical_and(unanswered, ~here)
 
-    values, _ = jax.lax.while_loop(
-        lambda carry: carry[1].any(), answer_first, (_shifted(value), unanswered)
-    )
+    last = critic(final_obs[-1], *parameters)  # of all environments, so without the loop
+    carry = _shifted(value).at[-1].set(last), unanswered.at[-1].set(False)
+    values, _ = jax.lax.while_loop(lambda carry: carry[1].any(), answer_first, carry)
     return values
 
 
