@@ -21,7 +21,7 @@ NEWTON_SCHULZ_COEFFICIENTS = (
     (1.875, -1.25, 0.375),
     (1.875, -1.25, 0.375),
 )
-"""Of a x + b x^3 + c x^5, one step a row: together they bring 1e-8 and all up to 1.95 to one.
+"""Of a x + b x^3 + c x^5, one step a row: together they bring 2e-8 and all up to 1.95 to one.
 
 The first is the closest to one that a quintic can be on [0.05, 1.95], which it maps into
 [0.19, 1.81]; it multiplies smaller values by 3.85 until they are in there. The next two are the

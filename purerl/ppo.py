@@ -277,12 +277,15 @@ class PPO:
 
         # The critic runs here, once over the whole rollout, instead of at every step: the values
         # are the same and the matrix products large.
-        def critic(obs):
-            return self._forward(state.params, obs, env_params)[1]
+        network = self._network(env_params)
 
-        value = critic(obs)
+        def critic(params, obs):
+            outputs: Any = network.apply(params, (), obs)
+            return outputs[1][1]
+
+        value = critic(state.params, obs)
         next_value = next_values(
-            critic, value, final_obs, transitions.terminated, transitions.truncated
+            critic, state.params, value, final_obs, transitions.terminated, transitions.truncated
         )
 
         reward = transitions.reward

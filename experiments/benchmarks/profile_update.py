@@ -4,7 +4,8 @@ On one core of a CPU.
 
 JAX's profiler says how long every operation of the compiled program took, the program what each is
 for. Prints a table in markdown. The profiler adds a microsecond or two to each operation, however
-short. That of the shortest one, which adds two numbers, is taken off all.
+short: the average of the shortest one is taken off all. With fewer than eight agents operations are
+so short that this is too rough, and some have no purpose in the program.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def main() -> int:
     config = learner.config
     gradient_steps = config.update_epochs * config.num_minibatches
     operations = list(_operations(compiled.as_text() or "", events))
-    overhead = min(
+    overhead = min(  # of those that ran often enough for an average
         duration / times for *_, duration, times in operations if times >= UPDATES * gradient_steps
     )
     shares: defaultdict[str, float] = defaultdict(float)
@@ -77,7 +78,7 @@ def main() -> int:
     for group, microseconds in sorted(shares.items(), key=lambda share: -share[1]):
         table.row(group, number(microseconds / each), f"{100 * microseconds / total:.0f}%")
     print(
-        f"\ntogether {number(total / each)} microseconds, without the profiler "
+        f"\ntogether {number(total / each)} microseconds an agent and update, without the profiler "
         f"{number(undisturbed / each)}; {overhead:.2f} taken off each operation"
     )
     return 0

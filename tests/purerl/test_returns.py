@@ -127,11 +127,11 @@ def test_running_returns_are_discounted_sums_of_their_episode():
     assert ended == 0.0
 
 
-def critic(obs):
-    return jnp.sum(jnp.square(obs), axis=-1) - 1.0
+def critic(offset, obs):
+    return jnp.sum(jnp.square(obs), axis=-1) - offset
 
 
-following = jax.jit(jax.vmap(lambda *rollout: next_values(critic, *rollout)))
+following = jax.jit(jax.vmap(lambda *rollout: next_values(critic, 1.0, *rollout)))
 
 
 @given(
@@ -144,50 +144,63 @@ def test_values_of_what_followed_are_the_critics(terminated, truncated, obs, end
     # three agents with two environments each; observations after an end are those of a reset
     done = (terminated | truncated)[..., None]
     final_obs = np.where(done, ends, obs[:, 1:])
-    values = following(critic(obs[:, :-1]), final_obs, terminated, truncated)
+    values = following(critic(1.0, obs[:, :-1]), final_obs, terminated, truncated)
     used = ~terminated
-    np.testing.assert_allclose(values[used], critic(final_obs)[used], rtol=1e-6)
+    np.testing.assert_allclose(values[used], critic(1.0, final_obs)[used], rtol=1e-6)
 
 
 def test_the_critic_sees_no_more_than_it_must():
     obs = jnp.arange(8.0)[:, None, None]  # one environment, eight steps
-    truncated = jnp.zeros((7, 1), bool).at[2].set(True)
-    seen = jnp.array([2, 6])  # the truncation, and what the rollout leads to
-    final_obs = jnp.full((7, 1, 1), jnp.nan).at[seen].set(obs[seen] + 10.0)
-    values = next_values(critic, critic(obs[:-1]), final_obs, jnp.zeros((7, 1), bool), truncated)
-    expected = [1.0, 2.0, 12.0, 4.0, 5.0, 6.0, 16.0]
-    np.testing.assert_allclose(values[:, 0], np.square(expected) - 1.0)
+    truncated = jnp.zeros((7, 1), bool).at[jnp.array([2, 4])].set(True)
+    terminated = jnp.zeros((7, 1), bool).at[jnp.array([1, 4])].set(True)
+    ends = jnp.array([1, 2, 4])
+    final_obs = obs[1:].at[ends].add(10.0)
+    seen = []
+
+    def recorder(offset, obs):
+        seen.extend(np.ravel(obs).tolist())
+        return critic(offset, obs)
+
+    with jax.disable_jit():  # or the loop would be traced, not run
+        values = next_values(recorder, 1.0, critic(1.0, obs[:-1]), final_obs, terminated, truncated)
+    assert sorted(seen) == [7.0, 13.0]  # what the rollout led to, and the only mere truncation
+    used = np.array([0, 2, 3, 5, 6])
+    expected = np.array([1.0, 13.0, 4.0, 6.0, 7.0])
+    np.testing.assert_allclose(values[used, 0], np.square(expected) - 1.0)
 
 
 @pytest.mark.parametrize("agents", [None, 3])
 def test_derivatives_are_those_of_asking_for_every_step(agents):
-    shape = (6, 2) if agents is None else (agents, 6, 2)
-    rng = np.random.default_rng(0)
-    terminated, truncated = rng.random((2, *shape)) < 0.4
-    obs, ends = rng.normal(size=(2, *shape, 3)).astype(np.float32)
-    weights = rng.normal(size=(*shape[:-2], 3)).astype(np.float32)
-    done = (terminated | truncated)[..., None]
-    after_last = rng.normal(size=(*shape[:-2], 1, *shape[-1:], 3)).astype(np.float32)
-    final_obs = np.where(done, ends, np.concatenate([obs[..., 1:, :, :], after_last], axis=-3))
+    lead, rng = () if agents is None else (agents,), np.random.default_rng(0)
+    terminated, truncated = jnp.asarray(rng.random((2, *lead, 6, 2)) < 0.4)
+    weights = jnp.asarray(rng.normal(size=(*lead, 3)), jnp.float32)
+    obs = jnp.asarray(rng.normal(size=(*lead, 7, 2, 3)), jnp.float32)
+    ends = jnp.asarray(rng.normal(size=(*lead, 6, 2, 3)), jnp.float32)
+
+    def critic(weights, obs):
+        return jnp.tanh(obs @ weights)
+
+    def rollout(obs, ends, terminated, truncated):
+        done = jnp.logical_or(terminated, truncated)[..., None]
+        return obs[:-1], jnp.where(done, ends, obs[1:])
 
     def objective(values, terminated):
         return jnp.sum(jnp.where(terminated, 0.0, jnp.sin(values)))
 
-    def plain(weights, obs, final_obs, terminated, truncated):
-        del obs, truncated
-        return objective(jnp.tanh(final_obs @ weights), terminated)
+    def plain(weights, obs, ends, terminated, truncated):
+        _, final_obs = rollout(obs, ends, terminated, truncated)
+        return objective(critic(weights, final_obs), terminated)
 
-    def ours(weights, obs, final_obs, terminated, truncated):
-        values = jnp.tanh(obs @ weights)
-
-        def critic(obs):
-            return jnp.tanh(obs @ weights)
-
-        following = next_values(critic, values, final_obs, terminated, truncated)
+    def ours(weights, obs, ends, terminated, truncated):
+        obs, final_obs = rollout(obs, ends, terminated, truncated)
+        value = critic(weights, obs)
+        following = next_values(critic, weights, value, final_obs, terminated, truncated)
         return objective(following, terminated)
 
-    for order in (jax.grad, lambda f: jax.jacrev(jax.grad(f))):
+    orders = (lambda f: jax.grad(f, (0, 1, 2))), (lambda f: jax.jacrev(jax.grad(f)))
+    for order in orders:
         derivatives = (order(f) if agents is None else jax.vmap(order(f)) for f in (plain, ours))
-        arguments = jax.tree.map(jnp.asarray, (weights, obs, final_obs, terminated, truncated))
-        expected, actual = (f(*arguments) for f in derivatives)
-        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+        expected, actual = (f(weights, obs, ends, terminated, truncated) for f in derivatives)
+        jax.tree.map(
+            lambda a, e: np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5), actual, expected
+        )
