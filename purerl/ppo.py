@@ -277,7 +277,7 @@ class PPO:
 
         # The critic runs here, once over the whole rollout, instead of at every step: the values
         # are the same and the matrix products large.
-        network = self._network(env_params)
+        network = self._network(env_params)  # here: the critic must not close over tracers
 
         def critic(params, obs):
             outputs: Any = network.apply(params, (), obs)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 def generalized_advantages(
     reward: jax.Array,
     value: jax.Array,
-    final_value: jax.Array,
+    next_value: jax.Array,
     terminated: jax.Array,
     truncated: jax.Array,
     *,
@@ -29,7 +29,7 @@ def generalized_advantages(
     Args:
         reward: [T, ...] rewards.
         value: [T, ...] V(s_t).
-        final_value: [T, ...] V(s'_t), evaluated on the observation before a reset.
+        next_value: [T, ...] V(s'_t), evaluated on the observation before a reset.
         terminated: [T, ...] bool.
         truncated: [T, ...] bool; where both flags are true, termination counts.
         gamma: discount factor in [0, 1].
@@ -38,7 +38,7 @@ def generalized_advantages(
     Returns:
         advantages [T, ...] and value targets [T, ...] (advantage + value).
     """
-    delta = reward + gamma * jnp.where(terminated, 0.0, final_value) - value
+    delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
     decay = gamma * gae_lambda * (1.0 - jnp.logical_or(terminated, truncated))
 
     def backward(advantage, inputs):

@@ -5,7 +5,7 @@ On one core of a CPU.
 JAX's profiler says how long every operation of the compiled program took, the program what each is
 for. Prints a table in markdown. The profiler adds a microsecond or two to each operation, however
 short: the average of the shortest one is taken off all. With fewer than eight agents operations are
-so short that this is too rough, and some have no purpose in the program.
+so short that this is too rough, and of some XLA does not say what they are for.
 """
 
 import argparse
