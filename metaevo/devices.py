@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo import compilation_cache
+from purerl import threads
 
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
@@ -25,6 +26,8 @@ CPU_FLAGS = {
     # XLA orders operations for running many at once, on threads of their own: for small ones that
     # costs more than it gains (40% of the time of one PPO agent on 2 cores).
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
+    # Nor are single operations split into tasks for other threads: `purerl` relies on it.
+    "--xla_disable_hlo_passes": threads.PASS,
     # A device may wait long for the slowest one at the end of a generation, or for a machine that
     # was suspended. By default XLA then ends the process after 40 seconds.
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds": "3600",

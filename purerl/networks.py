@@ -5,24 +5,16 @@ their carry is the empty tuple and `reset` changes nothing; a recurrent one woul
 where `reset` is true.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from purerl.activations import ACTIVATIONS
 from purerl.initializers import orthogonal
 from purerl.products import dot_general
-
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "tanh": jnp.tanh,
-    "relu": nn.relu,
-    "elu": nn.elu,
-    "gelu": nn.gelu,
-    "silu": nn.silu,
-}
-"""Activation functions by the names that configs use."""
 
 Carry = tuple[()]
 

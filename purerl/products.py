@@ -1,17 +1,26 @@
-"""Products of a layer's inputs and its weights, with gradients that a CPU computes fast.
+"""Products of a layer's inputs and its weights that a CPU computes fast, gradients too.
 
 XLA's fast kernels for CPUs take matrices as they lie in memory. The gradient of weights is a
 product with a transposed matrix, which they do not take: so the smaller one is transposed first.
+They are slow where a matrix has a few columns or rows only: with few outputs a product is one with
+a vector after another, and with few inputs a sum of outer products, which XLA makes part of the
+activation that follows.
 """
 
+import functools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from purerl.threads import operations_are_whole
+
+NARROW = 4
+"""So many inputs, or outputs, are few: measured, `docs/performance.md`."""
+
 
 def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
-    """`jax.lax.dot_general` as a `flax.linen.Dense` calls it, with faster gradients on a CPU.
+    """`jax.lax.dot_general` as a `flax.linen.Dense` calls it, faster on a CPU.
 
     There it has reverse-mode derivatives of any order; JAX refuses forward mode (`jax.jvp`).
 
@@ -31,7 +40,18 @@ def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: An
 
 @jax.custom_vjp
 def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
-    return jnp.matmul(x, weights)
+    return _fast(x, weights)
+
+
+def _fast(x: jax.Array, weights: jax.Array) -> jax.Array:
+    inputs, outputs = weights.shape
+    if inputs <= NARROW and operations_are_whole():
+        terms = [x[..., i : i + 1] @ weights[i : i + 1] for i in range(inputs)]
+        return functools.reduce(jnp.add, terms)
+    if outputs <= NARROW:
+        columns = [x @ weights[:, i : i + 1] for i in range(outputs)]
+        return jnp.concatenate(columns, axis=-1)
+    return x @ weights
 
 
 def _forward(x: jax.Array, weights: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -48,7 +68,7 @@ def _backward(
         of_weights = _in_memory(rows.T) @ gradients
     else:
         of_weights = _in_memory(_in_memory(gradients.T) @ rows).T
-    return jnp.matmul(output_gradient, weights.T), of_weights
+    return _fast(output_gradient, weights.T), of_weights
 
 
 def _in_memory(x: jax.Array) -> jax.Array:

@@ -13,6 +13,7 @@ os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=4 --xla_cpu_multi_thread_eigen=false "
     "--xla_cpu_enable_concurrency_optimized_scheduler=false --xla_backend_optimization_level=1 "
+    "--xla_disable_hlo_passes=cpu-parallel-task-assigner "
     "--xla_cpu_collective_call_terminate_timeout_seconds=500",  # on a busy machine; pytest has 600
 )
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # workers and scripts inherit the first one's

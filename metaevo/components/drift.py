@@ -18,6 +18,7 @@ from annotated_types import Gt
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
+from purerl.activations import tanh
 
 SLOT = "policy_loss"
 
@@ -85,7 +86,7 @@ def _network(
     change = -jnp.expm1(log_ratio)
     inputs = jnp.stack([log_ratio, jnp.square(log_ratio), change, jnp.square(change)])
     inputs = jnp.concatenate([inputs, inputs * advantage])
-    return jnp.tanh(inputs @ meta_params["hidden"]) @ meta_params["output"]
+    return tanh(inputs @ meta_params["hidden"]) @ meta_params["output"]
 
 
 def _distill(config: Config, key: jax.Array, meta_params: Any) -> Any:

@@ -16,11 +16,12 @@ from annotated_types import Gt, Interval, MaxLen
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
+from purerl.activations import tanh
 
 SLOT = "value_loss"
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "tanh": jnp.tanh,
+    "tanh": tanh,
     "relu": jax.nn.relu,
     "elu": jax.nn.elu,
     "softplus": jax.nn.softplus,

@@ -69,6 +69,24 @@ def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
     assert f"{level}=1" not in python(SETUP.format("2"), XLA_FLAGS=f"{level}=3")
 
 
+SPLIT = """
+import jax.numpy as jnp
+from purerl import threads
+x = jnp.ones((256, 64))
+polynomial = jax.jit(lambda x: sum(i * x**i for i in range(1, 20)))
+print('outer_dimension_partitions":["' in polynomial.lower(x).compile().as_text())
+print(threads.operations_are_whole())
+"""
+
+
+def test_operations_are_not_split_among_threads():
+    """With two devices XLA has two threads at least, whatever the machine."""
+    assert python(SETUP.format("2") + SPLIT).splitlines()[-2:] == ["False", "True"]
+    other_passes = "--xla_disable_hlo_passes=another"
+    found = python(SETUP.format("2") + SPLIT, XLA_FLAGS=other_passes).splitlines()
+    assert found[-2:] == ["True", "False"]
+
+
 def test_setup_after_jax_has_started_is_an_error():
     code = "import jax; jax.devices(); from metaevo import devices; devices.setup(3)"
     assert python(code) == "RuntimeError: call metaevo.devices.setup() before JAX is used"

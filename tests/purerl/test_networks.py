@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl import envs, networks
+from purerl import activations, envs, networks
 from tests.purerl.probes import GridAction, TargetAction
 
 
@@ -99,7 +99,7 @@ def test_gaussian():
     np.testing.assert_allclose(sample.std(0), std, rtol=0.06)
 
 
-@pytest.mark.parametrize("activation", list(networks.ACTIVATIONS))
+@pytest.mark.parametrize("activation", list(activations.ACTIVATIONS))
 def test_activations(activation):
     network = networks.Torso(obs_ndim=1, hidden_sizes=(5,), activation=activation)
     x = jnp.linspace(-1, 1, 3)

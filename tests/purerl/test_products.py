@@ -1,5 +1,7 @@
 """Products with gradients of their own: the numbers of JAX's."""
 
+import os
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,15 +15,24 @@ DIMENSIONS = (((1,), (0,)), ((), ()))
 
 @pytest.mark.parametrize(
     ("batch", "inputs", "outputs"),
-    [((5,), 3, 7), ((5,), 7, 3), ((5,), 4, 4), ((2, 3), 4, 1), ((), 4, 2)],
+    [
+        *(((5,), 3, 7), ((5,), 7, 3), ((5,), 4, 4), ((2, 3), 4, 1), ((), 4, 2)),
+        *(((5,), 7, 9), ((5,), 9, 7), ((2, 3), 6, 6), ((), 7, 8), ((), 7, 2)),
+    ],
 )
-def test_layers_have_the_gradients_of_flax(batch, inputs, outputs):
-    """Weights, bias and inputs; tall, wide and square weights; any number of leading axes."""
+@pytest.mark.parametrize("flags", [os.environ["XLA_FLAGS"], ""])
+def test_layers_are_those_of_flax(batch, inputs, outputs, flags, monkeypatch):
+    """Outputs, and gradients of weights, bias and inputs; for any number of leading axes.
+
+    Tall, wide and square weights, with few inputs, few outputs, both and neither.
+    """
+    monkeypatch.setenv("XLA_FLAGS", flags)
     keys = jax.random.split(jax.random.key(0), 2)
     x = jax.random.normal(keys[0], (*batch, inputs))
     weights = jax.random.normal(keys[1], (*batch, outputs))
     ours, flax = networks._dense(outputs, 1.0), nn.Dense(outputs)
     params = ours.init(jax.random.key(1), x)
+    np.testing.assert_allclose(ours.apply(params, x), flax.apply(params, x), rtol=1e-5, atol=1e-6)
 
     def loss(layer, params, x):
         return jnp.sum(jnp.sin(layer.apply(params, x)) * weights)

@@ -1,0 +1,55 @@
+"""The hyperbolic tangent against NumPy in double precision and against closed forms.
+
+The tests run with XLA's flags of `metaevo.devices.setup`, and so with the arithmetic for CPUs.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.activations import tanh
+
+
+def test_accuracy():
+    """Within five units in the last place, on both sides of every change of method."""
+    x = np.concatenate([np.linspace(-12, 12, 200_001), np.logspace(-30, 1, 100_001)])
+    x = np.concatenate([x, -x]).astype(np.float32)
+    expected = np.tanh(x.astype(np.float64))
+    found = np.asarray(jax.jit(tanh)(x), np.float64)
+    assert (np.abs(found - expected) <= 5 * np.spacing(np.abs(expected).astype(np.float32))).all()
+    assert (np.abs(found) <= 1.0).all()
+    np.testing.assert_array_equal(tanh(-x), -tanh(x))
+
+
+def test_extremes():
+    found = np.asarray(tanh(jnp.array([jnp.inf, -jnp.inf, jnp.nan, 0.0, 1e38, 1e-40])))
+    np.testing.assert_allclose(found, [1.0, -1.0, np.nan, 0.0, 1.0, 0.0], rtol=3e-7, atol=1e-38)
+    slopes = jax.vmap(jax.grad(tanh))(jnp.array([jnp.inf, -1e38, 0.0, jnp.nan]))
+    np.testing.assert_allclose(slopes, [0.0, 0.0, 1.0, np.nan], atol=4e-7)
+
+
+@pytest.mark.parametrize("derive", [jax.grad, jax.jacfwd])
+def test_derivatives(derive):
+    """1 - t^2, then -2 t (1 - t^2), then (6 t^2 - 2) (1 - t^2)."""
+    x = jnp.linspace(-4.0, 4.0, 41)
+    t = np.tanh(np.asarray(x, np.float64))
+    closed_forms = (1 - t**2, -2 * t * (1 - t**2), (6 * t**2 - 2) * (1 - t**2))
+    function = tanh
+    for expected in closed_forms:
+        function = derive(function)
+        np.testing.assert_allclose(jax.vmap(function)(x), expected, rtol=2e-5, atol=2e-6)
+
+
+def test_without_those_flags_it_is_jax_s(monkeypatch):
+    x = jnp.logspace(-6, 1, 1001)
+    assert (tanh(x) != jnp.tanh(x)).any()
+    monkeypatch.delenv("XLA_FLAGS")
+    np.testing.assert_array_equal(tanh(x), jnp.tanh(x))
+
+
+def test_other_numbers_are_left_to_jax():
+    half = jnp.array([0.5, -2.0], jnp.bfloat16)
+    assert tanh(half).dtype == jnp.bfloat16
+    np.testing.assert_array_equal(tanh(half), jnp.tanh(half))
+    assert tanh(jnp.array([1, 2])).dtype == jnp.float32
