@@ -40,6 +40,7 @@ def tanh(x: jax.Array) -> jax.Array:
 
 
 @jax.custom_jvp
+@jax.named_scope("tanh")  # for profiles
 def _rational(x: jax.Array) -> jax.Array:
     x = jnp.where(x < -LIMIT, -LIMIT, jnp.where(x > LIMIT, LIMIT, x))  # keeps what is no number
     square = x * x

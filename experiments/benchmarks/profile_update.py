@@ -43,6 +43,9 @@ def main() -> int:
 
     from purerl import envs, losses, ppo
 
+    # A kept program has the names of what it was first compiled from.
+    jax.config.update("jax_enable_compilation_cache", False)
+
     env, env_params = envs.make("CartPole-v1")
     learner = ppo.PPO(ppo.Config(), env, value_loss=losses.clipped_squared)
     others = ppo.Hyperparams(), None, env_params
@@ -123,8 +126,8 @@ def _group(name: str, purpose: str, times: float, num_steps: int, gradient_steps
             return "learning: products of the 64 x 64 layers"
         if name.startswith(("dot", "ynn")):
             return "learning: products of the narrow layers, sums over the minibatch"
-        if "tanh" in name:
-            return "learning: tanh"
+        if "tanh" in purpose:
+            return "learning: tanh, with what it is fused with"
         if "gather" in name or "gather" in purpose:
             return "learning: minibatches"
         return "learning: the rest of the losses, clipping, Adam"
