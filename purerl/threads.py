@@ -4,7 +4,7 @@ import os
 
 import jax
 
-PASS = "cpu-parallel-task-assigner"
+SPLITTING_PASS = "cpu-parallel-task-assigner"
 """What splits them, by its name in XLA."""
 
 
@@ -12,7 +12,7 @@ def operations_are_whole() -> bool:
     """Return whether this is a CPU on which every operation is one task for one thread.
 
     So it is where the environment's `XLA_FLAGS` disable the pass that splits operations, as
-    `metaevo.devices.setup` does. Elsewhere an operation with much arithmetic in it is handed to
-    several threads, however short it is, which costs more than it gains.
+    `metaevo.devices.setup` does before JAX reads them. Elsewhere an operation with much arithmetic
+    in it is handed to several threads, however short it is, which costs more than it gains.
     """
-    return jax.default_backend() == "cpu" and PASS in os.environ.get("XLA_FLAGS", "")
+    return jax.default_backend() == "cpu" and SPLITTING_PASS in os.environ.get("XLA_FLAGS", "")

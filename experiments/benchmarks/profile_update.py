@@ -125,9 +125,9 @@ def _group(name: str, purpose: str, times: float, num_steps: int, gradient_steps
         if name.startswith(("dot", "ynn")) and "Dense_1" in purpose:
             return "learning: products of the 64 x 64 layers"
         if name.startswith(("dot", "ynn")):
-            return "learning: products of the narrow layers, sums over the minibatch"
+            return "learning: other products of narrow layers, sums over the minibatch"
         if "tanh" in purpose:
-            return "learning: tanh, with what it is fused with"
+            return "learning: values of tanh, and in them the first layers"
         if "gather" in name or "gather" in purpose:
             return "learning: minibatches"
         return "learning: the rest of the losses, clipping, Adam"

@@ -85,6 +85,8 @@ def test_operations_are_not_split_among_threads():
     other_passes = "--xla_disable_hlo_passes=another"
     found = python(SETUP.format("2") + SPLIT, XLA_FLAGS=other_passes).splitlines()
     assert found[-2:] == ["True", "False"]
+    only = "--xla_enable_hlo_passes_only=fusion"  # beside which XLA would not take ours
+    assert "disable_hlo_passes" not in python(SETUP.format("2"), XLA_FLAGS=only)
 
 
 def test_setup_after_jax_has_started_is_an_error():

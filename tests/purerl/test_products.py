@@ -63,6 +63,45 @@ def test_gradients_of_gradients():
     np.testing.assert_allclose(jax.grad(length)(w), [[8.0 * 3.0 * 25.0]])
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (7, 3), (7, 9), (9, 6)])
+def test_second_derivatives(inputs, outputs):
+    """Of a function of both gradients, by both arguments, against JAX's product."""
+    keys = jax.random.split(jax.random.key(0), 2)
+    x, w = jax.random.normal(keys[0], (5, inputs)), jax.random.normal(keys[1], (inputs, outputs))
+
+    def of_gradients(product):
+        def function(x, w):
+            of_x, of_w = jax.grad(lambda x, w: jnp.sum(jnp.sin(product(x, w))), (0, 1))(x, w)
+            return jnp.sum(jnp.sin(of_x)) + jnp.sum(jnp.cos(of_w))
+
+        return jax.jit(jax.grad(function, (0, 1)))(x, w)
+
+    found = of_gradients(lambda x, w: products.dot_general(x, w, DIMENSIONS))
+    for one, other in zip(found, of_gradients(jnp.matmul), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_sums_of_products_only_where_operations_are_not_split(monkeypatch):
+    """Few inputs: a product with one of them at a time. Few outputs: of one of them, always."""
+
+    def products_in(inputs, outputs):
+        x, w = jnp.ones((5, inputs)), jnp.ones((inputs, outputs))
+        program = jax.make_jaxpr(lambda x, w: products.dot_general(x, w, DIMENSIONS))(x, w)
+        return str(program).count("dot_general[")
+
+    assert [products_in(3, 7), products_in(7, 2), products_in(7, 9)] == [3, 2, 1]
+    monkeypatch.delenv("XLA_FLAGS")
+    assert [products_in(3, 7), products_in(7, 2), products_in(7, 9)] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 3), (3, 0), (9, 0)])
+def test_empty_layers(inputs, outputs):
+    x, w = jnp.ones((5, inputs)), jnp.ones((inputs, outputs))
+    total = lambda x, w: jnp.sum(products.dot_general(x, w, DIMENSIONS))  # noqa: E731
+    np.testing.assert_array_equal(products.dot_general(x, w, DIMENSIONS), x @ w)
+    np.testing.assert_array_equal(jax.grad(total, 1)(x, w), jnp.zeros_like(w))
+
+
 def test_options_are_those_of_jax():
     x, w = jnp.ones((2, 3), jnp.bfloat16), jnp.ones((3, 4), jnp.bfloat16)
     found = products.dot_general(x, w, DIMENSIONS, preferred_element_type=jnp.float32)
