@@ -54,10 +54,10 @@ def draw(results: dict[str, Any], path: Path) -> None:
             )  # fmt: skip
         agents = sorted({row["agents"] for row in rows})
         axis.set(xscale="log", yscale="log", title=title, xlabel="agents")
-        axis.set_xticks(agents, [str(count) for count in agents])
+        axis.set_xticks(agents, [f"{count:,}" for count in agents], rotation=45)
         axis.minorticks_off()
         low, high = axis.get_ylim()
-        steps = [m * 10**power for power in range(9) for m in (1, 2, 5)]
+        steps = [m * 10**power for power in range(9) for m in (1, 1.5, 2, 3, 4, 5, 7)]
         axis.set_yticks([each for each in steps if low <= each <= high])
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axis.set_ylim(low, high)
