@@ -26,8 +26,8 @@ def count(f: Callable[..., Any], *arguments: Any) -> float:
     """Return the operations of `f(*arguments)`; a `while` loop of unknown length counts once."""
     import jax
 
-    with _usual_arithmetic():
-        closed = jax.make_jaxpr(f)(*arguments)
+    with _usual_arithmetic():  # a function of its own, or JAX may take what it has traced before
+        closed = jax.make_jaxpr(lambda *arguments: f(*arguments))(*arguments)
     return _by_xla(closed.jaxpr, closed.consts) + _missing(closed.jaxpr)
 
 
