@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnax.environments.environment as gymnax_environment
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -29,7 +28,7 @@ class GridMap(NamedTuple):
     """what each action adds to (row, column); empty where that is not fixed"""
 
 
-def grid_map(env: gymnax_environment.Environment, num_states: int) -> GridMap | None:
+def grid_map(env: Any, num_states: int) -> GridMap | None:
     """Return how the states of an environment lie in a grid; None if they do not.
 
     Args:

@@ -8,7 +8,6 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
-from scipy.stats import qmc
 
 from metaevo.config import ConfigError
 from metaevo.sweep.ranges import Choice
@@ -101,6 +100,8 @@ class DesignSampler(BaseSampler):
         if self._kind == "random":
             return np.random.default_rng([self._seed, index]).random(dimensions)
         if index >= len(self._sobol):  # a power of two of them, whose first ones never change
+            from scipy.stats import qmc  # takes a second
+
             engine = qmc.Sobol(dimensions, scramble=True, rng=self._seed)
             self._sobol = engine.random_base2(max(index.bit_length(), 6))
         return self._sobol[index]

@@ -2,6 +2,7 @@
 
 import gymnasium
 
+from purerl.envs import gymnax_import  # noqa: F401 - before all that imports gymnax
 from purerl.envs.registry import make, names
 from purerl.envs.state_index import StateIndex
 
