@@ -35,6 +35,12 @@ def test_an_earlier_import_is_left_alone():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
+def test_a_module_can_be_used_while_the_stand_in_is_in_its_place(monkeypatch):
+    monkeypatch.setitem(sys.modules, "colorsys", StandIn("colorsys"))
+    assert sys.modules["colorsys"].rgb_to_hsv(1.0, 1.0, 1.0) == (0.0, 0.0, 1.0)
+    assert sys.modules["colorsys"].__file__
+
+
 def test_what_a_module_does_not_have_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_thing"):
         _ = StandIn("json").no_such_thing
