@@ -110,7 +110,7 @@ def test_hyperparams_and_env_params_can_be_vmapped(small):
 
     together = jax.vmap(train)(rates, forces).state.params
     for index in range(2):
-        alone = train(rates[index], forces[index]).state.params
+        alone = train(float(rates[index]), float(forces[index])).state.params  # compiled already
         assert_same(jax.tree.map(lambda x, i=index: x[i], together), alone, rtol=2e-3, atol=2e-4)
     leaf = together["params"]["value_head"]["kernel"]
     assert not np.allclose(leaf[0], leaf[1])
