@@ -6,8 +6,11 @@ time in which a script of ours starts. Meanwhile stand-ins are in their place.
 
 import importlib
 import sys
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+import flax  # noqa: F401 - and with it JAX: what gymnax imports besides sees no stand-ins
 
 DRAWING = "seaborn", "matplotlib.pyplot"
 
@@ -15,24 +18,50 @@ DRAWING = "seaborn", "matplotlib.pyplot"
 class StandIn(ModuleType):
     """A module that is imported when something of it is first used."""
 
-    def __getattr__(self, name: str) -> Any:
-        """Return what the module has under that name."""
-        if name.startswith("__"):  # the import system looks at these
-            raise AttributeError(name)
+    def _module(self) -> ModuleType:
         if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(importlib.import_module(self.__name__), name)
+            sys.modules.pop(self.__name__, None)
+        return importlib.import_module(self.__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the module has under that name; names with __ do not have it imported."""
+        if name.startswith("__") and sys.modules.get(self.__name__) in (None, self):
+            raise AttributeError(name)
+        return getattr(self._module(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Change the module itself."""
+        if name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._module(), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """Change the module itself."""
+        delattr(self._module(), name)
+
+    def __dir__(self) -> list[str]:
+        """Return the names that the module has."""
+        return dir(self._module())
+
+
+def _stand_in(name: str) -> StandIn:
+    stand_in, spec = StandIn(name), find_spec(name)
+    stand_in.__spec__ = spec  # for whoever asks whether it is installed
+    if spec is not None and spec.submodule_search_locations is not None:
+        stand_in.__path__ = spec.submodule_search_locations
+    return stand_in
 
 
 def _import() -> None:
-    stand_ins = {name: StandIn(name) for name in DRAWING if name not in sys.modules}
+    stand_ins = {name: _stand_in(name) for name in DRAWING if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:
         importlib.import_module("gymnax")
     finally:  # others get the modules themselves
         for name, stand_in in stand_ins.items():
             if sys.modules.get(name) is stand_in:
-                del sys.modules[name]
+                sys.modules.pop(name, None)
 
 
 _import()
