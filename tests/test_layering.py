@@ -16,7 +16,7 @@ LEARNERS = {"purerl/ppo.py", "purerl/dqn.py", "purerl/q_learning.py"}
 # What each layer must not import: the ones above it and, for the learners, the tools of evolution.
 FORBIDDEN_IMPORTS = {
     "purerl": {"metaevo", "experiments", "tests", "evosax", "wandb", "mlflow"},
-    "metaevo": {"experiments", "tests"},
+    "metaevo": {"experiments", "tests", "gymnax"},  # which `purerl.envs` imports, for all
     "experiments": {"tests"},
 }
 # Reading these formats runs code from the file. Checkpoints and policies are data.

@@ -1,7 +1,8 @@
 """Imports gymnax; what some of its environments draw with is imported when they draw.
 
 Importing gymnax imports seaborn (with pandas and SciPy's statistics) and pyplot, a third of the
-time in which a script of ours starts. Meanwhile stand-ins are in their place.
+time in which a script of ours starts. Meanwhile stand-ins are in their place. (Those of
+`importlib.util.LazyLoader` would not do: `import` itself looks at them, which loads the module.)
 """
 
 import importlib

@@ -9,9 +9,11 @@ import pytest
 
 from purerl.envs.gymnax_import import StandIn
 
+SCRIPTS = "metaevo.evolve_script", "metaevo.training", "metaevo.sweep.main"
 PROGRAM = """
 import sys
 import purerl.envs
+import SCRIPTS
 
 drawing = {"seaborn", "matplotlib.pyplot", "pandas", "scipy.stats"}
 assert not drawing & set(sys.modules), drawing & set(sys.modules)
@@ -27,8 +29,9 @@ assert seaborn.__file__ and matplotlib.pyplot.__file__
 """
 
 
-def test_gymnax_leaves_drawing_for_later():
-    subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=300)
+def test_gymnax_and_scripts_leave_drawing_for_later():
+    program = PROGRAM.replace("SCRIPTS", ", ".join(SCRIPTS))
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_an_earlier_import_is_left_alone():
@@ -71,12 +74,13 @@ import sys
 from importlib.util import find_spec
 from types import ModuleType
 
-class Gymnax(ModuleType):  # looks around while it is imported
+class Gymnax:  # looks around while it is imported
     def find_spec(name, path=None, target=None):
         if name == "gymnax":
             found.append(find_spec("seaborn"))
             import seaborn.objects
             found.append(seaborn.objects.Plot)
+            found.extend({"jax", "flax"} - set(sys.modules))  # none is imported meanwhile
             raise LookupError
 
 found = []
@@ -85,7 +89,7 @@ try:
     import purerl.envs
 except LookupError:
     pass
-assert found[0].name == "seaborn" and found[1].__name__ == "Plot", found
+assert found[0].name == "seaborn" and found[1].__name__ == "Plot" and not found[2:], found
 assert type(sys.modules["seaborn"]) is ModuleType
 """
 
