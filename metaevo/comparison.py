@@ -26,8 +26,8 @@ from metaevo.problems.train_learner import Normalisation
 from metaevo.seeding import Purpose, keys_for
 from metaevo.sweep.space import Space
 from metaevo.tuning import tune
-from purerl import losses
 from purerl.learners import LEARNERS
+from purerl.parts import losses
 
 
 class Variant(NamedTuple):

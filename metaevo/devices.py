@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo import compilation_cache
-from purerl import threads
+from purerl.fast import threads
 
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""

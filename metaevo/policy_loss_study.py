@@ -9,7 +9,7 @@ import numpy as np
 
 from metaevo.evaluation import LEARNED
 from metaevo.policy_plots import PolicyCurve, plot_policy_losses
-from purerl import losses
+from purerl.parts import losses
 
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""

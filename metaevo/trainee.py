@@ -23,7 +23,7 @@ from metaevo.experiment import (
 )
 from metaevo.run_directory import RunDirectory
 from metaevo.seeding import Purpose, keys_for
-from purerl.losses import HAND_WRITTEN
+from purerl.parts.losses import HAND_WRITTEN
 from purerl.types import Learner
 
 DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}

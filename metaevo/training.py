@@ -45,7 +45,7 @@ from metaevo.trainee import (
     save_policies,
     training_class,
 )
-from purerl.losses import HAND_WRITTEN
+from purerl.parts.losses import HAND_WRITTEN
 
 EXPERIMENT = "train"
 HARMLESS = (

@@ -18,7 +18,7 @@ from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import summarise
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif
-from purerl.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
+from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
 
 if TYPE_CHECKING:

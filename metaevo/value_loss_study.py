@@ -23,8 +23,8 @@ from metaevo.plots import LossCurve, plot_losses
 from metaevo.problems.train_learner import Task, working_set
 from metaevo.seeding import Purpose, keys_for
 from metaevo.statistics import summarise
-from purerl import losses
 from purerl.learners import LEARNERS
+from purerl.parts import losses
 
 AGENTS = 16
 DIVERGED = 1e15

@@ -18,9 +18,10 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl import branches, episodes, exploration, losses, networks
-from purerl.replay import Layout, Priorities, Steps, draw, set_priorities
-from purerl.threefry import rolled, unrolled
+from purerl.fast import branches
+from purerl.fast.threefry import rolled, unrolled
+from purerl.parts import episodes, exploration, losses, networks
+from purerl.parts.replay import Layout, Priorities, Steps, draw, set_priorities
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -270,8 +271,7 @@ class DQN:
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, remember them, add to the sums (each [N])."""
         config = self.config
-        half = config.total_timesteps / 2
-        epsilon = exploration.epsilon(hyperparams, self._frames(state), half)
+        epsilon = exploration.epsilon(hyperparams, self._frames(state), config.total_timesteps / 2)
 
         def step(carry, key):
             env_state, obs, unfinished, sums = carry

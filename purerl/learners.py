@@ -22,7 +22,7 @@ class LearnerEntry(NamedTuple):
     """`(config, env, **slots) -> Learner`"""
     slots: dict[str, tuple[str, ...]]
     """the arguments of `make` that a component can fill, each with the names of the hand-written
-    functions (`purerl.losses.HAND_WRITTEN`) that it is compared with, the reference first"""
+    functions (`purerl.parts.losses.HAND_WRITTEN`) that it is compared with, the reference first"""
     loss_scale: str | None
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"

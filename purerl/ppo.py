@@ -17,11 +17,11 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 from jax.flatten_util import ravel_pytree
 
-from purerl import episodes, losses, networks
-from purerl.normalization import RunningStatistics
-from purerl.returns import discounted_running_returns, generalized_advantages, next_values
-from purerl.shuffling import permutations
-from purerl.threefry import rolled, unrolled
+from purerl.fast.shuffling import permutations
+from purerl.fast.threefry import rolled, unrolled
+from purerl.parts import episodes, losses, networks
+from purerl.parts.normalization import RunningStatistics
+from purerl.parts.returns import discounted_running_returns, generalized_advantages, next_values
 from purerl.types import (
     EnvParams,
     EpisodeSums,

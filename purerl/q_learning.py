@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl import episodes, exploration, losses
-from purerl.threefry import rolled, unrolled
+from purerl.fast.threefry import rolled, unrolled
+from purerl.parts import episodes, exploration, losses
 from purerl.types import (
     EnvParams,
     EpisodeSums,

@@ -41,7 +41,8 @@ def main() -> int:
     devices.setup(num_devices=1)
     import jax
 
-    from purerl import envs, losses, ppo
+    from purerl import envs, ppo
+    from purerl.parts import losses
 
     # A kept program has the names of what it was first compiled from.
     jax.config.update("jax_enable_compilation_cache", False)

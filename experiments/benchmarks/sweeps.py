@@ -24,7 +24,8 @@ RATES = 1e-4, 1e-2
 
 def _parts(steps: int) -> tuple[Any, Any, Any]:
     from metaevo.problems.train_learner import Task
-    from purerl import envs, losses, ppo
+    from purerl import envs, ppo
+    from purerl.parts import losses
 
     env, env_params = envs.make("CartPole-v1")
     learner = ppo.PPO(ppo.Config(steps), env, value_loss=losses.clipped_squared)
@@ -73,7 +74,7 @@ def sweep_one_by_one(
     import jax
     import optuna
 
-    from purerl.evaluation import mean_return
+    from purerl.parts.evaluation import mean_return
 
     learner, task, hyperparams = _parts(steps)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

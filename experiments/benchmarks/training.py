@@ -132,7 +132,8 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
 
     Schedules anneal as in the whole run of which this is the beginning.
     """
-    from purerl import dqn, envs, losses, ppo
+    from purerl import dqn, envs, ppo
+    from purerl.parts import losses
 
     work = WORK[name, task]
     frames = updates * work.frames_per_update
@@ -163,7 +164,7 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
 def _train(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
     """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
     from metaevo.problems.train_learner import Task
-    from purerl.evaluation import mean_return
+    from purerl.parts.evaluation import mean_return
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
 

@@ -19,7 +19,7 @@ from metaevo.seeding import Purpose, key_for
 from purerl import dqn, envs
 from purerl.envs import grid
 from purerl.envs.doors import Doors
-from purerl.evaluation import evaluate
+from purerl.parts.evaluation import evaluate
 
 Count = Annotated[int, Gt(0)]
 GOAL = (4, 11)

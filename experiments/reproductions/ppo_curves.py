@@ -18,7 +18,8 @@ from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.training import train
 from metaevo.config import ConfigError
-from purerl import envs, losses, ppo
+from purerl import envs, ppo
+from purerl.parts import losses
 
 Count = Annotated[int, Gt(0)]
 WINDOWS = 50

@@ -18,7 +18,7 @@ from annotated_types import Gt
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
-from purerl.activations import tanh
+from purerl.fast.activations import tanh
 
 SLOT = "policy_loss"
 

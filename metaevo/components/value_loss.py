@@ -16,7 +16,7 @@ from annotated_types import Gt, Interval, MaxLen
 
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
-from purerl.activations import tanh
+from purerl.fast.activations import tanh
 
 SLOT = "value_loss"
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from annotated_types import Ge
 
-from purerl.evaluation import mean_return
+from purerl.parts.evaluation import mean_return
 from purerl.types import EpisodeSums
 
 FINAL_FRACTION = 0.1

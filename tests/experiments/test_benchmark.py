@@ -13,7 +13,7 @@ import pytest
 from experiments.benchmarks import commits, figures, flops, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
-from purerl.activations import tanh
+from purerl.fast.activations import tanh
 
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "experiments" / "benchmark.py"
 FAKE = """

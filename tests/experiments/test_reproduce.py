@@ -20,7 +20,8 @@ from experiments.reproductions import (
 )
 from experiments.reproductions.registry import COMPARISONS
 from metaevo.config import from_dict
-from purerl import dqn, envs, ppo, q_learning, returns
+from purerl import dqn, envs, ppo, q_learning
+from purerl.parts import returns
 
 
 @pytest.fixture

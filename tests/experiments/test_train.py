@@ -18,7 +18,7 @@ from metaevo.config import from_dict, load_yaml
 from metaevo.population import Population
 from metaevo.run_directory import RunDirectory
 from metaevo.seeding import Purpose, keys_for
-from purerl.evaluation import mean_return
+from purerl.parts.evaluation import mean_return
 from tests.metaevo.tracking.fake_wandb import silence
 from tests.metaevo.tracking.runs import read_mlflow, sync
 

@@ -21,7 +21,7 @@ from metaevo.sweep import runner as sweep_runner
 from metaevo.sweep.settings import sweep_class
 from metaevo.trainee import training_class
 from purerl import envs
-from purerl.losses import HAND_WRITTEN
+from purerl.parts.losses import HAND_WRITTEN
 
 MEMORY = 8 * 2**30
 """Of whatever machine this is."""

@@ -18,7 +18,8 @@ from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Normalisation
 from metaevo.run_directory import write_json_atomic
 from metaevo.seeding import Purpose, keys_for
-from purerl import losses, ppo, q_learning
+from purerl import ppo, q_learning
+from purerl.parts import losses
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
 from tests.metaevo.toy import TINY, ppo_task
 

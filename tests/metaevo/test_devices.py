@@ -71,7 +71,7 @@ def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
 
 SPLIT = """
 import jax.numpy as jnp
-from purerl import threads
+from purerl.fast import threads
 x = jnp.ones((256, 64))
 polynomial = jax.jit(lambda x: sum(i * x**i for i in range(1, 20)))
 print('outer_dimension_partitions":["' in polynomial.lower(x).compile().as_text())

@@ -15,7 +15,8 @@ from metaevo.components.drift import Config, clip_drift, make
 from metaevo.config import ConfigError, from_dict
 from metaevo.evaluation import LEARNED
 from metaevo.policy_plots import plot_policy_losses
-from purerl import losses, ppo
+from purerl import ppo
+from purerl.parts import losses
 from purerl.types import EpisodeSums
 from tests.metaevo.toy import cartpole
 

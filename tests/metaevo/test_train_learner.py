@@ -16,7 +16,8 @@ from metaevo.problems.train_learner import (
     train,
     working_set,
 )
-from purerl import losses, ppo
+from purerl import ppo
+from purerl.parts import losses
 from purerl.types import EpisodeSums, TrainResult
 from tests.metaevo.toy import TINY, ppo_problem, ppo_task
 

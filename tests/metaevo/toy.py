@@ -12,7 +12,8 @@ from metaevo.problem import Evaluation
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task, TrainLearner
 from metaevo.strategy import Strategy, StrategyConfig
-from purerl import envs, losses, ppo
+from purerl import envs, ppo
+from purerl.parts import losses
 
 OPTIMUM = np.array([1.0, -0.5, 0.5, 0.0], np.float32)
 TINY = ppo.Config(

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from purerl import envs, losses, ppo
+from purerl import envs, ppo
+from purerl.parts import losses
 from purerl.types import TrainResult
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import dqn, losses
-from purerl.episodes import zero_sums
-from purerl.networks import ActionValues
-from purerl.replay import Priorities, set_priorities
+from purerl import dqn
+from purerl.parts import losses
+from purerl.parts.episodes import zero_sums
+from purerl.parts.networks import ActionValues
+from purerl.parts.replay import Priorities, set_priorities
 from tests.purerl import probes, reference
-from tests.purerl.test_losses import Adam
+from tests.purerl.parts.test_losses import Adam
 
 KEY = jax.random.key(0)
 CONFIG = dqn.Config(

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, envs, losses
-from purerl.evaluation import evaluate_in_gymnasium
+from purerl import dqn, envs
+from purerl.parts import losses
+from purerl.parts.evaluation import evaluate_in_gymnasium
 from tests.purerl import probes
 from tests.purerl.test_ppo_cartpole import last_tenth
 from tests.purerl.test_ppo_properties import assert_same, exactly, numbers

@@ -6,11 +6,12 @@ import numpy as np
 import optax
 import pytest
 
-from purerl import losses, ppo
+from purerl import ppo
+from purerl.parts import losses
 from purerl.types import EpisodeSums
 from tests.purerl import probes, reference
-from tests.purerl.test_losses import Adam
-from tests.purerl.test_returns import brute_force
+from tests.purerl.parts.test_losses import Adam
+from tests.purerl.parts.test_returns import brute_force
 
 KEY = jax.random.key(0)
 CONFIG = ppo.Config(

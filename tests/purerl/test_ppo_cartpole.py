@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from purerl import envs, losses, ppo
-from purerl.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+from purerl import envs, ppo
+from purerl.parts import losses
+from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, mean_return
 
 
 def last_tenth(episodes):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from purerl import envs, losses, ppo
+from purerl import envs, ppo
+from purerl.parts import losses
 from tests.purerl import probes
 
 

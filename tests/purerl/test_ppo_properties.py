@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, losses, ppo
+from purerl import envs, ppo
+from purerl.parts import losses
 from tests.purerl import probes
 
 CONFIG = ppo.Config(

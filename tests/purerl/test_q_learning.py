@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purerl import envs, losses, q_learning
-from purerl.evaluation import evaluate
+from purerl import envs, q_learning
+from purerl.parts import losses
+from purerl.parts.evaluation import evaluate
 from purerl.q_learning import Config, Hyperparams, QLearning, choose
 
 ROWS, COLS = 2, 3

@@ -7,7 +7,8 @@ import pytest
 from metaevo.problems.fitness import FitnessConfig
 from metaevo.problems.train_learner import Task, fitness_of
 from metaevo.sweep.trainer import Trainer
-from purerl import envs, losses, ppo, q_learning
+from purerl import envs, ppo, q_learning
+from purerl.parts import losses
 
 SEEDS = 3
 FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import envs, ppo
-from purerl.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, mean_return
 from purerl.types import EpisodeSums
 from tests.purerl import probes
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, exploration, q_learning
+from purerl import dqn, q_learning
+from purerl.parts import exploration
 
 FRAMES = jnp.array([0.0, 100.0, 200.0, 400.0, 1000.0])
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import threefry
-from purerl.threefry import hash_2x32, rolled, unrolled
+from purerl.fast import threefry
+from purerl.fast.threefry import hash_2x32, rolled, unrolled
 
 KEY = jax.random.key(7)
 

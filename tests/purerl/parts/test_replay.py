@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import replay
-from purerl.replay import Layout, Priorities, Steps
+from purerl.parts import replay
+from purerl.parts.replay import Layout, Priorities, Steps
 
 N = 2
 

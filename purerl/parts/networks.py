@@ -12,9 +12,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.activations import ACTIVATIONS
-from purerl.initializers import orthogonal
-from purerl.products import dot_general
+from purerl.fast.activations import ACTIVATIONS
+from purerl.fast.initializers import orthogonal
+from purerl.fast.products import dot_general
 
 Carry = tuple[()]
 

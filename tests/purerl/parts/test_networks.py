@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl import activations, envs, networks
+from purerl import envs
+from purerl.fast import activations
+from purerl.parts import networks
 from tests.purerl.probes import GridAction, TargetAction
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from purerl.shuffling import permutations
+from purerl.fast.shuffling import permutations
 
 KEY = jax.random.key(3)
 

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from purerl.threads import operations_are_whole
+from purerl.fast.threads import operations_are_whole
 
 # XLA's rational approximation for float32 (xla/codegen/intrinsic, after Eigen's ptanh), highest
 # power of x^2 first: tanh x = x N(x^2) / D(x^2) up to LIMIT, where float32 is all but 1.

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.threads import operations_are_whole
+from purerl.fast.threads import operations_are_whole
 
 NARROW = 4
 """So many inputs, or outputs, are few: beyond, kernels for matrices were faster (2 to 12 tried)."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.threefry import unrolled
+from purerl.fast.threefry import unrolled
 from purerl.types import Learner
 
 

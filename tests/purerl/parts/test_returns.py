@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as npst
 
-from purerl.returns import discounted_running_returns, generalized_advantages, next_values
+from purerl.parts.returns import discounted_running_returns, generalized_advantages, next_values
 
 advantages = jax.jit(generalized_advantages)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.activations import tanh
+from purerl.fast.activations import tanh
 
 
 def test_accuracy():

@@ -8,7 +8,7 @@ import optax
 import pytest
 from hypothesis import given
 
-from purerl import losses
+from purerl.parts import losses
 from purerl.ppo import Hyperparams
 
 HYPERPARAMS = Hyperparams()

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import networks, products
+from purerl.fast import products
+from purerl.parts import networks
 
 DIMENSIONS = (((1,), (0,)), ((), ()))
 

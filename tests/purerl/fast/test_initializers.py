@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.initializers import NEWTON_SCHULZ_COEFFICIENTS, orthogonal, polar_factor
+from purerl.fast.initializers import NEWTON_SCHULZ_COEFFICIENTS, orthogonal, polar_factor
 
 
 @pytest.mark.smoke

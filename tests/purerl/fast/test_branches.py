@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import branches
+from purerl.fast import branches
 
 RAN: list[int] = []
 

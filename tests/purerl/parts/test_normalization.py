@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.normalization import RunningStatistics
+from purerl.parts.normalization import RunningStatistics
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 2, 3)])
