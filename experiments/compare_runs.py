@@ -8,11 +8,11 @@ python experiments/compare_runs.py runs/train --watch
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices
+from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 

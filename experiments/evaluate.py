@@ -6,15 +6,15 @@ python experiments/evaluate.py --run-dir RUN --name 12x12 --task.env_params.size
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices
+from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.transfer import main
+from metaevo.evaluate.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

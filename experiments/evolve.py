@@ -7,16 +7,16 @@ python experiments/evolve.py --evolve drift --config configs/evolve_drift/quick.
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices, hosts
+from metaevo.parallel import devices, hosts
 
 devices.setup()  # before anything starts JAX
 hosts.join(sys.argv[1:])
 
-from metaevo.evolve_script import main
+from metaevo.evolve.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], component=None, description=__doc__))

@@ -8,16 +8,16 @@ python experiments/evolve_value_loss.py --resume --run-dir runs/evolve_value_los
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices, hosts
+from metaevo.parallel import devices, hosts
 
 devices.setup()  # before anything starts JAX
 hosts.join(sys.argv[1:])
 
-from metaevo.evolve_script import main
+from metaevo.evolve.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], component="value_loss", description=__doc__))

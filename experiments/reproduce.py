@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.reproductions.xla_flags import lift_loop_limit
-from metaevo import devices
+from metaevo.parallel import devices
 
 if __name__ == "__main__":  # before anything starts JAX
     if sys.argv[1:2] == ["grid-world"]:
@@ -31,9 +31,9 @@ from typing import Any
 
 from experiments.reproductions.comparison import Output
 from experiments.reproductions.registry import COMPARISONS
-from metaevo.command_line import parse_command_line
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
-from metaevo.run_directory import RunDirectory
+from metaevo.config.command_line import parse_command_line
+from metaevo.runs.run_directory import RunDirectory
 
 
 def _with_lists(cls: type, raw: dict[str, Any]) -> type:

@@ -9,11 +9,11 @@ python experiments/sweep.py --worker --run-dir runs/sweep/NAME      # help to tr
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices
+from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 

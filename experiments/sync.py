@@ -9,7 +9,7 @@ What has arrived already is not sent again, so the command can be repeated.
 
 import sys
 
-from metaevo.tracking.sync import main
+from metaevo.runs.tracking.sync import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

@@ -8,15 +8,15 @@ python experiments/train.py --resume --run-dir runs/train/NAME
 
 import sys
 
-from metaevo import signals
+from metaevo.runs import signals
 
 signals.leave_at_once()  # until there is something to save
 
-from metaevo import devices
+from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.training import main
+from metaevo.train.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

@@ -3,18 +3,22 @@
 Importing this package starts nothing: `metaevo.devices.setup` can still choose the devices.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metaevo.discovery import load
+    from metaevo.components.discovery import load
+    from metaevo.parallel import devices
 
-__all__ = ["load"]
+__all__ = ["devices", "load"]
+
+_HOMES = {"load": "metaevo.components.discovery", "devices": "metaevo.parallel.devices"}
+"""Where each public name lives; imported when it is first used."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load` when it is first used, because it starts JAX's backend."""
-    if name == "load":
-        from metaevo.discovery import load
-
-        return load
-    raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
+    """Import a public name when it is first used, because most of them start JAX's backend."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
+    module = importlib.import_module(_HOMES[name])
+    return module if _HOMES[name].endswith(f".{name}") else getattr(module, name)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
-from metaevo.experiment import experiment_class, make_parts
-from metaevo.runner import check_settings
+from metaevo.evolve.run import check_settings
+from metaevo.held_out.tuning import tuning_space
+from metaevo.studies.learner import experiment_class, make_parts
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials
 from metaevo.sweep.settings import sweep_class
-from metaevo.tuning import tuning_space
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -34,7 +34,7 @@ def test_an_evolution_preset_fits_together(path):
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
 def test_a_training_preset_fits_together(path):
-    trainee = pytest.importorskip("metaevo.trainee")
+    trainee = pytest.importorskip("metaevo.train.settings")
     raw = load_yaml(path)
     settings = from_dict(trainee.training_class(raw), raw)
     trainee.make_trainee(settings, None)

@@ -18,10 +18,10 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     """A block of generations of the quick preset."""
     import numpy as np
 
+    from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
-    from metaevo.evolution import Evolution
-    from metaevo.experiment import experiment_class, make_parts
-    from metaevo.problems.train_learner import TrainLearner
+    from metaevo.outer_loop.evolution import Evolution
+    from metaevo.studies.learner import experiment_class, make_parts
 
     raw = load_yaml(folder / "configs" / "evolve_value_loss" / "quick.yaml")
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
@@ -61,7 +61,7 @@ PROGRAMS = {
 def main() -> None:
     """Set up the devices, trace, compile, and say how long each took."""
     program, folder = PROGRAMS[sys.argv[1]], Path(sys.argv[2])
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup()
     import jax

@@ -41,19 +41,19 @@ def outer_loops(num_devices: int) -> tuple[Measure, dict[str, Any]]:
 
     Measured in CPU seconds of one device: all of them do the same, at once where each has a core.
     """
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup(num_devices)
     import jax
     import jax.numpy as jnp
 
     from metaevo.components import value_loss
-    from metaevo.evolution import Evolution, EvolutionConfig
-    from metaevo.problem import Evaluation
-    from metaevo.strategy import StrategyConfig
+    from metaevo.outer_loop.evolution import Evolution, EvolutionConfig
+    from metaevo.outer_loop.problem import Evaluation
+    from metaevo.outer_loop.strategy import StrategyConfig
 
     class Sum:
-        """Conforms to `metaevo.problem.MetaProblem`."""
+        """Conforms to `metaevo.outer_loop.problem.MetaProblem`."""
 
         def __init__(self, hidden):
             config = value_loss.Config(hidden_sizes=(hidden, hidden))
@@ -79,13 +79,13 @@ def outer_loops(num_devices: int) -> tuple[Measure, dict[str, Any]]:
 
 def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     """Generations of Q-learning's quick preset with a quarter of its frames."""
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup(num_devices)
+    from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
-    from metaevo.evolution import Evolution
-    from metaevo.experiment import experiment_class, make_parts
-    from metaevo.problems.train_learner import TrainLearner
+    from metaevo.outer_loop.evolution import Evolution
+    from metaevo.studies.learner import experiment_class, make_parts
 
     root = Path(__file__).resolve().parent.parent.parent
     raw = load_yaml(root / "configs/evolve_value_loss/q_learning_quick.yaml")
@@ -101,7 +101,8 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
 def _measure(evolution: Any, generations: int) -> tuple[Measure, dict[str, Any]]:
     import jax
 
-    from metaevo import checkpoint, devices
+    from metaevo.parallel import devices
+    from metaevo.runs import checkpoint
 
     state = evolution.init()
     needed = evolution.compile()

@@ -100,7 +100,7 @@ def _costs(row: dict[str, Any], repeats: int, table: Table) -> list[dict[str, An
 
 def _settings(shape: str, population: int | None, agent_steps: int | None) -> Any:
     from metaevo.config import from_dict, load_yaml
-    from metaevo.experiment import experiment_class
+    from metaevo.studies.learner import experiment_class
 
     raw = load_yaml(CONFIGS / f"{shape}.yaml")
     if population is not None:
@@ -117,10 +117,10 @@ def _evolution(settings: Any, training: bool, validation: bool = True) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from metaevo.evolution import Evolution
-    from metaevo.experiment import make_parts
-    from metaevo.problem import Evaluation
-    from metaevo.problems.train_learner import TrainLearner
+    from metaevo.agents.train_learner import TrainLearner
+    from metaevo.outer_loop.evolution import Evolution
+    from metaevo.outer_loop.problem import Evaluation
+    from metaevo.studies.learner import make_parts
 
     parts = make_parts(settings)
 
@@ -148,7 +148,7 @@ def evolution_size(
     shape: str, population: int | None, agent_steps: int | None
 ) -> tuple[Measure, dict[str, Any]]:
     """How much of a shape is measured; on a CPU the blog's is cut to one chunk a device."""
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup()
     import jax
@@ -185,7 +185,7 @@ def evolution_block(
     training: bool = True,
 ) -> tuple[Measure, dict[str, Any]]:
     """Blocks of an evolution."""
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup()
     import jax
@@ -222,13 +222,13 @@ def evolution_files(
     shape: str, population: int, agent_steps: int, validation: bool
 ) -> tuple[Measure, dict[str, Any]]:
     """What a run writes: a line of metrics each generation, and checkpoints."""
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup()
     import jax
 
-    from metaevo import checkpoint
-    from metaevo.run_directory import RunDirectory
+    from metaevo.runs import checkpoint
+    from metaevo.runs.run_directory import RunDirectory
 
     settings = _settings(shape, population, agent_steps)
     evolution = _evolution(settings, training=False, validation=validation)

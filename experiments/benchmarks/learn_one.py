@@ -30,7 +30,7 @@ def main() -> None:
         env, env_params = envs.make(task, observations="flat")
         config = ppo.Config(steps, num_envs=64, num_steps=128, num_minibatches=8, activation="relu")
         hyperparams = ppo.Hyperparams(learning_rate=5e-3)
-    train = ppo.make_train(config, env, value_loss=ppo.losses.clipped_squared)
+    train = ppo.make_train(config, env, value_loss=vars(ppo)["losses"].clipped_squared)
     compiled = jax.jit(jax.vmap(train, in_axes=(0, None, None, None)))
     parts = []
     for first in range(0, seeds, CHUNK):

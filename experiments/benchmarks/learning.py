@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).resolve().parent / "learn_one.py"
 
 def suite(options: argparse.Namespace) -> dict[str, Any]:
     """Mean returns of PPO's training, here and in another commit, with 95% intervals."""
-    from metaevo import statistics
+    from metaevo.statistics import table as statistics
 
     rows, table = [], Table(
         "task", "part of training", "here: IQM [95%]", f"{options.against}: IQM [95%]",

@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--agents", type=int, default=8, help="side by side; default: 8")
     options = parser.parse_args()
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup(num_devices=1)
     import jax

@@ -74,15 +74,15 @@ def q_numpy(steps: int) -> tuple[Measure, dict[str, Any]]:
 def q_ours(agents: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     """Agents compiled, in the layout that is fastest for their number."""
     from experiments.reproductions.xla_flags import lift_loop_limit
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     lift_loop_limit()
     devices.setup()
     import jax
 
     from experiments.reproductions.grid_world import make_learner
-    from metaevo.population import Population
-    from metaevo.seeding import Purpose, keys_for
+    from metaevo.agents.population import Population
+    from metaevo.parallel.seeding import Purpose, keys_for
 
     learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
     updates = learner.config.num_updates

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from metaevo.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 AGENTS, AGENT_STEPS = 512, 100_000

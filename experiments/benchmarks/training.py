@@ -163,7 +163,7 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
 
 def _train(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
     """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
-    from metaevo.problems.train_learner import Task
+    from metaevo.agents.train_learner import Task
     from purerl.parts.evaluation import mean_return
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
@@ -199,13 +199,13 @@ def ours(
     num_devices: int | None = None,
 ) -> tuple[Measure, dict[str, Any]]:
     """Agents dealt to one device a core, each of which trains chunk after chunk."""
-    from metaevo import devices
+    from metaevo.parallel import devices
 
     devices.setup(num_devices)
     import jax
 
     from experiments.benchmarks import flops
-    from metaevo.problems.train_learner import working_set
+    from metaevo.agents.train_learner import working_set
 
     train, its_task, hyperparams = _train(learner, task, updates)
     count = min(len(jax.devices()[:num_devices]), agents)
@@ -234,7 +234,7 @@ def flat(
 ) -> tuple[Measure, dict[str, Any]]:
     """A reference: the same `train` under one flat `vmap` on one device."""
     if single_threaded:
-        from metaevo import devices
+        from metaevo.parallel import devices
 
         devices.setup(num_devices=1)
     import jax

@@ -8,8 +8,19 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
-from metaevo.plots import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, _figure, _legend, _save, _style
-from metaevo.statistics import mean_curve
+from metaevo.report.plots import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    _figure,
+    _legend,
+    _save,
+    _style,
+)
+from metaevo.statistics.table import mean_curve
 
 COLORS = (GREY, BLUE, GREEN, PURPLE, ORANGE, SKY)
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.2, 1.2)))

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.population import Population
-from metaevo.seeding import Purpose, keys_for
-from metaevo.training_report import returns
+from metaevo.agents.population import Population
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.train.report import returns
 from purerl.types import EpisodeSums, Learner
 
 BLOCK_SECONDS = 2.0

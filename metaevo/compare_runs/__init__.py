@@ -2,6 +2,6 @@
 
 `sources` reads runs from directories, wandb and MLflow, `grouping` tells which are seeds of the
 same thing, `curves` aligns them, `analysis` computes every number, `page`, `figures` and
-`terminal` show them. (`metaevo.comparison` is something else: the held-out protocol of an
+`terminal` show them. (`metaevo.held_out.comparison` is something else: the held-out protocol of an
 evolution, which trains agents.)
 """

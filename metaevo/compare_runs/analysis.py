@@ -6,7 +6,6 @@ from itertools import combinations
 
 import numpy as np
 
-from metaevo import strata
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.efficiency import Efficiency, efficiency
 from metaevo.compare_runs.grouping import (
@@ -20,8 +19,9 @@ from metaevo.compare_runs.grouping import (
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source
 from metaevo.compare_runs.selection import Selection, select
 from metaevo.config import ConfigError
-from metaevo.statistics import Verdict
-from metaevo.strata import Contrast, Estimate, Paired
+from metaevo.statistics import strata
+from metaevo.statistics.strata import Contrast, Estimate, Paired
+from metaevo.statistics.table import Verdict
 
 _PAIRS_OF_ALL = 5
 """Up to so many groups every pair is shown, beyond it the best group against the others."""

@@ -1,4 +1,4 @@
-"""The PNG figures of a comparison, in the look of `metaevo.plots`."""
+"""The PNG figures of a comparison, in the look of `metaevo.report.plots`."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from metaevo import plots, strata
 from metaevo.compare_runs.analysis import Analysis
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.compare_runs.words import what
+from metaevo.report import plots
+from metaevo.statistics import strata
 
 COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))

@@ -12,7 +12,7 @@ from metaevo.compare_runs.analysis import Analysis, Options, analyse
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.compare_runs.words import conclusions, terminal, what
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 
 SCORES = ("final", "area", "best")
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from metaevo import report
 from metaevo.compare_runs.analysis import Analysis
 from metaevo.compare_runs.views import views
 from metaevo.compare_runs.words import conclusions, tables, what
+from metaevo.report import page as report
 
 # Nothing may be loaded, whatever a name in the data or a later Plotly tries.
 _POLICY = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
-from metaevo.run_directory import RunDirectory, read_json
+from metaevo.runs.run_directory import RunDirectory, read_json
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}

@@ -5,8 +5,8 @@ import numpy as np
 from metaevo.compare_runs.analysis import Analysis, PairRow, change_together
 from metaevo.compare_runs.curves import EVALUATION
 from metaevo.compare_runs.seed_run import AXES
-from metaevo.report import Table, cell
-from metaevo.strata import MOST_RUNS, Estimate
+from metaevo.report.page import Table, cell
+from metaevo.statistics.strata import MOST_RUNS, Estimate
 
 _GOOD_IF_HIGH = (
     "return", "fitness", "reward", "value", "best_value", "score", "success", "length", EVALUATION,

@@ -11,7 +11,7 @@ def _find() -> dict[str, ModuleType]:
     modules = {
         name: importlib.import_module(f"metaevo.components.{name}")
         for name in names
-        if name not in {"component", "registry"}
+        if name not in {"component", "registry", "discovery"}
     }
     return {name: module for name, module in modules.items() if hasattr(module, "SLOT")}
 

@@ -13,16 +13,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo import devices
+from metaevo.agents.limits import check_population
+from metaevo.agents.train_learner import TrainLearner
 from metaevo.config import ConfigError, to_dict
-from metaevo.evolution import BLOCK_CAPACITY, Evolution
-from metaevo.experiment import make_parts
-from metaevo.limits import check_population
-from metaevo.problems.train_learner import TrainLearner
-from metaevo.runner import check_settings
-from metaevo.seeding import Purpose, key_for, keys_for
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Trial
+from metaevo.evolve.run import check_settings
+from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose, key_for, keys_for
+from metaevo.search.space import Space
+from metaevo.search.study import Trial
+from metaevo.studies.learner import make_parts
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")

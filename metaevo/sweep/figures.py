@@ -11,7 +11,7 @@ import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-from metaevo.plots import DPI, WIDTH
+from metaevo.report.plots import DPI, WIDTH
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metaevo.agents.trainer import Agents, Trainer
 from metaevo.sweep.settings import SweepConfig
-from metaevo.sweep.trainer import Agents, Trainer
 
 
 class Bracket(NamedTuple):

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from metaevo import devices
-from metaevo.sweep.objective import traced
+from metaevo.agents.trainer import Agents, Row, Trainer
+from metaevo.parallel import devices
+from metaevo.search.objective import traced
 from metaevo.sweep.settings import PbtConfig, SweepConfig
-from metaevo.sweep.trainer import Agents, Row, Trainer
 from purerl.types import EpisodeSums
 
 

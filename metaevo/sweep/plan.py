@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from metaevo.config import ConfigError
-from metaevo.report import Table
+from metaevo.report.page import Table
+from metaevo.search.space import Space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.halving import brackets
 from metaevo.sweep.population_based import dims
-from metaevo.sweep.space import Space
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import Trials
 

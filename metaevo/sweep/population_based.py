@@ -11,14 +11,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo import checkpoint, plots
 from metaevo.config import ConfigError
-from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
-from metaevo.seeding import Purpose, key_for, keys_for
+from metaevo.parallel.seeding import Purpose, key_for, keys_for
+from metaevo.report import plots
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
+from metaevo.search.ranges import Choice
+from metaevo.search.space import TRACED, Space
+from metaevo.search.study import Trial
 from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
-from metaevo.sweep.ranges import Choice
-from metaevo.sweep.space import TRACED, Space
-from metaevo.sweep.study import Trial
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
 

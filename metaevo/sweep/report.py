@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from metaevo import report
-from metaevo.run_directory import RunDirectory, read_json
+from metaevo.report import page as report
+from metaevo.runs.run_directory import RunDirectory, read_json
+from metaevo.search.study import Record, Study
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
 from metaevo.sweep.results import BEST, TRIALS
-from metaevo.sweep.study import Record, Study
 from metaevo.sweep.trials import Trials
 
 SHOWN_TRIALS = 10

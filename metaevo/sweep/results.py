@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from metaevo import statistics
 from metaevo.config import dump_yaml, merge, to_dict
-from metaevo.run_directory import RunDirectory, write_text_atomic
-from metaevo.statistics import replace_diverged
-from metaevo.sweep.study import Record
+from metaevo.runs.run_directory import RunDirectory, write_text_atomic
+from metaevo.search.study import Record
+from metaevo.statistics import table as statistics
+from metaevo.statistics.table import replace_diverged
 from metaevo.sweep.trials import Trials
-from metaevo.trainee import default_function, named_slots
+from metaevo.train.settings import default_function, named_slots
 
 TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 

@@ -11,10 +11,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo import devices
 from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.run_directory import RunDirectory, read_json, write_json_atomic
-from metaevo.script import (
+from metaevo.parallel import devices
+from metaevo.runs.lifecycle import (
     StopRequestedError,
     check_same,
     end_on_device_error,
@@ -23,18 +22,19 @@ from metaevo.script import (
     start_tracker,
     way_out,
 )
-from metaevo.signals import StopOnSignal
+from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
+from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.tracking import RunTracker
+from metaevo.search.space import make_space
+from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan
 from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
 from metaevo.sweep.settings import dotted_space
-from metaevo.sweep.space import make_space
-from metaevo.sweep.study import Record, Study, Trial
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import Executor, Outcome, Trials, Watch, plain_scores
-from metaevo.tracking import RunTracker
 
 EXPERIMENT = "sweep"
 HARMLESS = (

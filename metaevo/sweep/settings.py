@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
 
-from metaevo.evaluation import MOST
-from metaevo.experiment import RecordConfig, experiment_class, settings_class
-from metaevo.problems.fitness import FitnessConfig
-from metaevo.sweep.space import KINDS
-from metaevo.trainee import training_class
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.held_out.evaluation import MOST
+from metaevo.search.space import KINDS
+from metaevo.studies.learner import RecordConfig, experiment_class, settings_class
+from metaevo.train.settings import training_class
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ SPACE: tuple[Any, Any, str] = (
 def sweep_class(raw: dict[str, Any]) -> type:
     """Return the dataclass of a sweep's settings.
 
-    They are those of a training run (`metaevo.trainee`) or, with `evolve:`, of an evolution
-    (`metaevo.experiment`), without what a sweep decides itself, and the sections of this module.
+    They are those of a training run (`metaevo.train.settings`) or, with `evolve:`, of an evolution
+    (`metaevo.studies.learner`), without what a sweep decides itself, and this module's sections.
 
     Raises:
         ConfigError: for an unknown learner or component.

@@ -7,15 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
+from metaevo.agents.limits import check_training
+from metaevo.agents.train_learner import Task
+from metaevo.agents.trainer import Trainer
 from metaevo.config import to_dict
-from metaevo.limits import check_training
-from metaevo.problems.train_learner import Task
-from metaevo.seeding import Purpose, keys_for
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.search.objective import objective
+from metaevo.search.space import Space
+from metaevo.search.study import Trial
 from metaevo.sweep.halving import Bracket, brackets, run_bracket
-from metaevo.sweep.objective import objective
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Trial
-from metaevo.sweep.trainer import Trainer
 from metaevo.sweep.trials import (
     Group,
     Outcome,
@@ -25,7 +25,7 @@ from metaevo.sweep.trials import (
     by_static_settings,
     plain_scores,
 )
-from metaevo.trainee import make_trainee
+from metaevo.train.settings import make_trainee
 from purerl.learners import num_frames
 
 MAX_TRAINERS = 16

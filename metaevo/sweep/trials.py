@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, to_dict
-from metaevo.sweep.objective import objective
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Trial
+from metaevo.search.objective import objective
+from metaevo.search.space import Space
+from metaevo.search.study import Trial
 
 Progress = Callable[[int], Any]
 """Called with the environment steps just done; may raise to stop."""

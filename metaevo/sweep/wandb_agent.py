@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from metaevo import devices
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
-from metaevo.run_directory import RunDirectory, write_json_atomic
-from metaevo.script import start_tracker
-from metaevo.seeding import Purpose
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose
+from metaevo.runs.lifecycle import start_tracker
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.search.objective import objective
+from metaevo.search.space import Space, make_space
 from metaevo.sweep.evolutions import Evolutions
-from metaevo.sweep.objective import objective
 from metaevo.sweep.settings import dotted_space
-from metaevo.sweep.space import Space, make_space
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import plain_scores
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from metaevo.checkpoint import load_tree
+from metaevo.runs.checkpoint import load_tree
 
 ROOT = Path(__file__).parent.parent.parent
 

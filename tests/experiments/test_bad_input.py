@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metaevo import runner
-from metaevo.evolve_script import main
-from metaevo.run_directory import RunDirectory
+from metaevo.evolve import run as runner
+from metaevo.evolve.command import main
+from metaevo.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent.parent
 

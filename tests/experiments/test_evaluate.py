@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from metaevo import transfer
 from metaevo.config import load_yaml
-from metaevo.evolve_script import main
-from metaevo.value_loss_study import SIDES
+from metaevo.evaluate import command as transfer
+from metaevo.evolve.command import main
+from metaevo.held_out.value_loss import SIDES
 
 TINY = """
 learner: q_learning

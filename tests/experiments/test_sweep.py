@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from metaevo import trainee
+from metaevo.agents.trainer import Trainer
 from metaevo.config import from_dict, load_yaml
-from metaevo.experiment import experiment_class
-from metaevo.run_directory import RunDirectory
-from metaevo.seeding import Purpose, keys_for
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import experiment_class
 from metaevo.sweep import figures, population_based, runner
 from metaevo.sweep.main import main
 from metaevo.sweep.settings import sweep_class
-from metaevo.sweep.trainer import Trainer
 from metaevo.sweep.trainings import Trainings
+from metaevo.train import settings as trainee
 
 TINY = """
 learner: q_learning

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from metaevo.agents.trainer import Trainer
 from metaevo.config import parse_yaml
-from metaevo.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.sweep import figures
 from metaevo.sweep.main import main
-from metaevo.sweep.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = """

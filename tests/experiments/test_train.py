@@ -12,15 +12,16 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo import discovery, trainee, training
-from metaevo.components import COMPONENTS
+from metaevo.agents.population import Population
+from metaevo.components import COMPONENTS, discovery
 from metaevo.config import from_dict, load_yaml
-from metaevo.population import Population
-from metaevo.run_directory import RunDirectory
-from metaevo.seeding import Purpose, keys_for
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.train import command as training
+from metaevo.train import settings as trainee
 from purerl.parts.evaluation import mean_return
-from tests.metaevo.tracking.fake_wandb import silence
-from tests.metaevo.tracking.runs import read_mlflow, sync
+from tests.metaevo.runs.tracking.fake_wandb import silence
+from tests.metaevo.runs.tracking.runs import read_mlflow, sync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = {

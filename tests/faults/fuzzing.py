@@ -13,13 +13,16 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
-from metaevo import devices, evolve_script, runner, training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
-from metaevo.experiment import experiment_class
+from metaevo.evolve import command as evolve_script
+from metaevo.evolve import run as runner
+from metaevo.parallel import devices
+from metaevo.studies.learner import experiment_class
 from metaevo.sweep import main as sweep_script
 from metaevo.sweep import runner as sweep_runner
 from metaevo.sweep.settings import sweep_class
-from metaevo.trainee import training_class
+from metaevo.train import command as training
+from metaevo.train.settings import training_class
 from purerl import envs
 from purerl.parts.losses import HAND_WRITTEN
 

@@ -121,7 +121,7 @@ def leaking(kib: int, script: str) -> None:
     """Run a script of which every checkpoint leaks memory and an open file."""
     import runpy
 
-    from metaevo import checkpoint
+    from metaevo.runs import checkpoint
 
     save, leaked = checkpoint.save, []
 
@@ -152,7 +152,7 @@ def inside(script: str) -> None:
     import gc
     import runpy
 
-    from metaevo import checkpoint
+    from metaevo.runs import checkpoint
 
     heap = ctypes.CDLL(None).mallinfo2
     heap.restype = Heap

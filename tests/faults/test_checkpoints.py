@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.checkpoint import CheckpointError, load_tree, restore, save, save_tree
+from metaevo.runs.checkpoint import CheckpointError, load_tree, restore, save, save_tree
 from tests.faults.damage import FILES, REGIONS, STRUCTURAL, contents
 
 METADATA = {"run_id": "mine", "seconds": 12.5}

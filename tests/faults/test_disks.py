@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from metaevo import checkpoint
-from metaevo.run_directory import DiskError
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import DiskError
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metaevo import checkpoint, discovery
-from metaevo.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.compare_runs.run_directories import read
-from metaevo.components import value_loss
+from metaevo.components import discovery, value_loss
 from metaevo.config import ConfigError, dump_yaml, parse_json
-from metaevo.run_directory import RunDirectory, read_json
+from metaevo.runs import checkpoint
+from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory, read_json
 from tests.faults.fuzzing import values
 from tests.metaevo.toy import assert_same
 

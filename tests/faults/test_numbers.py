@@ -11,7 +11,7 @@ import pytest
 
 from metaevo.compare_runs.main import main as compare_runs
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
+from metaevo.outer_loop.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS

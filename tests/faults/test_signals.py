@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from metaevo import evolve_script, runner, training
-from metaevo.signals import StopOnSignal
+from metaevo.evolve import command as evolve_script
+from metaevo.evolve import run as runner
+from metaevo.runs.signals import StopOnSignal
+from metaevo.train import command as training
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults

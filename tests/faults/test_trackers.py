@@ -17,8 +17,8 @@ import pytest
 from metaevo.config import dump_yaml
 from tests.faults.soak import ROOT
 from tests.faults.test_numbers import EVOLUTION, GRID
-from tests.metaevo.tracking.fake_wandb import silence
-from tests.metaevo.tracking.runs import environment, read_mlflow, sync
+from tests.metaevo.runs.tracking.fake_wandb import silence
+from tests.metaevo.runs.tracking.runs import environment, read_mlflow, sync
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
@@ -116,7 +116,7 @@ def mirrors(parent):
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             status = (path / "stat").read_text().rpartition(")")[2].split()
-            if int(status[1]) == parent and b"metaevo.tracking.mirror" in (
+            if int(status[1]) == parent and b"metaevo.runs.tracking.mirror" in (
                 path / "cmdline"
             ).read_bytes() and status[0] != "Z":  # fmt: skip
                 yield int(path.name)

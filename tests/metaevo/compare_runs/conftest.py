@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaevo.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 
 MakeRun = Callable[..., Path]
 

@@ -12,7 +12,7 @@ from metaevo.compare_runs.analysis import Options
 from metaevo.compare_runs.main import analyse_runs, main
 from metaevo.compare_runs.words import conclusions, tables, terminal
 from metaevo.config import ConfigError
-from metaevo.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory
 
 
 def analyse(*paths: Path, **options):

@@ -19,9 +19,9 @@ from metaevo.compare_runs import (
 )
 from metaevo.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
-from metaevo.run_directory import RunDirectory, write_json_atomic
-from metaevo.tracking import RunTracker
-from metaevo.tracking.destination import configured
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.tracking import RunTracker
+from metaevo.runs.tracking.destination import configured
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from metaevo.sweep.ranges import Range
-from metaevo.sweep.space import Space
+from metaevo.search.ranges import Range
+from metaevo.search.space import Space
 
 OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
 

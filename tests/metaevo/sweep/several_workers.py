@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 from scipy.stats import qmc
 
-from metaevo.sweep.ranges import Range
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Study
+from metaevo.search.ranges import Range
+from metaevo.search.space import Space
+from metaevo.search.study import Study
 
 WORKER = Path(__file__).with_name("study_worker.py")
 ROOT = WORKER.parents[3]

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from metaevo.sweep.ranges import Range
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Study
+from metaevo.search.ranges import Range
+from metaevo.search.space import Space
+from metaevo.search.study import Study
 
 
 def main(directory: Path, name: str, trials: int, url: str | None) -> None:

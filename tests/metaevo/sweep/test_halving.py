@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.trainer import Trainer
 from metaevo.config import from_dict
-from metaevo.problems.fitness import FitnessConfig
+from metaevo.search.objective import objective
 from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
-from metaevo.sweep.objective import objective
 from metaevo.sweep.settings import SweepConfig
-from metaevo.sweep.trainer import Trainer
 from purerl import q_learning
 from tests.metaevo.sweep.test_trainer import assert_same, diverging, q_task
 

@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo import checkpoint
-from metaevo.problems.fitness import FitnessConfig
-from metaevo.problems.train_learner import Task
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.train_learner import Task
+from metaevo.agents.trainer import Trainer
+from metaevo.runs import checkpoint
 from metaevo.sweep import pbt
 from metaevo.sweep.pbt import Dim, History, Pbt
 from metaevo.sweep.settings import PbtConfig, SweepConfig
-from metaevo.sweep.trainer import Trainer
 from purerl import envs, q_learning
 
 BASE = q_learning.Hyperparams()

@@ -6,15 +6,15 @@ import pytest
 from scipy.stats import qmc
 
 from metaevo.config import ConfigError
-from metaevo.sweep.ranges import Choice, Range
-from metaevo.sweep.sampling import (
+from metaevo.search.ranges import Choice, Range
+from metaevo.search.sampling import (
     DesignSampler,
     design_indices,
     grid_size,
     make_sampler,
     num_trials,
 )
-from metaevo.sweep.space import Space
+from metaevo.search.space import Space
 
 MIXED = Space(
     {

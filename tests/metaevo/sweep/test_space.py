@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from metaevo.config import ConfigError, from_dict, merge
-from metaevo.experiment import experiment_class
-from metaevo.sweep.space import Space, make_space
-from metaevo.trainee import training_class
+from metaevo.search.space import Space, make_space
+from metaevo.studies.learner import experiment_class
+from metaevo.train.settings import training_class
 
 RAW = {"learner": "ppo"}
 RATE = "hyperparams.learning_rate"

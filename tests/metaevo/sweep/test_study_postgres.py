@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.sweep.ranges import Range
-from metaevo.sweep.space import Space
-from metaevo.sweep.study import Study
+from metaevo.search.ranges import Range
+from metaevo.search.space import Space
+from metaevo.search.study import Study
 
 pytestmark = pytest.mark.postgres
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from metaevo.sweep import workers
-from metaevo.sweep.sampling import DesignSampler
-from metaevo.sweep.study import Study
+from metaevo.search import workers
+from metaevo.search.sampling import DesignSampler
+from metaevo.search.study import Study
 
 _path = Path(__file__).with_name("several_workers.py")
 _spec = importlib.util.spec_from_file_location("several_workers", _path)

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.problems.fitness import FitnessConfig
-from metaevo.problems.train_learner import Task, fitness_of
-from metaevo.sweep.trainer import Trainer
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.train_learner import Task, fitness_of
+from metaevo.agents.trainer import Trainer
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 

@@ -1,0 +1,1 @@
+"""Agents that are trained side by side, and how well they learned."""

@@ -1,0 +1,179 @@
+"""The meta-problem of this project: train a learner with a learned part; fitness is how it learned.
+
+problem = TrainLearner(tasks, hyperparams, component, FitnessConfig())
+problem.evaluate(key, meta_params)       # trains one agent from scratch in every environment
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.agents.fitness import FitnessConfig, fitness, measures
+from metaevo.components import Component
+from metaevo.outer_loop.problem import Evaluation, MetaParams
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose, keys_for
+from purerl.learners import num_frames
+from purerl.types import Learner, TrainResult
+
+NORMALISATION_SEEDS = 16
+
+
+class Task(NamedTuple):
+    """A learner bound to one environment and to the slot function under test."""
+
+    name: str
+    learner: Learner
+    env_params: Any
+
+
+class Normalisation(NamedTuple):
+    """Measured fitness that makes environments comparable: 0 is random play, 1 the reference."""
+
+    random: tuple[float, ...]
+    """of an agent that never learns, per environment"""
+    reference: tuple[float, ...]
+    """of the hand-written part, per environment"""
+
+
+@dataclass(frozen=True)
+class TrainLearner:
+    """Conforms to `metaevo.outer_loop.problem.MetaProblem`."""
+
+    tasks: Sequence[Task]
+    hyperparams: Any
+    component: Component
+    fitness: FitnessConfig
+    normalisation: Normalisation | None = None
+    """needed for several environments: their fitness is normalised, then averaged"""
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of one evaluation."""
+        return sum(num_frames(task.learner.config) for task in self.tasks)
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
+        meta_params = jax.eval_shape(self.init, jax.random.key(0))
+        return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return meta-parameters of the component."""
+        return self.component.init(key)
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Train one agent in every environment with these meta-parameters."""
+        total = jnp.float32(0.0)
+        metrics: dict[str, jax.Array] = {}
+        for index, task in enumerate(self.tasks):
+            result = train(task, jax.random.fold_in(key, index), self.hyperparams, meta_params)
+            measured = measures(result.episodes)
+            value = fitness_of(self.fitness, task, result)
+            if self.normalisation is not None:
+                low, high = (bounds[index] for bounds in self.normalisation)
+                value = (value - low) / (high - low)
+            total += value / len(self.tasks)
+            prefix = f"{task.name}/" if len(self.tasks) > 1 else ""
+            metrics |= {prefix + name: measure for name, measure in measured.items()}
+        return Evaluation(total, metrics)
+
+
+def train(task: Task, key: jax.Array, hyperparams: Any, meta_params: MetaParams) -> TrainResult:
+    """Train one agent from scratch."""
+    return task.learner.train(key, hyperparams, meta_params, task.env_params)
+
+
+def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Array:
+    """Return the fitness of one training run, NaN if its parameters are no longer finite.
+
+    A diverged agent still acts and collects returns, so its fitness alone would not tell.
+    """
+    leaves = jax.tree.leaves(task.learner.policy(result.state))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+    return jnp.where(finite, fitness(config, measures(result.episodes)), jnp.nan)
+
+
+def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
+    """Estimate the bytes that training one agent walks over: its state, a gradient and a batch.
+
+    On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
+    touches a few of its rows only. On an accelerator, whose memory is shared out by it, it does.
+    """
+    state, working = training_bytes(task, hyperparams, meta_params)
+    if jax.devices()[0].platform == "cpu":
+        state -= num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
+    return state + working
+
+
+def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tuple[int, int]:
+    """Estimate what an agent keeps from update to update, and what an update takes besides.
+
+    The latter is a gradient and a batch.
+    """
+    learner, state = task.learner, _state(task, hyperparams, meta_params)
+    obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)
+    gradient = num_bytes(jax.eval_shape(learner.policy, state))
+    return num_bytes(state), gradient + learner.config.batch_size * (2 * num_bytes(obs) + 64)
+
+
+def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
+    key = jax.random.key(0)
+    return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)
+
+
+def num_bytes(tree: Any) -> int:
+    """Return the bytes of all arrays (or their shapes) in a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def measure_normalisation(
+    tasks: Sequence[Task],
+    hyperparams: Any,
+    meta_params: MetaParams,
+    fitness_config: FitnessConfig,
+    *,
+    seed: int,
+    progress: Callable[[int], Any] | None = None,
+) -> Normalisation:
+    """Measure random play and the reference in every environment, through the learner's own code.
+
+    Args:
+        tasks: with the hand-written part in the slot.
+        meta_params: of the hand-written part.
+        hyperparams: those of the evolution; random play is the learner under `random_play()`.
+        fitness_config: the fitness to be normalised.
+        seed: of the experiment.
+        progress: called with the number of agents just trained.
+
+    Raises:
+        ValueError: if the reference is no better than random play, which leaves no scale.
+    """
+    keys = keys_for(seed, Purpose.NORMALISATION, NORMALISATION_SEEDS)
+    bounds = []
+    for task in tasks:
+
+        def score(row, task=task):
+            result = train(task, row["key"], row["hyperparams"], meta_params)
+            return fitness_of(fitness_config, task, result)
+
+        chunk_size = devices.choose_chunk_size(
+            2 * NORMALISATION_SEEDS, working_set(task, hyperparams, meta_params)
+        )
+        rows = devices.RowMap(score, chunk_size=chunk_size)
+        both = [hyperparams.random_play(), hyperparams]
+        settings = jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), len(keys)), *both)
+        scores = rows({"key": jnp.tile(keys, 2), "hyperparams": settings}, progress)
+        low, high = np.mean(scores.reshape(2, -1), axis=1)
+        if not high > low:
+            raise ValueError(
+                f"{task.name}: the hand-written loss scores {high:.3g}, no better than random play "
+                f"({low:.3g}); train longer or choose other hyperparams"
+            )
+        bounds.append((float(low), float(high)))
+    low_bounds, high_bounds = zip(*bounds, strict=True)
+    return Normalisation(low_bounds, high_bounds)

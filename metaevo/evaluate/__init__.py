@@ -1,0 +1,1 @@
+"""Judging a discovery on a task that its evolution has not seen."""

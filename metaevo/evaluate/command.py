@@ -1,0 +1,142 @@
+"""A discovered component on a task that its evolution has not seen: another grid, another game.
+
+The same protocol as at the end of its run: every contender is tuned on the new task over the same
+grid, and the winners meet on held-out seeds. Nothing is evolved.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import discovery
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, from_dict, to_dict
+from metaevo.config.command_line import parse_command_line
+from metaevo.evolve.conclusion import write_run_report
+from metaevo.evolve.run import check_settings
+from metaevo.held_out.protocol import compare, task_of
+from metaevo.held_out.tuning import tuning_space
+from metaevo.parallel import devices
+from metaevo.runs.lifecycle import StopRequestedError, for_environment_of, raise_if_requested
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.learner import experiment_class, make_parts
+
+FREE = (
+    "task.",
+    "train.",
+    "hyperparams.",
+    "fitness.",
+    "evaluation.",
+    "evolution.chunk_size",
+    "run.",
+)
+"""Settings that may differ from those of the run whose component is judged."""
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, compare, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+    """
+    parser = argparse.ArgumentParser(
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--run-dir",
+        type=Path,
+        metavar="DIR",
+        help="the run whose component is judged; its settings are the defaults",
+    )
+    parser.add_argument(
+        "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
+    )
+    saved: dict[str, Any] = {}
+
+    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+        if args.run_dir is None:
+            raise ConfigError("missing --run-dir: the run whose component is judged")
+        saved.update(RunDirectory.open(args.run_dir).read_config()["config"])
+        if "evolve" not in saved:
+            raise ConfigError(
+                f"{args.run_dir} holds no discovered component: nothing evolved there"
+            )
+        return for_environment_of(overrides, saved)
+
+    settings: Any
+    settings, args = parse_command_line(
+        parser, argv, lambda raw: experiment_class(raw, None), defaults
+    )
+    if args.config is not None:
+        raise ConfigError("--config: settings are the run's, changed on the command line")
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
+    if changed:
+        raise ConfigError(
+            f"{', '.join(changed)}: a component is judged as it is; what may change begins with "
+            f"{', '.join(FREE)}"
+        )
+    if task_of(settings) == task_of(from_dict(type(settings), saved)):
+        raise ConfigError(
+            "this is the task of the run itself, which its own report judges; change it with "
+            "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
+        )
+    return judge(settings, args.run_dir, args.name)
+
+
+def judge(settings: Any, run_dir: Path, name: str | None) -> int:
+    """Compare the component of a run with tuned hand-written ones on the task of the settings.
+
+    Args:
+        settings: an instance of `experiment_class(...)`.
+        run_dir: of the run that discovered the component.
+        name: of the directory in `run_dir/transfer`.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+    """
+    if not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+    if not settings.evaluation.seeds:
+        raise ConfigError("evaluation.seeds = 0: nothing to compare")
+    parts = make_parts(settings)
+    check_settings(settings, parts)
+    tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
+    slot_function, meta_params = discovery.load(run_dir, slot=parts.slot)
+    run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
+    if run.config_path.exists():
+        other = from_dict(type(settings), run.read_config()["config"])
+        if task_of(other) != task_of(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
+    run.figures.mkdir(parents=True, exist_ok=True)
+    with run.held("the same command goes on with what is tuned"):
+        run.write_config(to_dict(settings), {}, devices.describe())
+        with StopOnSignal() as stop:
+            try:
+                result = compare(
+                    settings,
+                    parts,
+                    slot_function,
+                    meta_params,
+                    path=run.path,
+                    figures=run.figures,
+                    evolution_frames=0,
+                    normalisation=None,
+                    check_stop=lambda: raise_if_requested(stop),
+                )
+            except StopRequestedError:
+                print("stopped; the same command goes on with what is tuned", file=sys.stderr)
+                return stop.exit_code
+            write_json_atomic(run.evaluation_path, result)
+            write_run_report(run)
+            print(f"report: {run.report_path}")
+            return stop.exit_code

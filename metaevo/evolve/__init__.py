@@ -1,0 +1,1 @@
+"""Evolving: from the command line to the report."""

@@ -1,0 +1,205 @@
+"""The held-out comparison: what was discovered against tuned hand-written parts, on fresh seeds.
+
+Every contender gets the same tuning (the same grid, the same seeds, the same frames). The winners
+are then trained on seeds that neither evolution nor tuning has seen, and those scores are reported.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Interval, MinLen
+
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.parallel import devices
+from metaevo.statistics.table import replace_diverged
+from purerl.learners import num_frames
+from purerl.types import EpisodeSums
+
+Progress = Callable[[int], Any]
+LEARNED = "learned"
+MOST = 1_000_000
+"""Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The final comparison.
+
+    Raises:
+        ValueError: for a grid with an empty axis.
+    """
+
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
+    """held-out seeds of every variant; 0 for no comparison"""
+    grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
+    """hyperparams to tune, each with its values; every contender tries all combinations"""
+    space: dict[str, Any] = field(default_factory=dict)
+    """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
+    sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
+    """who chooses settings in the space"""
+    trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
+    """settings in the space that every contender tries"""
+    tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 8
+    """seeds of every combination; null for as many frames a contender as the evolution used"""
+    ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
+    """seeds of the ablation of scale against shape; 0 for none"""
+    curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
+    """points of a learning curve"""
+
+    @property
+    def combinations(self) -> int:
+        """Settings that every contender tries; 0 without tuning."""
+        if self.space:
+            return self.trials
+        if not self.grid:
+            return 0
+        return int(np.prod([len(values) for values in self.grid.values()], dtype=int))
+
+
+class Scores(NamedTuple):
+    """What agents of one variant achieved."""
+
+    fitness: np.ndarray
+    """[rows, tasks]; not finite where training diverged"""
+    curves: np.ndarray
+    """[rows, tasks, points] mean return of the episodes that finished in each stretch, or NaN"""
+
+    @property
+    def diverged(self) -> int:
+        """How many are not finite."""
+        return int(np.sum(~np.isfinite(self.fitness)))
+
+
+class Contender:
+    """One function in the slot, in every environment; compiled once, for any hyperparams."""
+
+    def __init__(
+        self,
+        tasks: list[Task],
+        hyperparams: Any,
+        meta_params: Any,
+        fitness: FitnessConfig,
+        *,
+        curve_points: int,
+        chunk_size: int | None = None,
+    ):
+        """Bind the parts; nothing is compiled yet.
+
+        Args:
+            tasks: the learner with the function in its slot, per environment.
+            hyperparams: those that a variant does not change.
+            meta_params: an example, of the structure that `train` will be given.
+            fitness: how a training run is scored.
+            curve_points: points of a learning curve.
+            chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+        """
+        self.tasks, self.hyperparams = tasks, hyperparams
+        self._maps = []
+        for task in tasks:
+
+            def row(inputs, task=task):
+                result = train(task, inputs["key"], inputs["hyperparams"], inputs["meta_params"])
+                return fitness_of(fitness, task, result), _pooled(result.episodes, curve_points)
+
+            size = chunk_size or devices.choose_chunk_size(
+                2**30, working_set(task, hyperparams, meta_params)
+            )
+            self._maps.append(devices.RowMap(row, chunk_size=size))
+
+    @property
+    def rows_at_once(self) -> int:
+        """Agents that all devices train at once."""
+        return max(each.chunk_size * each.num_devices for each in self._maps)
+
+    @property
+    def frames_per_seed(self) -> int:
+        """Environment steps of one agent in every environment."""
+        return sum(num_frames(task.learner.config) for task in self.tasks)
+
+    def run(
+        self,
+        keys: jax.Array,
+        settings: list[dict[str, float]],
+        meta_params: list[Any],
+        progress: Progress | None = None,
+    ) -> list[Scores]:
+        """Train every setting on every key.
+
+        Args:
+            keys: [seeds].
+            settings: for each variant, the hyperparams that it changes.
+            meta_params: for each variant, its meta-parameters.
+            progress: called with the number of frames just done.
+
+        Returns:
+            the scores of each variant, rows in the order of the keys.
+        """
+        count = len(keys)
+        variants = [self.hyperparams.replace(**setting) for setting in settings]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *variants)
+        rows = {
+            "key": jnp.tile(keys, len(settings)),
+            "hyperparams": jax.tree.map(lambda leaf: _repeat(leaf, count), stacked),
+            "meta_params": jax.tree.map(
+                lambda *leaves: _repeat(np.stack(leaves), count), *meta_params
+            ),
+        }
+        fitness, curves = [], []
+        for index, (task, row_map) in enumerate(zip(self.tasks, self._maps, strict=True)):
+            frames = num_frames(task.learner.config)
+            task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(rows["key"], index)
+            report = (lambda n, frames=frames: progress(n * frames)) if progress else None
+            values, sums = row_map({**rows, "key": task_keys}, report)
+            fitness.append(values.reshape(len(settings), count))
+            episodes = np.maximum(sums.episodes, 1)
+            curve = np.where(sums.episodes > 0, sums.returns / episodes, np.nan)
+            curves.append(curve.reshape(len(settings), count, -1))
+        return [
+            Scores(
+                np.stack([values[index] for values in fitness], axis=-1),
+                np.stack([values[index] for values in curves], axis=1),
+            )
+            for index in range(len(settings))
+        ]
+
+
+def tuning_seeds(config: EvaluationConfig, frames_per_seed: int, evolution_frames: int) -> int:
+    """Return the seeds of every combination, so that a contender's frames are what is asked for."""
+    if config.tuning_seeds is not None:
+        return config.tuning_seeds
+    return max(1, round(evolution_frames / (frames_per_seed * max(config.combinations, 1))))
+
+
+def _pooled(episodes: EpisodeSums, points: int) -> EpisodeSums:
+    """Add up neighbouring updates so that a curve has at most `points` points."""
+    updates = episodes.episodes.shape[0]
+    group = -(-updates // points)
+    usable = updates // group * group
+    return jax.tree.map(lambda sums: sums[:usable].reshape(-1, group).sum(1), episodes)
+
+
+def curve_frames(config: Any, points: int) -> np.ndarray:
+    """Return the environment steps at the end of each stretch of a curve."""
+    group = -(-config.num_updates // points)
+    return np.arange(1, config.num_updates // group + 1) * group * config.frames_per_update
+
+
+def _repeat(leaf: Any, count: int) -> jax.Array:
+    return jnp.repeat(jnp.asarray(leaf), count, axis=0)
+
+
+def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:
+    """Return the fitness [rows, tasks] of every variant; diverged agents get a task's worst score.
+
+    The worst of all variants: its own would flatter a variant of which few agents survive.
+    """
+    everything = np.concatenate([each.fitness for each in scores.values()])
+    finite = np.isfinite(everything)
+    worst = np.min(np.where(finite, everything, np.inf), axis=0)
+    worst = np.where(np.isfinite(worst), worst, 0.0)  # of a task in which nothing survived
+    return {name: replace_diverged(each.fitness, worst)[0] for name, each in scores.items()}

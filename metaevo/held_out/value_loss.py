@@ -1,0 +1,298 @@
+"""What is special to a learned value loss: its picture, and two ablations.
+
+Scale against shape: a loss may win because it is large or small, not because of its shape (clipping
+the gradient's norm couples the scale of PPO's value loss to the policy's step; the step size of
+Q-learning is its loss's scale). So both are exchanged, one at a time.
+
+The two sides of the error: a loss may win because it treats predictions that are too low and too
+high differently. So the learned loss is taken apart, and its parts are given to squared error.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.agents.train_learner import Task, working_set
+from metaevo.held_out.comparison import Comparison, Variant
+from metaevo.held_out.evaluation import LEARNED, Contender, Progress, Scores, without_diverged
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.report.plots import LossCurve, plot_losses
+from metaevo.statistics.table import summarise
+from purerl.learners import LEARNERS
+from purerl.parts import losses
+
+AGENTS = 16
+DIVERGED = 1e15
+"""A prediction or target of that size: the squares of larger ones would leave float32."""
+
+
+def observed_errors(task: Task, hyperparams: Any, meta_params: Any, *, seed: int) -> np.ndarray:
+    """Collect predictions and targets as the loss sees them, half-way through training.
+
+    Args:
+        task: with a hand-written loss in the slot.
+        hyperparams: those of the experiment.
+        meta_params: of the hand-written loss.
+        seed: of the experiment.
+
+    Returns:
+        [2, samples]: predictions, targets, without those of agents that diverged; if all have, a
+        single error of one.
+    """
+    learner = task.learner
+
+    def collect(key):
+        state = learner.init(key, hyperparams, meta_params, task.env_params)
+
+        def update(_, state):
+            return learner.update(state, hyperparams, meta_params, task.env_params)[0]
+
+        state = jax.lax.fori_loop(0, learner.config.num_updates // 2, update, state)
+        return learner.value_targets(state, hyperparams, task.env_params)
+
+    chunk_size = devices.choose_chunk_size(AGENTS, working_set(task, hyperparams, meta_params))
+    rows = devices.RowMap(collect, chunk_size=chunk_size)
+    predictions, targets = rows(keys_for(seed, Purpose.ILLUSTRATION, AGENTS))
+    errors = np.stack([predictions.ravel(), targets.ravel()])
+    usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
+    return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
+
+
+def slopes(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> np.ndarray:
+    """Return the loss's derivative by the prediction [samples] at observed errors [2, samples].
+
+    The old prediction is the prediction, as in the first pass over a batch.
+    """
+    predictions, targets = errors
+    slope = jax.vmap(jax.grad(value_loss, argnums=2), in_axes=(None, None, 0, 0, 0))
+    return np.asarray(jax.jit(slope)(meta_params, hyperparams, predictions, targets, predictions))
+
+
+def loss_curves(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> dict[str, LossCurve]:
+    """Return the learned and the hand-written losses over the observed range of errors."""
+    predictions, targets = errors
+    limit = float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+    error = np.linspace(-limit, limit, 401, dtype=np.float32)
+    target = np.full_like(error, np.median(targets))
+
+    def curve(function, meta_params):
+        arguments = (meta_params, hyperparams, target + error, target, target + error)
+        axes = (None, None, 0, 0, 0)
+        loss = jax.vmap(function, in_axes=axes)(*arguments)
+        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=axes)(*arguments)
+        return LossCurve(error, np.asarray(loss), np.asarray(slope))
+
+    return {
+        LEARNED: curve(value_loss, meta_params),
+        "squared": curve(losses.squared, None),
+        "huber": curve(losses.huber, None),
+    }
+
+
+def scale_ratio(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> float:
+    """Return how much steeper the learned loss is than squared error, in root mean square."""
+    learned = slopes(value_loss, meta_params, hyperparams, errors)
+    squared = slopes(losses.squared, None, hyperparams, errors)
+    ratio = np.sqrt(np.mean(np.square(learned)) / max(np.mean(np.square(squared)), 1e-12))
+    return float(np.clip(ratio, 1e-6, 1e6))
+
+
+def ablate_scale(
+    comparison: Comparison,
+    hyperparams: Any,
+    ratio: float,
+    *,
+    scale_name: str,
+    seeds: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Exchange the scales of the learned loss and of squared error, with and without clipping.
+
+    Args:
+        comparison: holds the compiled contenders.
+        hyperparams: those of the experiment.
+        ratio: `scale_ratio`.
+        scale_name: the hyperparam that multiplies the loss's gradient.
+        seeds: held-out seeds of every variant.
+        seed: of the experiment.
+        progress: called with the number of frames just done.
+
+    Returns:
+        a row for each of `scale_ablation_variants`: `shape`, `scale`, `clipping`, `coefficient`,
+        `iqm`, `interval`.
+    """
+    coefficient = float(getattr(hyperparams, scale_name))
+    variants: list[Variant] = []
+    rows: list[dict[str, Any]] = []
+    for clipping in (True, False) if _can_clip(hyperparams) else (False,):
+        clip = {"max_grad_norm": float("inf")} if _can_clip(hyperparams) and not clipping else {}
+        for shape in (LEARNED, "squared"):
+            for scale in (LEARNED, "squared"):
+                factor = 1.0
+                if shape != scale:
+                    factor = 1.0 / ratio if shape == LEARNED else ratio
+                settings = {scale_name: coefficient * factor, **clip}
+                variants.append(Variant(f"{shape}/{scale}/{clipping}", shape, settings, 0))
+                row = {"shape": shape, "scale": scale, "clipping": clipping}
+                rows.append({**row, "coefficient": coefficient * factor})
+    keys = keys_for(seed, Purpose.HELD_OUT, seeds)
+    scores = comparison.train(variants, keys, progress)
+    return _with_summaries(rows, [scores[variant.name] for variant in variants])
+
+
+def scale_ablation_variants(hyperparams: Any) -> int:
+    """Return how many variants `ablate_scale` trains."""
+    return 8 if _can_clip(hyperparams) else 4
+
+
+def _can_clip(hyperparams: Any) -> bool:
+    return hasattr(hyperparams, "max_grad_norm")
+
+
+SIDES = (
+    "learned",
+    "learned, its even part",
+    "learned, without its slope at zero error",
+    "squared",
+    "squared + the learned odd part",
+    "squared + the learned slope at zero error",
+    "squared + that slope over the learned curvature there",
+)
+"""The losses that `ablate_sides` compares."""
+
+
+def sides_of(value_loss: Callable) -> Callable:
+    """Return a slot function that takes a loss apart; see `SIDES`.
+
+    With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
+    predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
+    The slope at zero error is the simplest odd part: it pushes predictions up or down for ever, to
+    an error of minus the slope over the curvature; squared error with the last tilt goes there too.
+    Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
+    """
+
+    def chosen(chosen_params, hyperparams, prediction, target, old_prediction):
+        meta_params = chosen_params["meta_params"]
+
+        def loss(prediction, old_prediction):
+            return value_loss(meta_params, hyperparams, prediction, target, old_prediction)
+
+        error = prediction - target
+        there = loss(prediction, old_prediction)
+        mirrored = loss(target - error, 2.0 * target - old_prediction)
+        squared = losses.squared(None, hyperparams, prediction, target, old_prediction)
+        slope = jax.grad(loss)
+        tilt = slope(target, target) * error
+        curvature = jax.grad(slope)(target, target)
+        values = (
+            there,
+            0.5 * (there + mirrored),
+            there - tilt,
+            squared,
+            squared + 0.5 * (there - mirrored),
+            squared + tilt,
+            squared + tilt / jnp.maximum(jnp.abs(curvature), 1e-3),
+        )
+        return jax.lax.select_n(chosen_params["side"], *values)
+
+    return chosen
+
+
+def ablate_sides(
+    contender: Contender,
+    meta_params: Any,
+    *,
+    seeds: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Train with the parts of the learned loss: is it the treatment of the two sides that wins?
+
+    Args:
+        contender: with `sides_of` the learned loss in the slot.
+        meta_params: of the learned loss.
+        seeds: held-out seeds of every variant.
+        seed: of the experiment.
+        progress: called with the number of frames just done.
+
+    Returns:
+        a row for each of `SIDES`: `loss`, `iqm`, `interval`.
+    """
+    keys = keys_for(seed, Purpose.HELD_OUT, seeds)
+    chosen = [{"side": np.int32(i), "meta_params": meta_params} for i in range(len(SIDES))]
+    scores = contender.run(keys, [{}] * len(SIDES), chosen, progress)
+    return _with_summaries([{"loss": name} for name in SIDES], scores)
+
+
+def _with_summaries(rows: list[dict[str, Any]], scores: list[Scores]) -> list[dict[str, Any]]:
+    fitness = without_diverged({str(index): each for index, each in enumerate(scores)})
+    for row, values in zip(rows, fitness.values(), strict=True):
+        summary = summarise(values)
+        row |= {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
+    return rows
+
+
+def num_variants(settings: Any) -> int:
+    """Return how many variants `Study.ablate` trains."""
+    scaled = LEARNERS[settings.learner].loss_scale is not None
+    return len(SIDES) + (scale_ablation_variants(settings.hyperparams) if scaled else 0)
+
+
+class Study:
+    """The picture and the ablations of one learned loss."""
+
+    def __init__(
+        self, settings: Any, comparison: Comparison, value_loss: Callable, meta_params: Any
+    ):
+        """Collect the errors that occur.
+
+        Args:
+            settings: of the experiment.
+            comparison: holds the compiled contenders.
+            value_loss: the learned loss.
+            meta_params: its parameters.
+        """
+        self.settings, self.comparison = settings, comparison
+        self.value_loss, self.meta_params = value_loss, meta_params
+        task, seed = comparison.baselines.tasks[0], settings.run.seed
+        self.errors = observed_errors(task, settings.hyperparams, np.int32(0), seed=seed)
+
+    def draw(self, path: Path) -> None:
+        """Draw the loss and its derivative beside hand-written ones."""
+        hyperparams, errors = self.settings.hyperparams, self.errors
+        curves = loss_curves(self.value_loss, self.meta_params, hyperparams, errors)
+        plot_losses(curves, path, title="", density=errors[0] - errors[1])
+
+    def ablate(
+        self, contender: Callable[[Callable, Any], Contender], progress: Progress
+    ) -> dict[str, Any]:
+        """Return `sides` and, where the learner has a scale for its loss, `ablation`."""
+        hyperparams = self.settings.hyperparams
+        options = {
+            "seeds": self.settings.evaluation.ablation_seeds,
+            "seed": self.settings.run.seed,
+            "progress": progress,
+        }
+        result: dict[str, Any] = {}
+        scale_name = LEARNERS[self.settings.learner].loss_scale
+        if scale_name is not None:
+            ratio = scale_ratio(self.value_loss, self.meta_params, hyperparams, self.errors)
+            result["scale_ratio"] = ratio
+            result["ablation"] = ablate_scale(
+                self.comparison, hyperparams, ratio, scale_name=scale_name, **options
+            )
+        example = {"side": np.int32(0), "meta_params": self.meta_params}
+        parts = contender(sides_of(self.value_loss), example)
+        return {**result, "sides": ablate_sides(parts, self.meta_params, **options)}

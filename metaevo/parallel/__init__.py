@@ -1,0 +1,1 @@
+"""Devices, several processes, random keys and kept programs: more than one of anything."""

@@ -1,0 +1,290 @@
+"""Several processes, on one or more machines, that run one experiment in lockstep.
+
+Every process runs the same command; JAX connects them and shows each all devices. The first process
+parses the settings, decides and writes; the others take its word for everything that depends on a
+file, a clock or chance, and compute their share. With one process all functions here are trivial.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.runs.run_directory import DiskError
+
+T = TypeVar("T")
+
+ENVIRONMENT = {
+    "coordinator": "JAX_COORDINATOR_ADDRESS",
+    "processes": "JAX_NUM_PROCESSES",
+    "process": "JAX_PROCESS_ID",
+}
+"""Variables that stand for the flags of the same names."""
+CONNECT_SECONDS = 300
+"""for which a process waits for the others when it starts"""
+
+_connected = False
+
+
+class LostError(Exception):
+    """This process cannot go on while the others wait for it; the message is a single line."""
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of several processes to a script's parser."""
+    group = parser.add_argument_group("several processes (docs/scaling.md)")
+    group.add_argument(
+        "--coordinator",
+        metavar="HOST:PORT",
+        help="where the first process listens (or JAX_COORDINATOR_ADDRESS)",
+    )
+    group.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="how many there are (or JAX_NUM_PROCESSES); 1 keeps the tasks of a cluster apart",
+    )
+    group.add_argument(
+        "--process", type=int, metavar="I", help="which one this is, from 0 (or JAX_PROCESS_ID)"
+    )
+    group.add_argument(
+        "--distributed",
+        action="store_true",
+        help="let JAX find all that out from the cluster; SLURM and Open MPI need no flag",
+    )
+    group.add_argument(
+        "--heartbeat",
+        type=int,
+        default=100,
+        metavar="SECONDS",
+        help="after which a silent process counts as dead and all others end (default: 100)",
+    )
+
+
+@exit_on_config_error()
+def join(argv: Sequence[str]) -> None:
+    """Connect this process with the others, if there are any. Before JAX's backend starts.
+
+    Args:
+        argv: the command line without the program's name; only the flags above are read.
+    """
+    global _connected
+    wanted = _wanted(argv, os.environ)
+    if wanted is None:
+        return
+    # The service would take SIGTERM away from us; XLA's collectives on a CPU, which wait for the
+    # slowest process, would give up after half an hour.
+    jax.config.update("jax_enable_preemption_service", False)
+    if wanted.get("process_id"):
+        _wait_for(wanted["coordinator_address"])
+    try:
+        jax.distributed.initialize(**wanted, initialization_timeout=CONNECT_SECONDS)
+    except (ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        if "coordinator_address" not in wanted:
+            reason += " (no cluster that JAX knows? name --coordinator, --processes, --process)"
+        elif wanted["process_id"] == 0:
+            reason += f" (is the port of {wanted['coordinator_address']} free?)"
+        raise ConfigError(f"the processes cannot connect: {reason}") from None
+    _connected = True
+    counts = {len(jax.local_devices(i)) for i in range(jax.process_count())}
+    if len(counts) > 1:
+        raise ConfigError(f"all processes need as many devices; they have {sorted(counts)}")
+    if not is_first():
+        warnings.simplefilter("ignore")  # the first process says it
+
+
+def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
+    """The arguments of `jax.distributed.initialize`, None for a single process."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_flags(parser)
+    try:
+        args, rest = parser.parse_known_args(list(argv))
+    except argparse.ArgumentError as error:
+        raise ConfigError(str(error)) from None
+    if {"-h", "--help"} & set(rest):
+        return None
+    if args.heartbeat < 1:
+        raise ConfigError(f"--heartbeat {args.heartbeat}: must be at least 1 second")
+    given = {name: getattr(args, name) for name in ENVIRONMENT}
+    for name, variable in ENVIRONMENT.items():
+        if given[name] is None and environ.get(variable):
+            text = environ[variable]
+            given[name] = text if name == "coordinator" else _integer(text, variable)
+    heartbeat = {"heartbeat_timeout_seconds": args.heartbeat}
+    if given["processes"] == 1:
+        return None
+    if all(value is None for value in given.values()):
+        return heartbeat if args.distributed or _tasks(environ) > 1 else None
+    if missing := [f"--{name}" for name, value in given.items() if value is None]:
+        raise ConfigError(f"several processes also need {', '.join(missing)}")
+    host, _, port = given["coordinator"].rpartition(":")
+    if not host or not port.isdecimal():
+        raise ConfigError(f"--coordinator {given['coordinator']}: must be HOST:PORT")
+    if not 0 < int(port) < 65536:
+        raise ConfigError(f"--coordinator {given['coordinator']}: the port must be 1 to 65535")
+    if given["processes"] < 1:
+        raise ConfigError(f"--processes {given['processes']}: must be at least 1")
+    if not 0 <= given["process"] < given["processes"]:
+        raise ConfigError(
+            f"--process {given['process']} must be from 0 to {given['processes'] - 1}: "
+            f"there are --processes {given['processes']}"
+        )
+    return {
+        "coordinator_address": given["coordinator"],
+        "num_processes": given["processes"],
+        "process_id": given["process"],
+        "cluster_detection_method": "deactivate",
+        **heartbeat,
+    }
+
+
+def _wait_for(coordinator: str) -> None:
+    """Wait until the first process listens: JAX would end in a stack trace if it never did."""
+    host, _, port = coordinator.rpartition(":")
+    deadline = time.monotonic() + CONNECT_SECONDS
+    while True:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+        except OSError as error:  # its name may not be known yet either
+            if time.monotonic() > deadline:
+                raise ConfigError(
+                    f"nobody listens at --coordinator {coordinator}: {error}"
+                ) from None
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _integer(text: str, variable: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{variable}={text}: must be a number") from None
+
+
+def _tasks(environ: Any) -> int:
+    """How many tasks SLURM or Open MPI has started together with this one.
+
+    A batch script and an interactive shell know the tasks of their job, but are no step of several.
+    """
+    if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
+        return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
+    if "OMPI_MCA_orte_hnp_uri" in environ:
+        return int(environ.get("OMPI_COMM_WORLD_SIZE", 1))
+    return 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that decides and writes; the only one always is."""
+    return jax.process_index() == 0
+
+
+def gather(message: Any) -> list[Any]:
+    """Return what every process gives, in their order; all of them must call it.
+
+    Args:
+        message: what JSON can hold.
+    """
+    if not _connected:
+        return [message]
+    data = np.frombuffer(json.dumps(message).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.int32(data.size))
+    padded = np.zeros(1 << int(sizes.max()).bit_length(), np.uint8)  # few sizes compile
+    padded[: data.size] = data
+    rows = multihost_utils.process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def agreed(f: Callable[[], T]) -> T:
+    """Run a function in every process; a ConfigError in one of them is raised in all."""
+    if not _connected:
+        return f()
+    result, error = None, None
+    try:
+        result = f()
+    except ConfigError as raised:
+        error = str(raised)
+    if errors := [each for each in gather(error) if each is not None]:
+        raise ConfigError(errors[0])
+    return result  # type: ignore[return-value]
+
+
+def of_first(f: Callable[[], T]) -> T:
+    """Run a function in the first process; return its result, or raise its ConfigError, in all.
+
+    Args:
+        f: its result must be what JSON can hold.
+    """
+    result = agreed(lambda: f() if is_first() else None)
+    answer: T = gather(result)[0]
+    return answer
+
+
+def share(tree: Any) -> Any:
+    """Return the first process's arrays [...] in all of them, to the bit.
+
+    Args:
+        tree: of NumPy arrays; that of the others must have the same shapes.
+    """
+    if not _connected:
+        return tree
+    leaves, structure = jax.tree.flatten(tree)
+    data = b"".join(np.asarray(leaf).tobytes() for leaf in leaves)
+    received = multihost_utils.broadcast_one_to_all(np.frombuffer(data, np.uint8)).tobytes()
+    start, copies = 0, []
+    for leaf in leaves:
+        count = leaf.size * leaf.dtype.itemsize
+        copies.append(
+            np.frombuffer(received[start : start + count], leaf.dtype).reshape(leaf.shape)
+        )
+        start += count
+    return jax.tree.unflatten(structure, copies)
+
+
+def leave() -> None:
+    """Part with the other processes once all have come here; each goes on, or ends, for itself."""
+    global _connected
+    if _connected:
+        jax.distributed.shutdown()
+        _connected = False
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """End this process at once if it fails, so that the others, who wait for it, end too.
+
+    An orderly end would wait for them. They notice after the heartbeat timeout at the latest.
+    """
+    try:
+        yield
+        leave()
+    except (ConfigError, SystemExit) as error:
+        if _connected and isinstance(error, DiskError):  # only the first process has a disk
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            os._exit(error.exit_code)
+        leave()  # all processes raise the others
+        raise
+    except BaseException as error:
+        if not _connected:
+            raise
+        # Mostly another process is gone, which JAX reports.
+        if not isinstance(error, LostError | jax.errors.JaxRuntimeError):
+            traceback.print_exc()
+        reason = str(error).strip().partition("\n")[0]
+        print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)

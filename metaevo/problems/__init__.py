@@ -1,1 +1,0 @@
-"""Meta-problems: what a candidate is worth."""

@@ -1,0 +1,398 @@
+"""The figures of a run, as PNG files.
+
+They are drawn with matplotlib's object interface, never with pyplot, so that drawing touches no
+global state, needs no display and can happen between two blocks of a run. Colours are those of
+Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can tell apart; what is
+learned is always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
+900 pixels, their text has the size of a web page's.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from metaevo.statistics.table import mean_curve
+
+FloatArray = NDArray[np.float64]
+PathLike = str | os.PathLike[str]
+
+BLUE, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+LEARNED = "#D55E00"  # vermilion, kept for what is learned
+INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
+# Baselines often lie on top of each other: dashes drawn over a solid line leave both visible.
+_BASELINE_STYLES: list[tuple[str, Any]] = [
+    (BLUE, "solid"),
+    (PURPLE, (0, (3.5, 3))),
+    (GREEN, (0, (7, 2, 1.2, 2))),
+    (ORANGE, (0, (1.2, 1.2))),
+    (SKY, (0, (7, 2))),
+]
+
+WIDTH = 9.0  # inches
+DPI = 200
+
+
+def _plain(text: str) -> str:
+    """Text from configs, drawn as it is: matplotlib would read a formula between dollar signs."""
+    return text.replace("$", r"\$")
+
+
+def _figure(title: str, height: float) -> Figure:
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.07)
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout=layout, facecolor="white")
+    if title:
+        figure.suptitle(_plain(title), fontsize=13, fontweight="bold", color=INK, wrap=True)
+    return figure
+
+
+def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "both") -> Axes:
+    """The one look of all axes: two spines, a light grid behind the data, labels."""
+    axes.set_facecolor("white")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(GREY)
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, axis=grid, color=LIGHT, linewidth=0.6)
+    axes.tick_params(colors=GREY, labelcolor=INK, labelsize=10)
+    axes.set_xlabel(_plain(xlabel), fontsize=11, color=INK)
+    axes.set_ylabel(_plain(ylabel), fontsize=11, color=INK)
+    axes.margins(x=0.01)
+    return axes
+
+
+def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
+    """One legend below all axes, each label once, in as many columns as fit the width."""
+    entries: dict[str, Any] = {}
+    for one in axes:
+        for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if not entries:
+        return
+    # An inch holds about 13 letters (of digits fewer); sample and gap take the room of 7.
+    columns = int(WIDTH * letters) // (max(map(len, entries)) + 7)
+    columns = max(1, min(len(entries), columns))
+    figure.legend(
+        list(entries.values()),
+        [_plain(label) for label in entries],
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=10,
+        labelcolor=INK,
+        handlelength=2.6,
+        borderaxespad=0.2,
+    )
+
+
+def _save(figure: Figure, path: PathLike) -> Path:
+    """Write the PNG atomically: a report or a viewer never sees half of a figure."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        # Without the version of matplotlib in the file, equal figures are equal bytes.
+        figure.savefig(unfinished, format="png", metadata={"Software": None})
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def is_learned(name: str, learned: str = "learned") -> bool:
+    """Whether a variant's name marks it as the learned one: "learned", "learned (tuned)"."""
+    return name == learned or name.startswith(f"{learned} ")
+
+
+def _line_styles(names: Iterable[str], learned: str) -> dict[str, dict[str, Any]]:
+    """How to draw each variant's line; the learned one stands out and lies on top."""
+    baselines = cycle(_BASELINE_STYLES)
+    styles: dict[str, dict[str, Any]] = {}
+    for name in names:
+        if is_learned(name, learned):
+            styles[name] = {"color": LEARNED, "linestyle": "-", "linewidth": 3.0, "zorder": 4}
+        else:
+            color, dash = next(baselines)
+            styles[name] = {"color": color, "linestyle": dash, "linewidth": 2.0, "zorder": 3}
+    return styles
+
+
+def _visible(x: FloatArray, y: FloatArray) -> str:
+    """The marker that a line needs: a single known point would otherwise not show."""
+    return "o" if np.isfinite(x + y).sum() == 1 else ""
+
+
+def _column(records: Sequence[Mapping[str, Any]], key: str) -> FloatArray:
+    """A metric of all records [records]; NaN where it is missing, None or not finite."""
+    values = (record.get(key) for record in records)
+    column = np.array([np.nan if value is None else float(value) for value in values])
+    return np.where(np.isfinite(column), column, np.nan)
+
+
+def plot_fitness(
+    records: Sequence[Mapping[str, Any]],
+    path: PathLike,
+    *,
+    title: str,
+    baseline: Mapping[str, float] | None = None,
+    ylabel: str = "fitness",
+) -> Path:
+    """Draw how the population's fitness went over the generations; returns ``path``.
+
+    ``records`` are lines of metrics.jsonl, of which those of another kind than "generation" are
+    ignored: fitness_mean, fitness_std, fitness_best, and where they are known fitness_of_mean and
+    diverged. ``baseline`` gives horizontal lines, such as the fitness of squared error.
+
+    Raises:
+        ValueError: no record of a generation.
+    """
+    records = [record for record in records if record.get("kind", "generation") == "generation"]
+    if not records:
+        raise ValueError("no generation to plot")
+    generation, mean = _column(records, "generation"), _column(records, "fitness_mean")
+    spread, best = np.nan_to_num(_column(records, "fitness_std")), _column(records, "fitness_best")
+    of_mean, diverged = _column(records, "fitness_of_mean"), _column(records, "diverged")
+    any_diverged = bool(np.nansum(diverged) > 0)
+
+    figure = _figure(title, 5.6 if any_diverged else 5.0)
+    upper = figure.subplots(
+        1 + any_diverged, sharex=True, squeeze=False, height_ratios=[6, 1][: 1 + any_diverged]
+    )[:, 0]
+    axes = _style(upper[0], "" if any_diverged else "generation", ylabel)
+    axes.fill_between(
+        generation,
+        mean - spread,
+        mean + spread,
+        color=SKY,
+        alpha=0.3,
+        linewidth=0,
+        label="population mean ± std",
+    )
+    axes.plot(
+        generation,
+        mean,
+        color=BLUE,
+        linewidth=1.8,
+        marker=_visible(generation, mean),
+        label="population mean",
+    )
+    axes.plot(
+        generation,
+        best,
+        color=GREY,
+        linewidth=1.0,
+        marker=_visible(generation, best),
+        label="best candidate (noisy)",
+    )
+    shown = np.isfinite(of_mean)
+    if shown.any():
+        axes.plot(
+            generation[shown],
+            of_mean[shown],
+            color=LEARNED,
+            linewidth=1.8,
+            marker="o",
+            markersize=5,
+            markevery=max(1, int(shown.sum()) // 40),
+            zorder=4,
+            label="strategy's mean, validation seeds",
+        )
+    for (name, value), (color, dash) in zip(
+        (baseline or {}).items(), cycle(_BASELINE_STYLES[1:]), strict=False
+    ):
+        axes.axhline(value, color=color, linestyle=dash, linewidth=1.6, label=name)
+    if any_diverged:
+        lower = _style(upper[1], "generation", "diverged")
+        lower.fill_between(generation, np.nan_to_num(diverged), step="mid", color=PURPLE)
+        lower.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+        lower.set_ylim(bottom=0)
+        figure.align_ylabels()
+    upper[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    _legend(figure, axes)
+    return _save(figure, path)
+
+
+class LossCurve(NamedTuple):
+    """A loss on a grid of errors; all arrays are [points]."""
+
+    error: ArrayLike  # prediction - target
+    loss: ArrayLike
+    derivative: ArrayLike  # with respect to the prediction
+
+
+def plot_losses(
+    curves: Mapping[str, LossCurve],
+    path: PathLike,
+    *,
+    title: str,
+    density: ArrayLike | None = None,
+    normalise: bool = True,
+    learned: str = "learned",
+) -> Path:
+    """Draw losses and their derivatives side by side against the error; returns ``path``.
+
+    Every loss is shifted to a minimum of 0: a constant trains nothing. A positive derivative lowers
+    the prediction. ``normalise`` scales each loss to a maximum of 1 in the window, and its
+    derivative by the same factor, so that shapes compare: the scale is a coefficient, which tuning
+    chooses anyway. ``density`` are observed errors [any shape], shaded in the background. The curve
+    named ``learned`` stands out (is_learned).
+
+    Raises:
+        ValueError: no curves.
+    """
+    if not curves:
+        raise ValueError("no losses to plot")
+    figure = _figure(title, 4.6)
+    left, right = figure.subplots(1, 2)
+    note = " (maximum in view = 1)" if normalise else ""
+    _style(left, "error: prediction - target", f"loss{note}")
+    _style(right, "error: prediction - target", "slope of the curve on the left")
+    styles = _line_styles(curves, learned)
+    window = [np.inf, -np.inf]
+    for name, curve in curves.items():
+        error, loss, derivative = (np.asarray(part, dtype=np.float64) for part in curve)
+        loss = loss - np.nanmin(loss)
+        scale = np.nanmax(loss) if normalise and np.nanmax(loss) > 0 else 1.0
+        left.plot(error, loss / scale, label=name, **styles[name])
+        right.plot(error, derivative / scale, label=name, **styles[name])
+        window = [min(window[0], error.min()), max(window[1], error.max())]
+    backgrounds = []
+    for axes in (left, right):
+        axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
+        axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+        axes.set_xlim(*window)
+        if density is not None:
+            backgrounds.append(_background_histogram(axes, np.ravel(density), window))
+    _legend(figure, left, *backgrounds)
+    return _save(figure, path)
+
+
+def _background_histogram(axes: Axes, values: NDArray[Any], window: Sequence[float]) -> Axes:
+    """Shade where the values lie, on a hidden axis behind ``axes``; says how many lie outside."""
+    behind = axes.twinx()
+    values = values[np.isfinite(values)]
+    inside = values[(values >= window[0]) & (values <= window[1])]
+    share = len(inside) / max(1, len(values))
+    label = "observed errors" + ("" if share > 0.995 else f" ({share:.0%} in view)")
+    heights, edges = np.histogram(inside, bins=48, range=(window[0], window[1]))
+    behind.stairs(heights, edges, fill=True, color=LIGHT, alpha=0.75, label=label)
+    behind.set_ylim(0, max(1, heights.max()) * 1.6)
+    behind.axis("off")
+    axes.set_zorder(behind.get_zorder() + 1)
+    axes.patch.set_visible(False)
+    return behind
+
+
+def plot_learning_curves(
+    curves: Mapping[str, ArrayLike],
+    frames: ArrayLike,
+    path: PathLike,
+    *,
+    title: str,
+    ylabel: str = "return of finished episodes",
+    learned: str = "learned",
+) -> Path:
+    """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
+
+    ``curves`` are [seeds, points] by name, NaN where a seed had no finished episode; ``frames`` are
+    the environment steps [points] they share.
+
+    Raises:
+        ValueError: no curves, or a shape that does not fit ``frames``.
+    """
+    if not curves:
+        raise ValueError("no learning curves to plot")
+    steps = np.asarray(frames, dtype=np.float64)
+    figure = _figure(title, 5.0)
+    axes = _style(figure.subplots(), "environment steps", ylabel)
+    styles = _line_styles(curves, learned)
+    for name, curve in curves.items():
+        scores = np.asarray(curve, dtype=np.float64)
+        if scores.shape[1:] != steps.shape:
+            raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
+        mean, low, high = mean_curve(scores)
+        label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
+        axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
+        axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    _legend(figure, axes)
+    return _save(figure, path)
+
+
+def plot_scores(
+    rows: Sequence[Mapping[str, Any]],
+    path: PathLike,
+    *,
+    xlabel: str,
+    title: str = "",
+    learned: str = "learned",
+) -> Path:
+    """Draw one dot and interval a variant, first row on top; returns ``path``.
+
+    Each row has name, iqm, interval (low, high) and tuned (a hollow dot if false).
+
+    Raises:
+        ValueError: no rows.
+    """
+    if not rows:
+        raise ValueError("no scores to plot")
+    figure = _figure(title, 1.9 + 0.42 * len(rows))
+    axes = _style(figure.subplots(), xlabel, "", grid="x")
+    height = np.arange(len(rows), dtype=np.float64)
+    for at, row in zip(height, rows, strict=True):
+        color = LEARNED if is_learned(row["name"], learned) else BLUE
+        (low, high), middle = row["interval"], row["iqm"]
+        if color == LEARNED:
+            axes.axvspan(low, high, color=LEARNED, alpha=0.10, linewidth=0, zorder=0)
+        axes.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
+        axes.plot(
+            middle,
+            at,
+            "o",
+            color=color,
+            markersize=9,
+            markeredgewidth=2,
+            markerfacecolor=color if row["tuned"] else "white",
+        )
+        axes.text(
+            1.02,
+            at,
+            f"{middle:.4g}  [{low:.4g}, {high:.4g}]",
+            va="center",
+            fontsize=10,
+            color=INK,
+            transform=axes.get_yaxis_transform(),
+        )
+    axes.set_yticks(height, [_plain(row["name"]) for row in rows])
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_fontweight("bold" if is_learned(row["name"], learned) else "normal")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.margins(x=0.05)
+    axes.tick_params(axis="y", length=0)
+    # What the marks mean, drawn on nothing; only what occurs.
+    marks = {True: ("tuned", GREY), False: ("not tuned", "white")}
+    for tuned in sorted({bool(row["tuned"]) for row in rows}, reverse=True):
+        label, face = marks[tuned]
+        axes.add_line(
+            Line2D(
+                [],
+                [],
+                marker="o",
+                color=GREY,
+                linewidth=3,
+                markersize=8,
+                markeredgewidth=2,
+                markerfacecolor=face,
+                label=f"{label}: IQM and 95% interval",
+            )
+        )
+    _legend(figure, axes)
+    return _save(figure, path)

@@ -1,0 +1,170 @@
+"""What all scripts with a run directory share: their flags, how a run is opened, how it stops."""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.runs.run_directory import RunDirectory, write_text_atomic
+from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.tracking import RunTracker
+from metaevo.runs.tracking.destination import configured
+
+
+class StopRequestedError(Exception):
+    """A signal asked the run to stop; everything finished so far is saved."""
+
+
+def run_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the flags that all scripts with a run directory share."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--run-dir", type=Path, metavar="DIR", help="default: runs/<experiment>/<timestamp>"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the run in --run-dir from its checkpoint"
+    )
+    parser.add_argument(
+        "--wandb",
+        nargs="?",
+        const="offline",
+        choices=("disabled", "offline", "online"),
+        help="mirror the run to Weights & Biases; offline if no mode is given",
+    )
+    parser.add_argument(
+        "--mlflow",
+        nargs="?",
+        const="local",
+        metavar="URI",
+        help="mirror the run to MLflow; without a URI to the database ./mlruns.db",
+    )
+    return parser
+
+
+def with_trackers(settings: Any, args: argparse.Namespace) -> Any:
+    """Return the settings with the trackers that the command line asks for, if it does.
+
+    Raises:
+        ConfigError: if `--mlflow` is no tracking URI.
+    """
+    asked = {"wandb": args.wandb, "mlflow": args.mlflow}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    if not changes:
+        return settings
+    run = from_dict(type(settings.run), {**to_dict(settings.run), **changes})
+    return dataclasses.replace(settings, run=run)
+
+
+def in_project(path: Path) -> Path:
+    """Find a shipped config from any working directory."""
+    return path if os.path.exists(path) else Path(__file__).resolve().parent.parent / path
+
+
+def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return default settings without their `task.env_params` if another environment is asked for.
+
+    Args:
+        overrides: settings of the command line, of which `task.env` is read.
+        settings: the defaults.
+    """
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings["task"], "env_params": {}}}
+    return settings
+
+
+def settings_to_resume(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings of the run that the command line continues.
+
+    Raises:
+        ConfigError: if it names none.
+    """
+    return open_run(args.run_dir, "", resume=True).read_config()["config"]
+
+
+def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
+    """Return the directory of a new run or, to resume, that of an existing one.
+
+    Raises:
+        ConfigError: if it cannot be used.
+    """
+    if not resume:
+        return RunDirectory.create(run_dir, experiment)
+    if run_dir is None:
+        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
+    return RunDirectory.open(run_dir)
+
+
+def way_out(run: RunDirectory) -> str:
+    """Return what to do when the disk of a run does as it should again."""
+    return f"what is saved is whole; continue with: --resume --run-dir {run.path}"
+
+
+def check_same(saved: dict[str, Any], settings: Any, harmless: Sequence[str]) -> None:
+    """Refuse to resume under settings that would have given another run.
+
+    Args:
+        saved: the run's settings; one that did not exist when it began has its default.
+        settings: those of the command line.
+        harmless: beginnings of the keys that may change.
+
+    Raises:
+        ConfigError: naming every key that differs and matters.
+    """
+    before = to_dict(from_dict(type(settings), saved))
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(before, to_dict(settings)).items()
+        if not key.startswith(tuple(harmless))
+    ]
+    if changes:
+        raise ConfigError(
+            f"cannot resume with other settings ({', '.join(changes)}); start a new run"
+        )
+
+
+def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker:
+    """Mirror a run, whose config.yaml is written, as its settings ask for it."""
+    return RunTracker(
+        run, configured(to_dict(settings)), job_type=job_type, wait=settings.run.track_wait
+    )
+
+
+@contextlib.contextmanager
+def end_on_device_error(run: RunDirectory) -> Iterator[None]:
+    """End the process with code 1 and a line where something compiled fails as it runs.
+
+    An environment that calls back into Python may raise there, and memory may run out. The run's
+    checkpoints stay as they are; `error.txt` in its directory has the whole traceback.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        path = run.path / "error.txt"
+        write_text_atomic(path, traceback.format_exc())
+        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+        reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+        print(
+            f"error: the run has failed on the device: {reason} (all of it: {path}); what is saved "
+            f"can be continued: --resume --run-dir {run.path}",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
+
+
+def raise_if_requested(stop: StopOnSignal) -> None:
+    """Leave what is going on if a signal has arrived."""
+    if stop.requested:
+        raise StopRequestedError

@@ -1,0 +1,109 @@
+"""What a service has of a run: `tracking.json` in its directory, an entry for every destination."""
+
+import bisect
+import contextlib
+import copy
+import dataclasses
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from metaevo.config import ConfigError, parse_json
+from metaevo.runs.run_directory import write_json_atomic
+
+STATE_FILE = "tracking.json"
+
+
+@dataclass
+class State:
+    """What one destination has, as far as it is sure."""
+
+    remote: str = ""
+    """the run's id there"""
+    status: str = ""
+    """how the run ended there (metaevo.runs.tracking.service.Status); nothing while it goes on"""
+    sent: dict[str, list[list[int]]] = field(default_factory=dict)
+    """by kind, the indices of the records there, as [first, last] of every stretch"""
+    rows: int = 0
+    """how many records that is"""
+    revised: dict[str, str] = field(default_factory=dict)
+    """digests of the records that every end of a run writes anew, by kind and index"""
+    children: dict[str, str] = field(default_factory=dict)
+    """nested runs that are complete there, by name: their ids there"""
+    artifacts: dict[str, str] = field(default_factory=dict)
+    """files and directories there, by path in the run's: their digests"""
+    segments: list[str] = field(default_factory=list)
+    """directories of wandb's offline runs that are complete"""
+
+    def copy(self) -> "State":
+        """Return a state that changes independently of this one."""
+        return copy.deepcopy(self)
+
+
+def has(stretches: list[list[int]], index: int) -> bool:
+    """Whether an index is within one of the stretches."""
+    position = bisect.bisect_right(stretches, index, key=lambda stretch: stretch[0])
+    return position > 0 and index <= stretches[position - 1][1]
+
+
+def add(stretches: list[list[int]], index: int) -> None:
+    """Put an index in, joining the stretches that it connects; they stay sorted."""
+    if has(stretches, index):
+        return
+    position = bisect.bisect_right(stretches, index, key=lambda stretch: stretch[0])
+    stretches.insert(position, [index, index])
+    for left in (position, position - 1):  # the later pair first: the earlier index stays right
+        if 0 <= left < len(stretches) - 1 and stretches[left][1] + 1 == stretches[left + 1][0]:
+            stretches[left][1] = stretches.pop(left + 1)[1]
+
+
+def load_state(run: Path, key: str) -> State:
+    """Return what a destination has of a run; nothing, if it was never sent there.
+
+    Raises:
+        ConfigError: if the file is damaged.
+    """
+    entry = _read(run).get(key, {})
+    known = {each.name for each in dataclasses.fields(State)}
+    if not isinstance(entry, dict) or not known.issuperset(entry):
+        raise ConfigError(f"{run / STATE_FILE}: {key} is no state of a mirror")
+    return State(**entry)
+
+
+def save_state(run: Path, key: str, state: State) -> None:
+    """Write what a destination has of a run beside what the others have."""
+    with locked(run / ".tracking.lock"):
+        content = _read(run)
+        content[key] = dataclasses.asdict(state)
+        write_json_atomic(run / STATE_FILE, content)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Keep other processes out; the kernel lets go of the lock with the process.
+
+    Raises:
+        BlockingIOError: if another one is in and this one does not wait.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / STATE_FILE
+    if not path.exists():
+        return {}
+    try:
+        content = parse_json(path.read_bytes())
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: not a JSON object; remove it to send everything again")
+    return content

@@ -1,0 +1,1 @@
+"""Searching settings: spaces, samplers, and the trials that several processes share."""

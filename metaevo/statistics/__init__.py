@@ -1,0 +1,1 @@
+"""Statistics of runs: intervals, rank tests, and the one rule for a verdict."""

@@ -1,0 +1,1 @@
+"""What can be evolved, one study a file."""

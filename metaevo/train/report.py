@@ -1,0 +1,300 @@
+"""The end of a training run: curves, the policies' episodes, figures, the report."""
+
+import csv
+import importlib
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from metaevo.agents.fitness import FINAL_FRACTION
+from metaevo.config import ConfigError
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.report import page as report
+from metaevo.report import plots, value_maps
+from metaevo.runs.run_directory import write_json_atomic, write_text_atomic
+from metaevo.statistics.table import summarise
+from purerl.envs.registry import OWN
+from purerl.envs.render import painter, record_episode, save_gif
+from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
+from purerl.types import EpisodeSums
+
+if TYPE_CHECKING:
+    from metaevo.train.command import TrainingRun
+
+AGENTS_AT_ONCE = 64
+VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
+
+
+def check(settings: Any, env_name: str, env: Any) -> None:
+    """Find out before anything compiles whether Gymnasium has the environment, or it can be drawn.
+
+    Raises:
+        ConfigError: if that is wanted and cannot be.
+    """
+    if settings.evaluation.film and painter(env) is None:
+        raise ConfigError(
+            f"evaluation.film = true: {env_name} cannot be drawn; {', '.join(OWN)} can"
+        )
+    wanted = settings.evaluation.gymnasium
+    if not wanted:
+        return
+    if not settings.evaluation.episodes:
+        raise ConfigError(f"evaluation.gymnasium = {wanted}: needs evaluation.episodes > 0")
+    gymnasium = importlib.import_module("gymnasium")
+    try:
+        gymnasium.make(gymnasium_name(env_name), **_gymnasium_kwargs(settings, env_name)).close()
+    except (gymnasium.error.Error, TypeError) as error:
+        raise ConfigError(
+            f"evaluation.gymnasium = {wanted}: Gymnasium cannot make {env_name!r}: {error}"
+        ) from None
+
+
+def _gymnasium_kwargs(settings: Any, env_name: str) -> dict[str, Any]:
+    """Our own environments take the same overrides there; others are played as they are."""
+    if not gymnasium_name(env_name).startswith("purerl/"):
+        return {}
+    overrides = settings.task.env_params
+    return {key: value for key, value in overrides.items() if key != "observations"}
+
+
+def returns(episodes: EpisodeSums) -> np.ndarray:
+    """Return mean returns where episodes finished and NaN elsewhere, in the fields' shape."""
+    return np.where(
+        episodes.episodes > 0, episodes.returns / np.maximum(episodes.episodes, 1), np.nan
+    )
+
+
+def finish(
+    this: "TrainingRun",
+    policies: Any,
+    episodes: EpisodeSums,
+    metrics: dict[str, np.ndarray],
+    *,
+    seconds: float,
+    check_stop: Callable[[], None],
+) -> None:
+    """Judge the policies, and write curves, figures and report.
+
+    Args:
+        this: the run, with all its updates done.
+        policies: stacked over agents.
+        episodes: fields [agents, points].
+        metrics: summed over the updates of a point [agents, points].
+        seconds: of the training so far, for the log.
+        check_stop: raises if the run is to stop; called between chunks of agents.
+    """
+    run, settings = this.run, this.settings
+    config, every = settings.train, this.population.log_every
+    points = np.arange(1, this.population.num_windows + 1)
+    steps = np.minimum(points * every, config.num_updates) * config.frames_per_update
+    curves = returns(episodes)
+    _write_curves(run.path / CURVES, steps, curves)
+    plots.plot_learning_curves(
+        {settings.learner: curves}, steps, run.figures / "learning_curves.png", title=""
+    )
+    _draw_table(this, policies)
+    if settings.evaluation.film:
+        _film(this, policies)
+    rows = [_row("end of training", _final_returns(episodes))]
+    rows += _play(this, policies, check_stop)
+    finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
+    result = {
+        "variants": rows,
+        "diverged": int(np.sum(~finite)),
+        "episodes": settings.evaluation.episodes,
+        "greedy": settings.evaluation.greedy,
+        "steps_per_agent": config.num_updates * config.frames_per_update,
+    }
+    _log(this, rows, seconds)
+    _track_seeds(this, steps, curves)
+    write_json_atomic(run.evaluation_path, result)
+    _write_report(this, result)
+    for path in (run.report_path, run.figures, run.path / CURVES, run.evaluation_path):
+        this.tracker.log_artifact(path)
+    print(f"report: {run.report_path}")
+
+
+def _final_returns(episodes: EpisodeSums) -> np.ndarray:
+    """Mean return of every agent's episodes that finished in the last tenth of training."""
+    last = max(1, round(FINAL_FRACTION * episodes.episodes.shape[1]))
+    return returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
+
+
+def _row(name: str, scores: np.ndarray) -> dict[str, Any]:
+    """A row of evaluation.json; agents without a finished episode have no score."""
+    row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores}
+    known = scores[np.isfinite(scores)]
+    if not len(known):
+        return row | {"seeds": 0, "mean": None, "iqm": None, "interval": [None, None]}
+    summary = summarise(known)
+    interval = list(summary.interval)
+    return row | {
+        "seeds": summary.seeds,
+        "mean": summary.mean,
+        "iqm": summary.iqm,
+        "interval": interval,
+    }
+
+
+def _play(
+    this: "TrainingRun", policies: Any, check_stop: Callable[[], None]
+) -> list[dict[str, Any]]:
+    """Let the trained policies play, here and in Gymnasium."""
+    settings, (env_name, learner, _, env_params) = this.settings, this.trainee
+    config, seed = settings.evaluation, settings.run.seed
+    if not config.episodes:
+        return []
+    kind = "greedy" if config.greedy else "sampled"
+
+    def play(row):
+        options = {"num_episodes": config.episodes, "greedy": config.greedy}
+        return evaluate(learner, row["policy"], row["key"], env_params, **options).mean()
+
+    row_map = devices.RowMap(
+        play, chunk_size=AGENTS_AT_ONCE, num_devices=this.population.num_devices
+    )
+    rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
+    total = settings.seeds + min(config.gymnasium, settings.seeds)
+    with tqdm(total=total, desc="playing", unit="agent") as bar:
+
+        def progress(agents):
+            bar.update(agents)
+            check_stop()
+
+        played = [_row(f"{kind} policy", row_map(rows, progress))]
+        scores = []
+        for index in range(total - settings.seeds):
+            policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
+            options = {
+                "num_episodes": config.episodes,
+                "greedy": config.greedy,
+                "env_kwargs": _gymnasium_kwargs(settings, env_name),
+            }
+            try:
+                scores.append(
+                    evaluate_in_gymnasium(
+                        learner, policy, env_name, seed=index * config.episodes, **options
+                    ).mean()
+                )
+            except ValueError as error:  # observations of another size
+                raise ConfigError(f"evaluation.gymnasium: {error}") from error
+            progress(1)
+        if scores:
+            played.append(_row(f"{kind} policy in Gymnasium", np.asarray(scores)))
+    return played
+
+
+def _write_curves(path: Any, steps: np.ndarray, curves: np.ndarray) -> None:
+    """A line for every point, a column for every agent; empty where no episode finished."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["steps", *(f"seed_{index}" for index in range(len(curves)))])
+    for step, values in zip(steps.tolist(), curves.T, strict=True):
+        writer.writerow([step, *("" if np.isnan(value) else f"{value:.7g}" for value in values)])
+    write_text_atomic(path, text.getvalue())
+
+
+def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> None:
+    this.run.truncate_metrics("evaluation", -1)  # of an earlier end of this run
+    config = this.settings.train
+    for index, row in enumerate(rows):
+        record = {
+            "kind": "evaluation",
+            "evaluation": index,
+            "frames": config.num_updates * config.frames_per_update * this.settings.seeds,
+            "seconds": round(seconds, 3),
+            "name": row["name"],
+            "iqm": row["iqm"],
+            "low": row["interval"][0],
+            "high": row["interval"][1],
+        }
+        this.run.append_metrics(record)
+        this.tracker.log(record)
+
+
+def _track_seeds(this: "TrainingRun", steps: np.ndarray, curves: np.ndarray) -> None:
+    """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
+    config = this.settings.train
+    for seed, curve in enumerate(curves[: this.settings.run.track_seeds]):
+        child = this.tracker.child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1})
+        for frames, value in zip(steps.tolist(), curve.tolist(), strict=True):
+            child.log(
+                {
+                    "kind": "update",
+                    "update": frames // config.frames_per_update - 1,
+                    "frames": frames,
+                    "mean_return": value,
+                }
+            )
+        child.finish()
+
+
+def _draw_table(this: "TrainingRun", policies: Any) -> None:
+    """Draw what tabular agents have learned: the mean of their tables."""
+    if not hasattr(policies, "visits"):
+        return
+    q = np.mean(policies.q, axis=0)
+    grid = value_maps.grid_map(this.trainee.learner.env, len(q))
+    if grid is not None:
+        visits = np.sum(policies.visits, axis=0)
+        value_maps.plot_value_map(q, visits, grid, this.run.figures / VALUE_MAP)
+
+
+def _film(this: "TrainingRun", policies: Any) -> None:
+    """Record an episode of the first agent."""
+    settings, (_, learner, _, env_params) = this.settings, this.trainee
+    policy = jax.tree.map(lambda leaf: leaf[0], policies)
+    (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
+    frames = record_episode(
+        learner, policy, key, env_params, greedy=settings.evaluation.greedy, max_steps=500
+    )
+    save_gif(this.run.figures / FILM, frames)
+
+
+def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
+    """Write report.html and print its table."""
+    run, settings = this.run, this.settings
+    saved = run.read_config()
+    rows = []
+    for row in result["variants"]:
+        low, high = row["interval"]
+        interval = "-" if low is None else f"[{low:.4g}, {high:.4g}]"
+        known = row["scores"][np.isfinite(row["scores"])]
+        worst, best = (known.min(), known.max()) if len(known) else (None, None)
+        rows.append([row["name"], row["seeds"], row["mean"], row["iqm"], interval, worst, best])
+    table = report.Table(
+        "Returns",
+        ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
+        rows,
+        note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; a policy "
+        f"plays {result['episodes']} episodes. Diverged agents: {result['diverged']}. "
+        "An agent without a finished episode there has no score.",
+    )
+    print("\n" + table.text() + "\n")
+    path = run.figures / VALUE_MAP
+    caption = "Means over the agents: highest action value of each state with the greedy actions, "
+    pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
+    if (run.figures / FILM).exists():
+        pictures.append(report.Image("An episode", run.figures / FILM, "Of the first agent."))
+    sections: list[Any] = [
+        table,
+        report.Image(
+            "Learning curves",
+            run.figures / "learning_curves.png",
+            "Mean return of finished episodes, with 95% bootstrap interval over agents.",
+        ),
+        *pictures,
+        report.KeyValues("Settings", saved["config"]),
+        report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
+    ]
+    report.write_report(
+        run.report_path,
+        f"Training {settings.learner} on {this.trainee.env_name}",
+        f"{settings.seeds} agents, {result['steps_per_agent']:,} steps each",
+        sections,
+    )

@@ -1,0 +1,215 @@
+"""What a training run trains: its settings, the parts that they describe, and what it saved."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import flax.serialization
+import jax
+from annotated_types import Ge, Gt, Interval
+
+from metaevo.components import discovery
+from metaevo.config import ConfigError, from_dict, merge
+from metaevo.held_out.evaluation import MOST
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs import checkpoint
+from metaevo.runs.checkpoint import CheckpointError
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import (
+    RecordConfig,
+    TaskConfig,
+    learner_entry,
+    make_environments,
+    make_learner,
+    settings_class,
+)
+from purerl.parts.losses import HAND_WRITTEN
+from purerl.types import Learner
+
+DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
+"""Hand-written functions that are the default although they are not the first of their slot."""
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """How trained policies are judged."""
+
+    episodes: Annotated[int, Interval(ge=0, le=MOST)] = 20
+    """that every trained policy plays; 0 for none"""
+    greedy: bool = True
+    """take the likeliest action instead of sampling one"""
+    gymnasium: Annotated[int, Ge(0)] = 0
+    """agents, the first ones, that also play in Gymnasium's environment of the same name"""
+    film: bool = False
+    """record an episode of the first agent, as figures/episode.gif (GridWorld and Doors)"""
+
+
+@dataclass(frozen=True)
+class RunConfig(RecordConfig):
+    """Randomness, checkpoints, tracking and how the work is split."""
+
+    log_every: Annotated[int, Gt(0)] | None = None
+    """updates of one point of the learning curves; by default there are at most 200 points"""
+    checkpoint_seconds: Annotated[float, Ge(0)] = 60.0
+    """the least time between two checkpoints"""
+    block_seconds: Annotated[float, Gt(0)] = 2.0
+    """the longest time between two looks at the host (at least one update)"""
+    chunk_size: Annotated[int, Gt(0)] | None = None
+    """agents trained at once on a device; by default chosen by metaevo.devices"""
+    num_devices: Annotated[int, Gt(0)] | None = None
+    """devices to use; by default all"""
+
+
+class Trainee(NamedTuple):
+    """What the settings describe, bound together."""
+
+    env_name: str
+    learner: Learner
+    meta_params: dict[str, Any]
+    """of the losses, by their slots"""
+    env_params: Any
+
+
+def training_class(raw: dict[str, Any]) -> type:
+    """Return the dataclass of a training run's settings; some sections depend on the learner.
+
+    Raises:
+        ConfigError: for an unknown learner.
+    """
+    name = raw.get("learner", "ppo")
+    entry = learner_entry(name)
+    scalars: dict[str, tuple[Any, Any, str]] = {
+        "seeds": (Annotated[int, Gt(0)], 8, "agents, which differ in their random keys only")
+    }
+    for slot in named_slots(name):
+        known = ", ".join(HAND_WRITTEN[slot])
+        default = default_function(name, slot)
+        scalars[slot] = (str, default, f"{known}, or the directory of a run that evolved one")
+    sections = {
+        "task": TaskConfig,
+        "train": entry.module.Config,
+        "hyperparams": entry.module.Hyperparams,
+        "evaluation": PlayConfig,
+        "run": RunConfig,
+    }
+    return settings_class(name, sections, scalars)
+
+
+def make_trainee(settings: Any, run_path: Path | None = None) -> Trainee:
+    """Build learner, losses and environment.
+
+    Args:
+        settings: an instance of `training_class(...)`.
+        run_path: an existing run, whose copies of evolved losses are used.
+
+    Raises:
+        ConfigError: if one of them cannot be built.
+    """
+    environments = make_environments(settings.task, settings.learner)
+    if len(environments) != 1:
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+    ((env_name, env, env_params),) = environments
+    functions, meta_params = {}, {}
+    for slot in named_slots(settings.learner):
+        function, meta_params[slot] = _loss(slot, getattr(settings, slot), run_path)
+        functions[slot] = _with_own_meta_params(slot, function)
+    learner = make_learner(settings, env, env_params, meta_params, **functions)
+    return Trainee(env_name, learner, meta_params, env_params)
+
+
+def save_policies(run: RunDirectory, policies: Any, metadata: dict[str, Any]) -> None:
+    """Write policies stacked over agents into the run directory, for `load_policies`."""
+    content = _without_none(flax.serialization.to_state_dict(jax.device_get(policies)))
+    checkpoint.save_tree(_policies(run), content, metadata)
+
+
+def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
+    """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
+
+    Example:
+        >>> learner, policies = load_policies("runs/train/my_run")
+        >>> first = jax.tree.map(lambda leaf: leaf[0], policies)
+        >>> action = learner.act(first, key, obs, greedy=True)
+
+    Raises:
+        ConfigError: if the directory holds no policies, or damaged ones.
+    """
+    run = RunDirectory.open(Path(run_dir))
+    raw = run.read_config()["config"]
+    settings: Any = from_dict(training_class(raw), raw)
+    trainee = make_trainee(settings, run.path)
+    path = _policies(run)
+    if not path.is_dir():
+        raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
+    saved, _ = checkpoint.load_tree(path)
+    template = jax.eval_shape(
+        jax.vmap(
+            lambda key: trainee.learner.policy(
+                trainee.learner.init(
+                    key, settings.hyperparams, trainee.meta_params, trainee.env_params
+                )
+            )
+        ),
+        keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds),
+    )
+    try:
+        state_dict = merge(flax.serialization.to_state_dict(template), saved)
+        policies = flax.serialization.from_state_dict(template, state_dict)
+        fits = jax.tree.map(
+            lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), policies, template
+        )
+        if not all(jax.tree.leaves(fits)):
+            raise ValueError("other shapes")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: does not fit the settings of its run: {error}") from None
+    return trainee.learner, policies
+
+
+def named_slots(learner: str) -> list[str]:
+    """Return the slots of a learner that a setting fills by name."""
+    return [slot for slot in learner_entry(learner).slots if slot in HAND_WRITTEN]
+
+
+def default_function(learner: str, slot: str) -> str:
+    """Return the name of the hand-written function that fills a slot unless another is named."""
+    return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
+
+
+def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
+    """A hand-written function by its name, or an evolved one from its directory."""
+    if name in HAND_WRITTEN[slot]:
+        return HAND_WRITTEN[slot][name], None
+    directory = Path(name)
+    if run_path is not None and copy_of_loss(run_path, slot).is_dir():
+        directory = copy_of_loss(run_path, slot)
+    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
+        known = ", ".join(HAND_WRITTEN[slot])
+        raise ConfigError(
+            f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
+        )
+    return discovery.load(directory, slot=slot)
+
+
+def _with_own_meta_params(slot: str, function: Any) -> Any:
+    def of_slot(meta_params, *arguments):
+        return function(meta_params[slot], *arguments)
+
+    return of_slot
+
+
+def copy_of_loss(run_path: Path, slot: str) -> Path:
+    """Return where a run keeps the evolved loss that it learned with, laid out as a run."""
+    return run_path / "losses" / slot
+
+
+def _policies(run: RunDirectory) -> Path:
+    return run.path / "policies"
+
+
+def _without_none(tree: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, dict) else value
+        for key, value in tree.items()
+        if value is not None
+    }

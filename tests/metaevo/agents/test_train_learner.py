@@ -1,0 +1,183 @@
+"""Fitness against hand computation, and the meta-problem that trains agents."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.agents.fitness import FitnessConfig, fitness, measures
+from metaevo.agents.train_learner import (
+    TrainLearner,
+    fitness_of,
+    measure_normalisation,
+    train,
+    working_set,
+)
+from metaevo.components import Component, value_loss
+from metaevo.config import ConfigError, from_dict
+from metaevo.outer_loop.problem import bytes_per_evaluation, frames_per_evaluation
+from purerl import ppo
+from purerl.parts import losses
+from purerl.types import EpisodeSums, TrainResult
+from tests.metaevo.toy import TINY, ppo_problem, ppo_task
+
+# --- Fitness ------------------------------------------------------------------------------------
+
+
+def sums(episodes, returns, rewards=None):
+    """Sums per update; every update has 8 steps."""
+    count = len(episodes)
+    rewards = returns if rewards is None else rewards
+    fields = episodes, returns, [0] * count, rewards, [8] * count
+    return EpisodeSums(*(jnp.asarray(field, jnp.float32) for field in fields))
+
+
+def test_measures_by_hand():
+    episodes = [0, 2, 0, 1, 0, 0, 3, 0, 0, 2] * 2  # twenty updates: the last tenth is two
+    returns = [0, 8, 0, 6, 0, 0, 30, 0, 0, 9] * 2
+    found = measures(sums(episodes, returns, rewards=[4.0] * 20))
+    assert found["mean_return"] == pytest.approx(2 * 53 / 16)
+    assert found["final_return"] == pytest.approx(9 / 2)
+    assert found["reward_per_step"] == pytest.approx(0.5)
+
+
+def test_without_finished_episodes_only_the_reward_is_known():
+    found = measures(sums([0] * 5, [0] * 5, rewards=[2, 2, 2, 2, 0]))
+    assert np.isnan(found["mean_return"])
+    assert np.isnan(found["final_return"])
+    assert found["reward_per_step"] == pytest.approx(0.2)
+    assert fitness(FitnessConfig(0.0, 0.0, 10.0), found) == pytest.approx(2.0)
+    assert np.isnan(fitness(FitnessConfig(1.0, 0.0, 10.0), found))
+
+
+def test_final_return_falls_back_to_the_last_end():
+    """An agent that balances for ever finishes nothing in its last tenth."""
+    found = measures(sums([4, 0, 1, 0] + [0] * 16, [4, 0, 90, 0] + [0] * 16))
+    assert found["final_return"] == 90
+    found = measures(sums([4] + [0] * 19, [4] + [0] * 19))
+    assert found["final_return"] == 1
+
+
+def test_a_single_update_is_its_own_end():
+    assert measures(sums([2], [5]))["final_return"] == 2.5
+
+
+def test_the_fitness_is_a_weighted_sum():
+    found = {"mean_return": 3.0, "final_return": 5.0, "reward_per_step": 0.5}
+    assert fitness(FitnessConfig(), found) == 3.0
+    assert fitness(FitnessConfig(0.5, 2.0, 4.0), found) == pytest.approx(1.5 + 10.0 + 2.0)
+
+
+@pytest.mark.parametrize("data", [{"mean_return": 0}, {"mean_return": -1}, {"median": 1}])
+def test_weights_without_meaning_are_refused(data):
+    with pytest.raises(ConfigError):
+        from_dict(FitnessConfig, data)
+
+
+# --- The meta-problem ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def evaluate():
+    problem = ppo_problem()
+    return problem, jax.jit(problem.evaluate)
+
+
+def test_a_candidate_is_worth_what_its_agent_earns(evaluate):
+    problem, jitted = evaluate
+    key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))
+    found = jitted(key, meta_params)
+    result = jax.jit(train, static_argnums=0)(
+        problem.tasks[0], jax.random.fold_in(key, 0), problem.hyperparams, meta_params
+    )
+    expected = measures(result.episodes)
+    assert set(found.metrics) == {"mean_return", "final_return", "reward_per_step"}
+    for name, value in expected.items():
+        np.testing.assert_allclose(found.metrics[name], value, rtol=1e-5)
+    total = expected["mean_return"] + expected["reward_per_step"]
+    assert found.fitness == pytest.approx(float(total), rel=1e-5)
+
+
+def test_diverged_training_is_no_fitness(evaluate):
+    """The agent goes on collecting returns: only its parameters tell."""
+    problem, jitted = evaluate
+    bad = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), problem.init(jax.random.key(0)))
+    found = jitted(jax.random.key(3), bad)
+    assert np.isnan(found.fitness)
+    assert np.isfinite(found.metrics["reward_per_step"])
+
+
+def test_frames_and_working_set(evaluate):
+    problem, _ = evaluate
+    assert frames_per_evaluation(problem) == 64
+    size = working_set(problem.tasks[0], problem.hyperparams, None)
+    parameters = 4 * (4 * 8 + 8) * 2 + 4 * (8 * 2 + 2) + 4 * (8 + 1)  # two torsos, two heads
+    batch = 32 * (2 * 16 + 64)
+    assert size == pytest.approx(4 * parameters + batch, rel=0.2)
+    meta_params = problem.init(jax.random.key(0))
+    assert bytes_per_evaluation(problem) == working_set(
+        problem.tasks[0], problem.hyperparams, meta_params
+    )
+
+
+def test_several_environments_on_measured_scales():
+    """CartPole counts up from 20, Acrobot down to -500; squared error is worth 1 in both."""
+    names = ("CartPole-v1", "Acrobot-v1")
+    config = ppo.Config(4096, 4, 64, 4, 2, hidden_sizes=(16,))
+    tasks = [ppo_task(config, losses.squared, name) for name in names]
+    hyperparams, weights = ppo.Hyperparams(learning_rate=1e-2), FitnessConfig()
+    measured = measure_normalisation(tasks, hyperparams, None, weights, seed=0)
+    assert 18 < measured.random[0] < 27
+    assert -500 <= measured.random[1] < -490
+    assert measured.reference[0] > measured.random[0] + 10
+    assert measured.reference[1] > measured.random[1] + 50
+
+    component = Component(lambda key: jnp.zeros(2), losses.squared)
+    problem = TrainLearner(tasks, hyperparams, component, weights, measured)
+    assert frames_per_evaluation(problem) == 8192
+    keys = jax.random.split(jax.random.key(1), 16)  # not those that measured the scales
+    found = jax.jit(jax.vmap(problem.evaluate, in_axes=(0, None)))(keys, jnp.zeros(2))
+    assert {name.split("/")[0] for name in found.metrics} == set(names)
+    values = [
+        (np.asarray(found.metrics[f"{name}/mean_return"]) - low) / (high - low)
+        for name, low, high in zip(names, measured.random, measured.reference, strict=True)
+    ]
+    np.testing.assert_allclose(found.fitness, np.mean(values, axis=0), rtol=1e-3, atol=1e-4)
+    assert np.mean(values, axis=1) == pytest.approx(1.0, abs=0.4)
+
+
+class Standing(ppo.PPO):
+    """Training changes nothing."""
+
+    def train(self, key, hyperparams, meta_params, env_params):
+        state = self.init(key, hyperparams, meta_params, env_params)
+        return TrainResult(state, sums([1] * 2, [9] * 2), {})
+
+
+def test_a_reference_no_better_than_random_play_gives_no_scale():
+    task = ppo_task()
+    task = task._replace(learner=Standing(TINY, task.learner.env))
+    with pytest.raises(ValueError, match="CartPole-v1: the hand-written loss scores 9, no better"):
+        measure_normalisation([task], ppo.Hyperparams(), None, FitnessConfig(), seed=0)
+
+
+def test_fitness_of_looks_at_every_parameter():
+    task = ppo_task()
+    state = task.learner.init(jax.random.key(0), ppo.Hyperparams(), None, task.env_params)
+    result = type("Result", (), {})()
+    result.episodes = sums([1], [7])
+    for index in range(len(jax.tree.leaves(state.params))):
+        leaves, structure = jax.tree.flatten(state.params)
+        result.state = state
+        assert fitness_of(FitnessConfig(), task, result) == 7
+        leaves[index] = leaves[index].at[(0,) * leaves[index].ndim].set(jnp.inf)
+        result.state = state.replace(params=jax.tree.unflatten(structure, leaves))
+        assert np.isnan(fitness_of(FitnessConfig(), task, result))
+
+
+def test_the_component_is_what_is_evolved():
+    problem = ppo_problem()
+    shapes = [layer["kernel"].shape for layer in problem.init(jax.random.key(0))]
+    assert shapes == [(1, 4), (4, 1)]
+    assert problem.tasks[0].learner.config is TINY
+    assert value_loss.SLOT == "value_loss"

@@ -1,0 +1,159 @@
+"""What a run has found, saved and loaded again; files that somebody made up are refused."""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.components import COMPONENTS, Component, discovery, value_loss
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.evolve.run import check_settings
+from metaevo.runs.checkpoint import load_tree, save_tree
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import experiment_class, make_parts
+from purerl import envs, ppo
+from tests.metaevo.toy import TINY, assert_same
+
+CONFIG = value_loss.Config(hidden_sizes=(3,), inputs=("error", "target"), even=True)
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "test")
+    meta_params = value_loss.make(CONFIG).init(jax.random.key(0))
+    discovery.save(run, "value_loss", CONFIG, meta_params, 7)
+    return run
+
+
+def test_round_trip(run):
+    slot_function, meta_params = discovery.load(run.path)
+    component = value_loss.make(CONFIG)
+    assert_same(meta_params, component.init(jax.random.key(0)))
+    arguments = meta_params, None, 1.0, 0.25, 0.5
+    assert slot_function(*arguments) == component.apply(*arguments)
+    assert load_tree(run.meta_params)[1]["generation"] == 7
+
+
+@pytest.mark.smoke
+def test_the_line_in_the_readme_trains_ppo(run):
+    value_loss, meta_params = metaevo.load(str(run.path))
+    env, env_params = envs.make("CartPole-v1")
+    train = jax.jit(ppo.make_train(TINY, env, value_loss=value_loss))
+    result = train(jax.random.key(0), ppo.Hyperparams(), meta_params, env_params)
+    assert np.isfinite(result.metrics["value_loss"]).all()
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+    """Settings of a component that has none."""
+
+
+def scaled(loss_shape=()):
+    """A component of a user's own, whose parameters come from Python numbers."""
+
+    def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
+        return jnp.broadcast_to(meta_params["scale"], loss_shape) * (prediction - target) ** 2
+
+    def make(config):
+        return Component(lambda key: {"scale": jnp.asarray(0.5)}, value_loss)
+
+    return SimpleNamespace(SLOT="value_loss", Config=Nothing, make=make)
+
+
+def test_parameters_made_of_python_numbers_come_back(tmp_path, monkeypatch):
+    monkeypatch.setitem(COMPONENTS, "scaled", scaled())
+    run = RunDirectory.create(tmp_path / "run", "test")
+    meta_params = scaled().make(Nothing()).init(jax.random.key(0))
+    discovery.save(run, "scaled", Nothing(), meta_params, 1)
+    value_loss, loaded = discovery.load(run.path)
+    assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
+
+
+def test_a_component_must_return_a_scalar(monkeypatch):
+    for shape in ((), (3,)):
+        monkeypatch.setitem(COMPONENTS, "scaled", scaled(shape))
+        settings = from_dict(experiment_class({}, "scaled"), {})
+        if shape == ():
+            check_settings(settings, make_parts(settings))
+        else:
+            with pytest.raises(ConfigError, match=r"scaled must return a scalar"):
+                check_settings(settings, make_parts(settings))
+
+
+def other_component(metadata):
+    metadata["component"] = "drift"
+
+
+def list_as_component(metadata):
+    metadata["component"] = ["value_loss"]
+
+
+def other_settings(metadata):
+    metadata["config"] |= {"hidden_sizes": [4]}
+
+
+def unknown_setting(metadata):
+    metadata["config"] |= {"layers": 3}
+
+
+def no_settings(metadata):
+    metadata["config"] = 5
+
+
+@pytest.mark.parametrize(
+    "change", [other_component, list_as_component, other_settings, unknown_setting, no_settings]
+)
+def test_what_does_not_fit_is_refused(run, change):
+    tree, metadata = load_tree(run.meta_params)
+    change(metadata)
+    save_tree(run.meta_params, tree, metadata)
+    with pytest.raises(ConfigError):
+        discovery.load(run.path)
+
+
+def test_other_shapes_and_types_are_refused(run):
+    tree, metadata = load_tree(run.meta_params)
+    assert metadata["config"] == to_dict(CONFIG)
+    for other in (
+        tuple(tree),
+        tree[:-1],
+        [tree[0], {**tree[1], "more": tree[1]["bias"]}],
+        jax.tree.map(lambda leaf: leaf.astype(np.float16), tree),
+        jax.tree.map(lambda leaf: leaf[None], tree),
+    ):
+        save_tree(run.meta_params, other, metadata)
+        with pytest.raises(ConfigError, match="do not fit"):
+            discovery.load(run.path)
+    save_tree(run.meta_params, tree, metadata)
+    discovery.load(run.path)
+
+
+def test_damaged_files_are_refused(run):
+    (run.meta_params / "state.npz").write_bytes(b"\x80\x04N.")
+    with pytest.raises(ConfigError, match="is cut off or damaged"):
+        discovery.load(run.path)
+
+
+def test_metadata_of_the_wrong_kind_is_refused(run):
+    tree, _ = load_tree(run.meta_params)
+    for metadata in ([1], "text"):
+        save_tree(run.meta_params, tree, metadata)
+        with pytest.raises(ConfigError):
+            discovery.load(run.path)
+
+
+def test_a_run_without_a_discovery_says_so(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="holds no discovered component"):
+            discovery.load(path)
+
+
+def test_nothing_is_pickled(run):
+    content = json.loads((run.meta_params / "metadata.json").read_text())
+    with np.load(run.meta_params / "state.npz", allow_pickle=False) as file:
+        assert len(file.files) == len(content["leaves"]) == 4

@@ -1,0 +1,233 @@
+"""The drift network: what holds for any parameters, where it starts, what extremes do to it."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaevo.components import COMPONENTS, drift
+from metaevo.components.drift import Config, clip_drift, make
+from metaevo.config import ConfigError, from_dict
+from metaevo.held_out import policy_loss as policy_loss_study
+from metaevo.held_out.evaluation import LEARNED
+from metaevo.report.policy_plots import plot_policy_losses
+from purerl import ppo
+from purerl.parts import losses
+from purerl.types import EpisodeSums
+from tests.metaevo.toy import cartpole
+
+HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2)
+UNITS = 16
+
+
+@cache
+def built(start="random", hidden_size=UNITS):
+    """Parameters, and the slot function's values and slopes, compiled for batches of any parts."""
+    component = make(Config(hidden_size, start))
+    slope = jax.value_and_grad(component.apply, argnums=2)
+    batched = jax.jit(jax.vmap(slope, in_axes=(None, None, 0, 0)))
+    return jax.device_get(jax.jit(component.init)(jax.random.key(0))), batched, component
+
+
+def parameters(seed, scale):
+    """Any network, far from where one starts."""
+    rng = np.random.default_rng(seed)
+    shapes = {"hidden": (8, UNITS), "output": (UNITS,)}
+    return {
+        name: (scale * rng.normal(size=shape)).astype(np.float32) for name, shape in shapes.items()
+    }
+
+
+numbers = st.floats(-1e3, 1e3, width=32, allow_subnormal=False)  # compiled code flushes them
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    scale=st.floats(1e-3, 1e3),
+    points=st.lists(st.tuples(st.floats(-3, 3, width=32), numbers), min_size=8, max_size=8),
+)
+def test_the_drift_conditions_hold_for_any_parameters(seed, scale, points):
+    _, batched, _ = built()
+    log_ratio, advantage = np.array(points, np.float32).T
+    meta_params = parameters(seed, scale)
+    surrogate = -np.exp(log_ratio.astype(np.float64)) * advantage
+    loss, _ = batched(meta_params, None, log_ratio, advantage)
+    assert (np.asarray(loss) - surrogate >= -1e-5 * (1 + np.abs(surrogate))).all()
+    loss, slope = batched(meta_params, None, np.zeros_like(log_ratio), advantage)
+    np.testing.assert_array_equal(loss, -advantage)  # no drift, exactly
+    np.testing.assert_array_equal(slope, -advantage)  # the policy gradient, nothing else
+
+
+@given(
+    log_ratio=st.floats(-2, 2, width=32),
+    advantage=st.floats(-5, 5, width=32),
+    seed=st.integers(0, 2**16),
+)
+def test_the_network_by_hand(seed, log_ratio, advantage):
+    _, batched, _ = built()
+    meta_params = parameters(seed, 0.5)
+    ratio = np.exp(np.float64(log_ratio))
+    inputs = [log_ratio, log_ratio**2, 1 - ratio, (1 - ratio) ** 2]
+    inputs = np.array(inputs + [each * advantage for each in inputs])
+    hidden = np.tanh(inputs @ meta_params["hidden"].astype(np.float64))
+    expected = max(0.0, hidden @ meta_params["output"] - 1e-4) - ratio * advantage
+    arguments = np.full(8, log_ratio, np.float32), np.full(8, advantage, np.float32)
+    loss, _ = batched(meta_params, None, *arguments)
+    np.testing.assert_allclose(loss, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_random_starts_differ_and_can_be_positive():
+    _, _, component = built()
+    x, a = np.meshgrid(np.linspace(-1, 1, 21), [-1.0, 1.0])
+    drifts = []
+    for seed in range(6):
+        meta_params = component.init(jax.random.key(seed))
+        loss, _ = built()[1](meta_params, None, x.ravel(), a.ravel())
+        drifts.append(np.asarray(loss) + np.exp(x.ravel()) * a.ravel())
+    assert len({each.tobytes() for each in drifts}) == 6
+    assert max(each.max() for each in drifts) > 0.05
+
+
+@pytest.mark.parametrize("log_ratio", [20.0, -20.0, 60.0, -90.0, 1e4, -1e4, 3e38])
+def test_finite_for_extreme_ratios(log_ratio):
+    """Beyond a log ratio of 20 either way the loss is constant."""
+    _, batched, component = built()
+    advantage = np.array([-1e3, -1.0, -1e-6, 0.0, 1e-6, 1.0, 1e3, 7.0], np.float32)
+    ratios = np.full_like(advantage, log_ratio)
+    for scale in (1.0, 1e-8, 100.0):
+        meta_params = parameters(1, scale)
+        loss, slope = batched(meta_params, None, ratios, advantage)
+        assert np.isfinite(loss).all()
+        assert np.isfinite(slope).all()
+        if abs(log_ratio) > 20:
+            np.testing.assert_array_equal(slope, 0)
+            edge, _ = batched(meta_params, None, np.clip(ratios, -20, 20), advantage)
+            np.testing.assert_array_equal(loss, edge)
+
+    def total(meta_params):
+        return jnp.mean(jax.vmap(component.apply, (None, None, 0, 0))(meta_params, None, x, a))
+
+    x, a = ratios, advantage
+    gradient = jax.grad(total)(parameters(2, 1e-8))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@given(log_ratio=st.floats(-2, 2, width=32), advantage=st.floats(-5, 5, width=32))
+def test_the_clip_is_the_surrogate_with_this_drift(log_ratio, advantage):
+    expected = losses.clipped_surrogate(None, HYPERPARAMS, log_ratio, advantage)
+    found = clip_drift(jnp.float32(log_ratio), advantage, 0.2) - np.exp(log_ratio) * advantage
+    assert found == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
+
+
+# --- Started from PPO's clip --------------------------------------------------------------------
+
+
+def test_started_from_the_clip_it_is_close_to_the_clip():
+    meta_params, batched, _ = built("clip", 128)
+    ratio, advantage = (
+        each.ravel().astype(np.float32)
+        for each in np.meshgrid(np.linspace(0.6, 1.6, 101), [-2, -1, -0.5, 0.5, 1, 2])
+    )
+    log_ratio = np.log(ratio)
+    clip = jax.vmap(
+        jax.value_and_grad(losses.clipped_surrogate, argnums=2), in_axes=(None, None, 0, 0)
+    )
+    (loss, slope), (wanted, wanted_slope) = (
+        function(parameters, HYPERPARAMS, log_ratio, advantage)
+        for function, parameters in ((batched, meta_params), (clip, None))
+    )
+    assert np.abs(loss - wanted).max() < 0.06
+    assert np.abs(loss - wanted).mean() < 0.01
+    # A kink is rounded by a smooth network: there only the slopes differ by much.
+    far = np.minimum(np.abs(ratio - 0.8), np.abs(ratio - 1.2)) > 0.06
+    errors = np.abs(slope - wanted_slope) / np.abs(advantage)
+    assert errors[far].mean() < 0.1
+    assert errors[far].max() < 0.5
+
+
+def test_it_is_fitted_to_the_epsilon_that_is_asked_for():
+    component = make(Config(start="clip", clip_epsilon=0.4))
+    meta_params = jax.jit(component.init)(jax.random.key(0))
+    for ratio, drifting in [(1.3, False), (0.7, False), (1.6, True), (0.4, True)]:
+        advantage = 1.0 if ratio > 1 else -1.0
+        loss = component.apply(meta_params, None, np.log(ratio), advantage)
+        assert loss + ratio * advantage == pytest.approx(0.2 * drifting, abs=0.04)
+
+
+def test_started_from_the_clip_it_trains_as_well_as_the_clip():
+    """One program: the index chooses between the two."""
+    meta_params, _, component = built("clip", 128)
+    env, env_params = cartpole()
+
+    def either(chosen, hyperparams, *arguments):
+        both = (
+            component.apply(meta_params, hyperparams, *arguments),
+            losses.clipped_surrogate(None, hyperparams, *arguments),
+        )
+        return jax.lax.select_n(chosen, *both)
+
+    config = ppo.Config(4096, 4, 32, 4, 2, hidden_sizes=(16,))
+    train = ppo.make_train(config, env, policy_loss=either)
+
+    def mean_return(key, chosen):
+        episodes: EpisodeSums = train(key, HYPERPARAMS, chosen, env_params).episodes
+        return jnp.sum(episodes.returns) / jnp.sum(episodes.episodes)
+
+    keys = jax.random.split(jax.random.key(0), 16)
+    over_seeds = jax.jit(jax.vmap(mean_return, in_axes=(0, None)))
+    learned, clip = (float(jnp.mean(over_seeds(keys, np.int32(i)))) for i in (0, 1))
+    assert clip > 35  # random play has 22
+    assert learned == pytest.approx(clip, rel=0.15)
+
+
+# --- Its picture --------------------------------------------------------------------------------
+
+
+def test_the_curves_of_known_losses():
+    def learned(meta_params, hyperparams, log_ratio, advantage):
+        del hyperparams
+        return meta_params * jnp.square(jnp.expm1(log_ratio)) - jnp.exp(log_ratio) * advantage
+
+    for advantage in policy_loss_study.ADVANTAGES:
+        curves = policy_loss_study.policy_curves(learned, 3.0, HYPERPARAMS, advantage)
+        assert set(curves) == {LEARNED, "clipped_surrogate", "dpo"}
+        ratio, found, slope = curves[LEARNED]
+        assert (ratio.min(), ratio.max()) == pytest.approx((0.5, 2.0))
+        np.testing.assert_allclose(found, 3 * (ratio - 1) ** 2, atol=1e-5)
+        np.testing.assert_allclose(slope, advantage - 6 * (ratio - 1), atol=1e-4)
+        ratio, found, slope = curves["clipped_surrogate"]
+        clipped = (ratio - 1) * np.sign(advantage) > 0.2
+        np.testing.assert_allclose(found > 1e-6, clipped)
+        np.testing.assert_allclose(slope, np.where(clipped, 0, advantage), atol=1e-5)
+        assert (curves["dpo"].drift >= -1e-6).all()
+
+
+def test_the_picture_is_drawn(tmp_path):
+    meta_params, _, component = built()
+    path = tmp_path / "figures" / "policy_loss.png"
+    policy_loss_study.draw(component.apply, meta_params, HYPERPARAMS, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    for nothing in ({}, {1.0: {}}):
+        with pytest.raises(ValueError, match="no policy losses"):
+            plot_policy_losses(nothing, path)
+
+
+@pytest.mark.parametrize("data", [{"hidden_size": 0}, {"start": "dpo"}, {"offset": 0}])
+def test_settings_without_meaning_are_refused(data):
+    with pytest.raises(ConfigError):
+        from_dict(Config, data)
+
+
+@pytest.mark.smoke
+def test_it_is_a_component():
+    assert COMPONENTS["drift"] is drift
+    meta_params, _, component = built()
+    assert {name: leaf.shape for name, leaf in meta_params.items()} == {
+        "hidden": (8, UNITS),
+        "output": (UNITS,),
+    }
+    assert component.apply(meta_params, None, 0.1, 1.0).shape == ()

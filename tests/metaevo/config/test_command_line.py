@@ -1,0 +1,126 @@
+"""Command lines: flags, files and settings, and what is said of a wrong one."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metaevo.config import (
+    ConfigError,
+    exit_on_config_error,
+)
+from metaevo.config.command_line import parse_command_line
+from tests.metaevo.example_config import Config
+
+
+def command_line(
+    *argv: str, default: Path | None = None
+) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
+    parser = argparse.ArgumentParser(prog="train.py", allow_abbrev=False)
+    parser.add_argument("--run-dir", type=Path, help="where the run goes")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--generations", type=int)
+    seen: dict[str, Any] = {}
+
+    def make_class(raw: dict[str, Any]) -> type[Config]:
+        seen.update(raw)
+        return Config
+
+    config, args = parse_command_line(parser, argv, make_class, default)
+    return config, args, seen
+
+
+def test_own_flags_and_settings_mix() -> None:
+    config, args, raw = command_line(
+        "--learner=dqn", "--train.hidden_sizes", "16", "8", "--run-dir", "x", "--resume",
+        "--hyperparams.offset", "-1e-3", "--hyperparams.gamma", "0.5", "--env.size", "null",
+        "--train.anneal", "true", "--env.nested.deep", "a=b", "--train.every", "-1",
+    )  # fmt: skip
+    assert (args.run_dir, args.resume) == (Path("x"), True)
+    assert (config.learner, config.train.hidden_sizes) == ("dqn", (16, 8))
+    assert (config.train.anneal, config.train.every) == (True, -1)
+    assert (config.hyperparams.offset, config.hyperparams.gamma) == (-0.001, 0.5)
+    assert config.env == {"size": None, "nested": {"deep": "a=b"}}
+    assert raw["learner"] == "dqn"
+
+
+def test_a_mapping_given_as_a_whole_replaces_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("env: {size: 3, slip: 0.1}\ntrain: {every: 7, num_envs: 8}\n")
+    config, *_ = command_line("--env", "{size: 4}", "--train", "{every: 9}", default=path)
+    assert (config.env, config.train.num_envs) == ({"size": 4}, 8)  # a section is merged
+    assert command_line("--env.size", "4", default=path)[0].env == {"size": 4, "slip": 0.1}
+
+
+def test_a_bracketed_list_is_one_and_the_last_of_two_values_wins() -> None:
+    argv = ["--train.hidden_sizes=[4, 5]", "--train.every", "1", "--train.every", "5e3"]
+    train = command_line(*argv)[0].train
+    assert (train.hidden_sizes, train.every) == ((4, 5), 5000)
+
+
+def test_settings_override_the_file_and_a_named_file_replaces_the_default(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("learner: a\ntrain: {every: 1, num_envs: 16}\n")
+    (tmp_path / "b.yaml").write_text("learner: b\n")
+    config = command_line("--train.every", "2", default=tmp_path / "a.yaml")[0]
+    assert (config.learner, config.train.every, config.train.num_envs) == ("a", 2, 16)
+    config = command_line("--config", str(tmp_path / "b.yaml"), default=tmp_path / "a.yaml")[0]
+    assert (config.learner, config.train.num_envs) == ("b", 8)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--train.every"], "--train.every needs a value"),
+        (["stray"], "unexpected argument 'stray'"),
+        (["--resum"], "--resum needs a value"),
+        (["--resum", "1"], "unknown option --resum (did you mean --resume?)"),
+        (["--generation=1"], "unknown option --generation (did you mean --generations?)"),
+        (["--generations", "many"], "argument --generations: invalid int value: 'many'"),
+        (["--train.hidden_sizes", "[4"], "--train.hidden_sizes, line 1: not valid YAML"),
+        (["--train", "3"], "train = 3: must be a mapping"),
+        (["--train.evry", "3"], "unknown key 'train.evry' (did you mean 'every'?)"),
+        (["--config", "none.yaml"], "none.yaml: cannot be read"),
+        (["--learner", "3"], "learner = 3: must be text"),
+    ],
+)
+def test_a_bad_command_line_is_refused_in_one_line(argv: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        command_line(*argv)
+    assert message in str(caught.value)
+
+
+def test_a_config_error_ends_the_program_with_one_line_and_code_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @exit_on_config_error()
+    def main() -> None:
+        command_line("--generations", "many")
+
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == ("error: argument --generations: invalid int value: 'many'\n")
+
+
+def test_help_lists_every_setting_with_its_values_and_documentation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as caught:
+        command_line("--help", "--train.anneal", "true")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    words = " ".join(text.split())
+    assert "--run-dir RUN_DIR where the run goes" in words
+    assert (
+        "--hyperparams.learning_rate number greater than 0 "
+        "Step size of the optimizer, before any schedule. (default: 0.0003)" in words
+    )
+    assert "--train.hidden_sizes list [integer at least 1, ...] Width of every hidden" in words
+    assert "Width of every hidden layer. (default: [32])" in words
+    assert "--train.activation one of tanh, relu (default: tanh)" in words
+    assert "--train.every integer Updates between two points; 100% documented." in words
+    assert "--train.anneal true or false (default: true)" in words
+    assert "--env {...} (default: {})" in words
+    assert max(map(len, text.splitlines())) <= 100

@@ -1,0 +1,254 @@
+"""The held-out protocol with contenders whose scores are known, and once with PPO."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.train_learner import Normalisation
+from metaevo.held_out import value_loss as value_loss_study
+from metaevo.held_out.comparison import hand_written
+from metaevo.held_out.evaluation import LEARNED, Contender, Scores, without_diverged
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs.run_directory import write_json_atomic
+from purerl import ppo, q_learning
+from purerl.parts import losses
+from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
+from tests.metaevo.toy import TINY, ppo_task
+
+
+def test_the_planted_setting_is_found(tmp_path):
+    result, scores = comparison().run(tmp_path / "tuning")
+    rows = {row["name"]: row for row in result["variants"]}
+    assert list(rows) == list(scores)
+    assert set(rows) == {
+        "learned (same hyperparameters)",
+        "squared (same hyperparameters)",
+        "learned (tuned)",
+        "squared (tuned)",
+        "huber (tuned)",
+    }
+    assert rows["learned (tuned)"]["settings"] == {"learning_rate": 0.2, "vf_coef": 2.0}
+    for name in NAMES:
+        assert rows[f"{name} (tuned)"]["settings"]["learning_rate"] == 0.3
+    assert rows["learned (same hyperparameters)"]["settings"] == {}
+    assert rows["learned (tuned)"]["iqm"] == pytest.approx(20, abs=0.5)
+    assert rows["huber (tuned)"]["iqm"] == pytest.approx(8, abs=0.5)
+
+
+def test_evaluation_json_says_everything(tmp_path):
+    result, scores = comparison().run(tmp_path / "tuning")
+    write_json_atomic(tmp_path / "evaluation.json", result)
+    result = json.loads((tmp_path / "evaluation.json").read_text())
+    for row in result["variants"]:
+        assert row["seeds"] == len(row["scores"]) == 32
+        assert row["scores"] == scores[row["name"]].fitness[:, 0].tolist()
+        low, high = row["interval"]
+        assert low <= row["iqm"] <= high
+        assert row["tuning_frames"] == (6 * 4 * 10 if "tuned" in row["name"] else 0)
+        assert row["diverged"] == 0
+    assert result["learned"] == "learned (tuned)"
+    assert result["best_hand_written"] == "huber (tuned)"
+    assert {pair["other"] for pair in result["pairs"]} == set(scores) - {"learned (tuned)"}
+    for pair in result["pairs"]:
+        low, high = pair["probability_interval"]
+        assert 0 <= low <= pair["probability_of_improvement"] <= high <= 1
+    assert result["conclusion"] == "better"
+    assert (result["tuning_settings"], result["tuning_seeds"]) == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("meta", "conclusion"), [(1.0, "better"), (-1.0, "worse"), (-0.2, "undecided")]
+)
+def test_the_conclusion_is_honest(tmp_path, meta, conclusion):
+    """With 10 from tuning, -0.2 gives a learned score of 8, as tuned Huber has."""
+    result, _ = comparison(meta=meta).run(tmp_path / "tuning")
+    assert result["conclusion"] == conclusion
+
+
+def test_seeds_are_disjoint(tmp_path):
+    this = comparison(seeds=40, tuning_seeds=30)
+    this.run(tmp_path / "tuning")
+    used = {
+        purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, 40)}
+        for purpose in Purpose
+    }
+    for contender in (this.learned, this.baselines):
+        assert contender.keys == used[Purpose.HELD_OUT] | set(
+            map(tuple, np.asarray(jax.random.key_data(keys_for(0, Purpose.TUNING, 30))))
+        )
+    everything = [key for keys in used.values() for key in keys]
+    assert len(set(everything)) == len(everything)
+
+
+def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
+    this, frames = comparison(), []
+    this.run(tmp_path / "tuning", frames.append)
+    assert this.learned.calls == [(4, 6), (32, 2)]
+    assert this.baselines.calls == [(4, 6), (4, 6), (32, 3)]
+    assert sum(frames) == this.frames
+
+
+def test_without_a_grid_nothing_is_tuned(tmp_path):
+    this = comparison(grid={})
+    result, _ = this.run(tmp_path / "tuning")
+    assert [row["name"].split()[0] for row in result["variants"]] == [LEARNED, *NAMES]
+    assert all(row["tuning_frames"] == 0 for row in result["variants"])
+    assert result["tuning_settings"] == 0
+    assert this.frames == 3 * 32 * 10
+
+
+def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
+    """Raw scores of one task are a hundred times those of the other: normalised, they are not."""
+
+    class TwoTasks(Fake):
+        def run(self, keys, settings, meta_params, progress=None):
+            results = super().run(keys, settings, meta_params, progress)
+            for setting, result in zip(settings, results, strict=True):
+                rate = setting.get("learning_rate", 0.0)
+                result.fitness[:, 0] = 100.0 * (rate == 0.1)
+                result.fitness[:, 1] = 3.0 * (rate == 0.2)
+            return results
+
+    this = comparison(
+        TwoTasks(learned_score, tasks=2),
+        TwoTasks(baseline_score, tasks=2),
+        normalisation=Normalisation((0.0, 0.0), (100.0, 1.0)),
+    )
+    result, _ = this.run(tmp_path / "tuning")
+    rows = {row["name"]: row for row in result["variants"]}
+    assert rows["learned (tuned)"]["settings"]["learning_rate"] == 0.2
+    assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
+
+
+def test_diverged_agents_count_as_the_worst_of_all():
+    """Where returns are negative, a zero would make a variant that diverged the winner."""
+    nan = np.nan
+    scores = {
+        "a": Scores(np.array([[-90.0, 1.0], [nan, 2.0]]), np.zeros((2, 2, 1))),
+        "b": Scores(np.array([[-500.0, 3.0], [-80.0, nan]]), np.zeros((2, 2, 1))),
+        "c": Scores(np.full((2, 2), np.inf), np.zeros((2, 2, 1))),
+    }
+    filled = without_diverged(scores)
+    np.testing.assert_array_equal(filled["a"], [[-90, 1], [-500, 2]])
+    np.testing.assert_array_equal(filled["b"], [[-500, 3], [-80, 1]])
+    np.testing.assert_array_equal(filled["c"], [[-500, 1], [-500, 1]])
+    assert [each.diverged for each in scores.values()] == [1, 1, 4]
+
+
+# --- With PPO -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def contenders():
+    names, function = hand_written("value_loss")
+    hyperparams = ppo.Hyperparams(learning_rate=1e-2)
+    config = ppo.Config(256, 2, 16, 1, 2, hidden_sizes=(8,))
+    make = {
+        name: Contender(
+            [ppo_task(config, each)],
+            hyperparams,
+            example,
+            FitnessConfig(),
+            curve_points=4,
+            chunk_size=1,
+        )
+        for name, each, example in (
+            ("all", function, np.int32(0)),
+            ("huber", losses.huber, np.float32(0)),
+        )
+    }
+    return names, make
+
+
+def test_one_program_serves_all_hand_written_losses(contenders, compilations):
+    names, make = contenders
+    assert names == ["squared", "clipped_squared", "huber"]
+    keys = keys_for(0, Purpose.HELD_OUT, 4)
+    settings = [{}, {"learning_rate": 0.05, "huber_delta": 0.01}]
+    index = np.int32(names.index("huber"))
+    chosen = make["all"].run(keys, settings, [index, index])
+    direct = make["huber"].run(keys, settings, [np.float32(0)] * 2)
+    for one, other in zip(chosen, direct, strict=True):
+        assert one.fitness.shape == (4, 1)
+        np.testing.assert_allclose(one.fitness, other.fitness, rtol=1e-5)
+        np.testing.assert_allclose(one.curves, other.curves, rtol=1e-5)
+    assert not np.array_equal(chosen[0].fitness, chosen[1].fitness)
+    compiled = compilations()
+    other = make["all"].run(keys, [{"vf_coef": 2.0}, {}], [np.int32(0), index])
+    assert compilations() == compiled
+    np.testing.assert_array_equal(other[1].fitness, chosen[0].fitness)
+
+
+def test_curves_are_means_over_finished_episodes(contenders):
+    _, make = contenders
+    (scores,) = make["all"].run(keys_for(0, Purpose.HELD_OUT, 3), [{}], [np.int32(0)])
+    assert scores.curves.shape == (3, 1, 4)
+    known = scores.curves[np.isfinite(scores.curves)]
+    assert known.size
+    assert (known >= 8).all()  # no CartPole episode is shorter: zeros were not averaged in
+
+
+def test_scale_and_slopes_of_a_known_loss():
+    def steeper(meta_params, hyperparams, prediction, target, old_prediction):
+        return 3.0 * losses.squared(meta_params, hyperparams, prediction, target, old_prediction)
+
+    hyperparams = ppo.Hyperparams()
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=(2, 500)).astype(np.float32)
+    ratio = value_loss_study.scale_ratio(steeper, None, hyperparams, errors)
+    assert ratio == pytest.approx(3.0, rel=1e-5)
+    slopes = value_loss_study.slopes(steeper, None, hyperparams, errors)
+    np.testing.assert_allclose(slopes, 3 * (errors[0] - errors[1]), rtol=1e-4, atol=1e-6)
+    curves = value_loss_study.loss_curves(steeper, None, hyperparams, errors)
+    learned, squared = curves[LEARNED], curves["squared"]
+    np.testing.assert_allclose(learned.derivative, 3 * squared.derivative, rtol=1e-4, atol=1e-6)
+
+
+def test_errors_are_observed_half_way_through():
+    task = ppo_task(TINY)
+    predictions, targets = value_loss_study.observed_errors(task, ppo.Hyperparams(), None, seed=0)
+    assert predictions.shape == targets.shape == (value_loss_study.AGENTS * 32,)
+    assert np.std(targets) > 0
+
+
+def test_the_ablation_exchanges_the_scales(tmp_path):
+    this = comparison()
+    hyperparams = ppo.Hyperparams(vf_coef=0.5)
+    rows = value_loss_study.ablate_scale(
+        this, hyperparams, 4.0, scale_name="vf_coef", seeds=8, seed=0
+    )
+    found = {(row["shape"], row["scale"], row["clipping"]): row["coefficient"] for row in rows}
+    for clipping in (True, False):
+        assert found[LEARNED, LEARNED, clipping] == found["squared", "squared", clipping] == 0.5
+        assert found["squared", LEARNED, clipping] == 2.0  # as steep as the learned one
+        assert found[LEARNED, "squared", clipping] == 0.125
+    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 8
+
+
+def test_a_learner_that_never_clips_has_fewer_variants():
+    this = comparison()
+    hyperparams = q_learning.Hyperparams(learning_rate=0.5)
+    options = {"scale_name": "learning_rate", "seeds": 8, "seed": 0}
+    rows = value_loss_study.ablate_scale(this, hyperparams, 4.0, **options)
+    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 4
+    assert [row["coefficient"] for row in rows] == [0.5, 0.125, 2.0, 0.5]
+    assert not any(row["clipping"] for row in rows)
+
+
+def test_the_sides_of_a_loss_by_hand():
+    """Of L(e) = 3 e^2 + 0.4 e, with a target of 2 and an error of 0.5."""
+
+    def loss(scale, hyperparams, prediction, target, old_prediction):
+        error = prediction - target
+        return scale * (3.0 * error**2 + 0.4 * error)
+
+    sides = value_loss_study.sides_of(loss)
+    found = [
+        sides({"side": np.int32(i), "meta_params": 1.0}, None, 2.5, 2.0, 2.2)
+        for i in range(len(value_loss_study.SIDES))
+    ]
+    expected = [0.95, 0.75, 0.75, 0.125, 0.325, 0.325, 0.125 + 0.4 * 0.5 / 6.0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -1,0 +1,336 @@
+"""The outer loop on problems with known answers: optimum, keys, failures, blocks, devices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.benchmarks.cost_model import gathered_bytes
+from metaevo.outer_loop.evolution import BLOCK_CAPACITY, EvolutionConfig
+from metaevo.parallel import devices
+from metaevo.parallel.seeding import Purpose, key_for, keys_for
+from tests.metaevo.toy import (
+    OPTIMUM,
+    Failing,
+    KeyOnly,
+    Quadratic,
+    assert_same,
+    distance,
+    evolution,
+    ppo_problem,
+    run,
+)
+
+# Generations and settings with which each algorithm comes close from a distance of 1.2.
+FINDS = {
+    "Open_ES": {},
+    "PGPE": {},
+    "SNES": {},
+    "CR_FM_NES": {},
+    "Sep_CMA_ES": {},
+    "CMA_ES": {},
+    "SimpleGA": {"sigma_decay": 0.95},
+    "DiffusionEvolution": {
+        "population_size": 128,
+        "settings": {"num_generations": 60, "scale_factor": 0.5},
+    },
+}
+
+
+def slow_but(*quick):
+    """All of them, those that are not named in `make test-slow` only."""
+    return [
+        pytest.param(name, 0.1, marks=[] if name in quick else [pytest.mark.slow]) for name in FINDS
+    ]
+
+
+# Every algorithm improves in test_strategy.py; here one of each kind, and no noise.
+@pytest.mark.parametrize(
+    ("name", "noise"), [("SNES", 0.0), *slow_but("Open_ES", "SimpleGA", "DiffusionEvolution")]
+)
+def test_finds_the_optimum(name, noise):
+    problem = Quadratic(noise, spread=1.0 if name == "DiffusionEvolution" else 0.1)
+    config = {"validation_seeds": 2, "validation_every": 10}
+    this = evolution(problem, config, algorithm=name, **FINDS[name])
+    state, metrics = run(this, 60)
+    assert distance(this.result(state)) < 0.35
+    assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
+    of_mean = metrics["fitness_of_mean"]
+    due = np.arange(60) % 10 == 0
+    due[0] &= this.strategy.has_mean  # the first population of the others has no best yet
+    np.testing.assert_array_equal(np.isfinite(of_mean), due)
+
+
+@pytest.mark.smoke
+def test_the_result_is_the_mean():
+    this = evolution(Quadratic())
+    state, _ = run(this, 3)
+    assert_same(this.result(state), this.strategy.best(devices.first(state).strategy))
+    flat = np.append(this.result(state)["weights"], this.result(state)["bias"])
+    assert sorted(flat) == sorted(np.asarray(devices.first(state).strategy.mean))
+
+
+def test_without_a_mean_the_result_is_the_best_validated():
+    config = {"validation_seeds": 4, "validation_every": 1}
+    this = evolution(Quadratic(0.5), config, algorithm="SimpleGA", sigma=1.0)
+    state, metrics = run(this, 12)
+    best = np.nanmax(metrics["fitness_of_mean"])
+    noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 4))
+    expected = 10 - distance(this.result(state)) ** 2 + 0.5 * float(noise.mean())
+    assert best == pytest.approx(expected, abs=1e-4)
+    last = this.strategy.best(devices.first(state).strategy)
+    assert distance(this.result(state)) < distance(last)
+
+
+def test_validation_judges_the_mean_on_its_own_keys():
+    config = {"validation_seeds": 5, "validation_every": 3, "chunk_size": 2}
+    this = evolution(Quadratic(1.0), config)
+    state = this.init()
+    mean = jax.device_get(this.strategy.best(devices.first(state).strategy))
+    _, metrics = this.run_block(state, 1)
+    noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 5))
+    expected = 10 - distance(mean) ** 2 + float(noise.mean())
+    assert metrics["fitness_of_mean"][0] == pytest.approx(expected, abs=1e-4)
+
+
+# --- Keys ---------------------------------------------------------------------------------------
+
+
+def test_candidates_share_their_keys():
+    this = evolution(KeyOnly(), {"seeds_per_candidate": 3})
+    state, metrics = run(this, 6)
+    assert metrics["tied"].all()
+    assert_same(this.result(state), this.result(this.init()))  # a tie teaches nothing
+    assert len(set(metrics["fitness_mean"])) == 6  # each generation has keys of its own
+    variance = metrics["luck_squared"] - metrics["luck"] ** 2
+    assert (variance > 1e-4).all()  # and each of a candidate's agents too
+
+
+def test_another_seed_has_other_keys():
+    lucks = [run(evolution(KeyOnly(), seed=seed), 2)[1]["luck"] for seed in (0, 1)]
+    assert len(set(np.concatenate(lucks))) == 4
+
+
+@pytest.mark.smoke
+def test_keys_of_all_purposes_are_distinct():
+    keys = [keys_for(seed, purpose, 100) for seed in range(3) for purpose in Purpose]
+    data = np.concatenate([jax.random.key_data(each) for each in keys])
+    # Those of a generation: ask, evaluate, tell, and the candidates' agents.
+    for generation in range(20):
+        parts = jax.random.split(jax.random.fold_in(key_for(0, Purpose.EVOLUTION), generation), 3)
+        agents = jax.vmap(jax.random.fold_in, (None, 0))(parts[1], jnp.arange(4))
+        data = np.concatenate([data, jax.random.key_data(parts), jax.random.key_data(agents)])
+    assert len({tuple(each) for each in data}) == len(data)
+
+
+def test_the_first_keys_do_not_depend_on_how_many():
+    few, many = (jax.random.key_data(keys_for(1, Purpose.TUNING, n)) for n in (3, 9))
+    np.testing.assert_array_equal(few, many[:3])
+
+
+# --- Failures -----------------------------------------------------------------------------------
+
+
+def test_a_candidate_fails_with_any_of_its_agents():
+    this = evolution(Failing(), {"seeds_per_candidate": 2})
+    state, metrics = run(this, 12)
+    some = metrics["failed"] > 0
+    assert some.any()
+    assert not some.all()
+    np.testing.assert_array_equal(metrics["diverged"], np.where(some, 16, 0))
+    np.testing.assert_array_equal(np.isfinite(metrics["fitness_mean"]), ~some)
+    assert np.isfinite(distance(this.result(state)))
+    assert int(devices.first(state).generation) == 12
+
+
+class HalfFailing(Quadratic):
+    """Candidates with a negative first weight fail."""
+
+    def evaluate(self, key, meta_params):
+        evaluation = super().evaluate(key, meta_params)
+        fitness = jnp.where(meta_params["weights"][0] < 0, jnp.nan, evaluation.fitness)
+        return evaluation._replace(fitness=fitness)
+
+
+def test_failed_candidates_are_counted_and_avoided():
+    this = evolution(HalfFailing(), sigma=0.5)
+    state, metrics = run(this, 40)
+    assert 0 < metrics["diverged"][0] < 16
+    assert metrics["diverged"][-5:].sum() < metrics["diverged"][:5].sum()
+    assert np.isfinite(metrics["fitness_mean"]).all()
+    assert np.isfinite(metrics["fitness_std"]).all()
+    assert distance(this.result(state)) < 0.4
+
+
+# --- Blocks -------------------------------------------------------------------------------------
+
+
+def test_blocks_do_not_matter_and_do_not_recompile(compilations):
+    this = evolution(Quadratic(0.1), {"validation_seeds": 4, "validation_every": 3})
+    start, again = this.init(), this.init()
+    whole, metrics = run(this, 8, state=start)
+    traces, compiled = this.problem.traces, compilations()
+    assert traces > 0
+    assert compiled > 0
+    state, parts = run(this, 3, 4, 1, state=again)
+    assert_same(jax.device_get(whole), jax.device_get(state))
+    assert_same(metrics, parts)
+    assert this.problem.traces == traces
+    assert compilations() == compiled
+
+
+def test_nothing_depends_on_how_many_generations_were_asked_for():
+    schedules = {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    states = [run(evolution(Quadratic(0.1), {"generations": n}, **schedules), 5) for n in (5, 1000)]
+    assert_same(*jax.device_get(states))
+    np.testing.assert_allclose(states[0][1]["sigma"], 0.3 * 0.9 ** np.arange(5), rtol=1e-6)
+
+
+def test_a_block_has_a_limit():
+    this = evolution()
+    for length in (0, BLOCK_CAPACITY + 1):
+        with pytest.raises(ValueError, match=f"generations = {length} must be in"):
+            this.run_block(None, length)
+
+
+@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
+def test_frames_are_those_of_the_evaluations_done(name):
+    this = evolution(
+        Quadratic(),
+        {"seeds_per_candidate": 2, "validation_seeds": 5, "validation_every": 4},
+        algorithm=name,
+    )
+    _, metrics = run(this, 9)
+    for generations in range(10):
+        validations = int(np.isfinite(metrics["fitness_of_mean"][:generations]).sum())
+        assert this.frames(generations) == 3 * (generations * 32 + validations * 5)
+
+
+# --- Devices ------------------------------------------------------------------------------------
+
+LAYOUTS = [(1, 3), (2, 3), (4, 2)]
+
+
+@pytest.fixture(scope="module")
+def one_by_one():
+    return run(layout_evolution(1, 64), 6)
+
+
+def layout_evolution(num_devices, chunk_size):
+    """A population of 10, which most layouts have to pad."""
+    config = EvolutionConfig(
+        seeds_per_candidate=3,
+        validation_seeds=5,
+        validation_every=2,
+        chunk_size=chunk_size,
+        num_devices=num_devices,
+    )
+    return evolution(Quadratic(0.3), vars(config), population_size=10, algorithm="SNES")
+
+
+def assert_close(one, other):
+    """Equal but for the last bits: XLA fuses the same arithmetic in different ways."""
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), one, other)
+
+
+@pytest.mark.parametrize(("num_devices", "chunk_size"), LAYOUTS)
+def test_the_layout_does_not_matter(one_by_one, num_devices, chunk_size):
+    state, metrics = run(layout_evolution(num_devices, chunk_size), 6)
+    expected_state, expected = one_by_one
+    assert_close(devices.first(state), devices.first(expected_state))
+    assert_close(metrics, expected)
+
+
+def moved(one, other, *blocks):
+    """The result of these blocks, then as many on other devices, and the metrics of all."""
+    state, before = run(one, *blocks)
+    state = devices.replicate(jax.device_get(devices.first(state)), other.num_devices)
+    state, after = run(other, *blocks, state=state)
+    metrics = {key: np.concatenate([before[key], after[key]]) for key in before}
+    return jax.device_get(other.result(state)), metrics
+
+
+def test_an_odd_population_on_three_devices():
+    """Seven candidates, of which one device trains three in two chunks: also when resumed there."""
+
+    def this(num_devices, chunk_size):
+        config = {"num_devices": num_devices, "chunk_size": chunk_size, "validation_seeds": 5}
+        return evolution(Quadratic(0.3), config, population_size=7, algorithm="SNES")
+
+    one, three = this(1, 1), this(3, 2)
+    state, expected = run(one, 6)
+    for first, then in ((three, three), (one, three), (three, one)):
+        result, metrics = moved(first, then, 3)
+        assert_close(metrics, expected)
+        assert_close(result, jax.device_get(one.result(state)))
+    # 7 candidates fill 2 chunks on every device and 5 validations another one: fitness and luck.
+    assert gathered_bytes(three.program.as_text()) == 3 * 3 * 2 * 4 * 2
+
+
+def test_all_devices_hold_the_same_state():
+    state, _ = run(layout_evolution(4, 2), 6)
+    for leaf in jax.tree.leaves(state):
+        values = np.asarray(jax.random.key_data(leaf) if leaf.dtype.name == "key<fry>" else leaf)
+        np.testing.assert_array_equal(values, np.broadcast_to(values[:1], values.shape))
+
+
+def ppo_evolution(num_devices, chunk_size):
+    config = {
+        "num_devices": num_devices,
+        "chunk_size": chunk_size,
+        "validation_seeds": 2,
+        "validation_every": 1,
+    }
+    return evolution(ppo_problem(), config, population_size=4)
+
+
+def test_training_hardly_depends_on_the_layout():
+    """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
+    results = []
+    evolutions = [ppo_evolution(*layout) for layout in [(1, 1), (2, 2), (4, 1)]]
+    for this in evolutions:
+        state, metrics = run(this, 2)
+        results.append((jax.device_get(this.result(state)), metrics))
+    for one, other in (evolutions[:2], evolutions[1::-1]):  # resumed on more and on fewer devices
+        results.append(moved(one, other, 1))
+    for result, metrics in results[1:]:
+        assert_close(result, results[0][0])
+        assert_close(metrics, results[0][1])
+    one_by_one, on_four = ({key: value[0] for key, value in results[i][1].items()} for i in (0, 2))
+    assert_same(one_by_one, on_four)  # agents that are not vmapped have the same bits anywhere
+    assert len(set(results[0][1]["fitness_mean"])) == 2  # it did evaluate something
+
+
+@pytest.mark.parametrize("name", ["Open_ES", "SNES", "SimpleGA"])
+def test_other_step_sizes_and_seeds_compile_nothing(name):
+    problem, decay = Quadratic(noise=0.5), {"sigma_decay": 0.9, "learning_rate_decay": 0.9}
+    first = evolution(problem, algorithm=name, **decay)
+    run(first, 3)
+    traces = problem.traces
+    steps = {"sigma": 0.17, "learning_rate": 0.23}
+    fresh = evolution(Quadratic(noise=0.5), seed=5, algorithm=name, **steps, **decay)
+    state, metrics = run(first.with_settings(5, fresh.strategy.config), 3)
+    assert problem.traces == traces
+    expected_state, expected = run(fresh, 3)
+    assert_same(metrics, expected)
+    assert_same(devices.first(state), devices.first(expected_state))
+    with pytest.raises(ValueError, match="only sigma and learning_rate"):
+        first.with_settings(5, evolution(algorithm=name, population_size=8).strategy.config)
+
+
+def test_training_a_population_calls_no_lapack():
+    """LAPACK under vmap can deadlock on few cores; found in CMA-ES, which is not vmapped."""
+
+    def lowered(this):
+        state = jax.eval_shape(this.init)
+        generations = jax.ShapeDtypeStruct((), jnp.int32)
+        return this._run.lower(state, generations, this.traced).as_text()
+
+    assert "lapack" not in lowered(ppo_evolution(2, 2)).lower()
+    control = lowered(evolution(Quadratic(), algorithm="CMA_ES")).lower()
+    assert "lapack" in control
+
+
+def test_optimum_is_not_where_it_starts():
+    """Otherwise the tests above would prove little."""
+    assert np.linalg.norm(OPTIMUM) > 1.0

@@ -1,0 +1,172 @@
+"""Chunks that fit: chosen by XLA's own analysis, halved where memory runs out after all."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.agents import limits
+from metaevo.config import ConfigError
+from metaevo.outer_loop import memory
+from metaevo.parallel import devices, hosts
+from tests.metaevo.toy import Quadratic, assert_same, evolution, run
+
+FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."
+
+
+def failing(chunk_size, message=FULL):
+    """An evolution whose compiled block only fails."""
+    config = {"chunk_size": chunk_size, "num_devices": 2, "seeds_per_candidate": 2}
+    this = evolution(Quadratic(0.3), config)
+
+    def fail(*arguments):
+        raise jax.errors.JaxRuntimeError(message)
+
+    this._programs.append(fail)
+    return this
+
+
+@pytest.mark.smoke
+def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
+    class Heavy(Quadratic):
+        """Every evaluation carries a megabyte."""
+
+        def evaluate(self, key, meta_params):
+            evaluation = super().evaluate(key, meta_params)
+            carry = jnp.full(2**18, evaluation.fitness)
+            carry = jax.lax.fori_loop(0, 9, lambda i, x: x.at[i].add(jnp.sum(x)), carry)
+            return evaluation._replace(fitness=carry[0])
+
+    needed = [
+        evolution(Heavy(), {"chunk_size": size, "num_devices": 1}).compile() for size in (1, 4)
+    ]
+    assert needed[0] >= 2**20
+    assert needed[1] >= 4 * 2**20
+    assert 2.9 * 2**20 <= needed[1] - needed[0] <= 30 * 2**20  # small buffers may go
+
+
+class Failing:
+    """An evolution for which there is too little memory."""
+
+    chunk_size = 8
+
+    def run_block(self, state, generations):
+        raise jax.errors.JaxRuntimeError(FULL)
+
+
+def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
+    first = failing(8)
+    start = first.init()
+    with pytest.warns(UserWarning, match="out of memory with 8 agents at once .* on with 4"):
+        this, state, metrics = memory.run_block(first, start, 3)
+    assert this.chunk_size == 4
+    expected_state, expected = run(this, 3)
+    assert_same(jax.device_get(state), jax.device_get(expected_state))
+    assert_same(metrics, expected)
+    again, _, _ = memory.run_block(this, start, 1)
+    assert again is this
+
+
+def test_one_agent_at_a_time_is_the_end():
+    with pytest.raises(ConfigError, match="too little memory for one agent at a time"):
+        memory.run_block(failing(1), None, 1)
+
+
+def test_other_failures_are_not_hidden():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        memory.run_block(failing(8, "INTERNAL: something else"), None, 1)
+
+
+def test_one_of_several_processes_cannot_go_on_alone(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(hosts.LostError, match=r"--resume --evolution\.chunk_size 4"):
+        memory.run_block(Failing(), None, 1)
+
+
+class Sized:
+    """An evolution that needs some bytes, and 100 for every agent at once; counts compilations."""
+
+    evaluations, num_devices = 64, 2
+
+    def __init__(self, chunk_size, compiled=(), limit=10**9):
+        self.chunk_size, self.compiled, self.limit = chunk_size, list(compiled), limit
+
+    def compile(self):
+        self.compiled.append(self.chunk_size)
+        if self.chunk_size > self.limit:
+            raise jax.errors.JaxRuntimeError(FULL)
+        return 50 + 100 * self.chunk_size
+
+    def with_chunk_size(self, chunk_size):
+        return Sized(chunk_size, self.compiled, self.limit)
+
+
+@pytest.mark.parametrize(("free", "chunks"), [(3250, [32]), (3249, [32, 16]), (700, [32, 6])])
+def test_a_chunk_shrinks_until_it_fits(monkeypatch, recwarn, free, chunks):
+    monkeypatch.setattr(devices, "free_bytes", lambda: free)
+    this, needed = memory.fit(Sized(32))
+    assert this.compiled == chunks
+    assert needed == 50 + 100 * chunks[-1] <= free
+    assert len(recwarn) == len(chunks) - 1
+
+
+def test_a_chosen_chunk_is_kept_and_one_agent_is_tried_in_any_case(monkeypatch):
+    monkeypatch.setattr(devices, "free_bytes", lambda: 100)
+    with pytest.warns(UserWarning, match="32 agents at once need 3.2 KiB .* 1 would fit"):
+        this, _ = memory.fit(Sized(32), keep=True)
+    assert this.chunk_size == 32
+    with pytest.warns(UserWarning, match="one agent at a time needs"):
+        this, _ = memory.fit(Sized(1))
+    assert this.chunk_size == 1
+
+
+def test_out_of_memory_while_compiling_halves_too(monkeypatch):
+    monkeypatch.setattr(devices, "free_bytes", lambda: 10**9)
+    with pytest.warns(UserWarning, match="going on with"):
+        this, _ = memory.fit(Sized(32, limit=9))
+    assert this.compiled == [32, 16, 8]
+
+
+def test_memory_of_accelerators_is_what_they_report(monkeypatch):
+    class Device:
+        platform = "gpu"
+
+        def memory_stats(self):
+            return {"bytes_limit": 1000, "bytes_in_use": 400}
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device()] * 4)
+    assert devices.memory_bytes() == 1000
+    assert devices.free_bytes() == 600
+    # Half of it in chunks of about the same size: 25 agents on each of 4 devices, 3 fit.
+    assert devices.choose_chunk_size(100, 100) == 3
+    assert devices.choose_chunk_size(28, 100) == 3
+    assert devices.choose_chunk_size(16, 100) == 2
+
+
+def test_numbers_of_bytes_are_read_easily():
+    texts = [memory.as_text(count) for count in (35, 5 * 2**20, 2**30 // 8, 3 * 2**40)]
+    assert texts == ["0.0 KiB", "5.0 MiB", "0.1 GiB", "3072.0 GiB"]
+    assert np.all([memory.fitting_chunk_size(8, 10**12, free) == 1 for free in (0, 1)])
+
+
+def test_an_accelerator_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
+    class Device:
+        platform = "gpu"
+
+        def memory_stats(self):
+            return None
+
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+    limits.check_memory("anything", 2**60)
+    assert devices.free_bytes() == devices.UNKNOWN_BYTES
+
+
+def test_a_cpu_has_the_memory_of_the_machine():
+    present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert devices.memory_bytes() == present
+    assert devices.free_bytes() == present // jax.local_device_count()
+    limits.check_memory("all", present)
+    with pytest.raises(ConfigError, match=r"more would take .* GiB of memory at least; there are"):
+        limits.check_memory("more", present + 1)

@@ -1,0 +1,204 @@
+"""Every evosax algorithm behind one face: ties, failures, schedules, and what is refused."""
+
+import contextlib
+import pickle
+
+import evosax.algorithms as evosax_algorithms
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from evosax.learned_evolution import les_tools
+
+from metaevo.config import ConfigError
+from metaevo.outer_loop.strategy import (
+    ALGORITHMS,
+    UNPICKLING,
+    UNSUITABLE,
+    Strategy,
+    StrategyConfig,
+    generations_limit,
+)
+from tests.metaevo.toy import TARGET, assert_same, stepper
+
+IMPROVING = (
+    "Open_ES", "PGPE", "SNES", "CR_FM_NES", "Sep_CMA_ES", "SimpleGA", "CMA_ES", "DES",
+    "DifferentialEvolution", "PSO",
+)  # fmt: skip
+
+
+EVERY = [
+    # Those that nobody has asked for yet compile in `make test-slow` only: pytest -m slow THIS_FILE
+    pytest.param(
+        name, marks=[] if name in (*IMPROVING, "DiffusionEvolution") else [pytest.mark.slow]
+    )
+    for name in ALGORITHMS
+]
+
+
+def is_finite(solution):
+    return bool(np.isfinite(solution).all())
+
+
+def counts(state):
+    """The step counts in the optimizer's state."""
+    leaves = jax.tree.leaves(getattr(state, "opt_state", ()))
+    return [int(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.integer)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_runs_and_stays_finite(name):
+    this = stepper(name)
+    before, *_, after = this.run(*["normal"] * 3)
+    assert int(after.generation_counter) == 3
+    assert is_finite(this.best(after))
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(before)]
+    assert [leaf.dtype for leaf in jax.tree.leaves(after)] == dtypes
+
+
+@pytest.mark.parametrize("name", IMPROVING)
+def test_improves(name):
+    """Also population-based ones whose state starts without a fitness: negative beats none."""
+    this = stepper(name)
+    states = this.run(*["normal"] * 40)
+
+    def distance(state):
+        return np.linalg.norm(this.best(state) - TARGET)
+
+    assert distance(states[-1]) < 0.85 * distance(states[1])
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("mode", ["tied", "all failed"])
+def test_nothing_is_learned_from_a_tie(name, mode):
+    this = stepper(name)
+    before, after = this.run("normal", "normal", mode)[-2:]
+    np.testing.assert_array_equal(this.best(after), this.best(before))
+    assert int(after.generation_counter) == 3
+    assert counts(after) == [3] * len(counts(after))  # schedules go on counting
+    if hasattr(this.strategy.algorithm, "std_schedule"):
+        np.testing.assert_allclose(after.std, 0.3 * 0.9**3, rtol=1e-6)
+    recovered = this.run("normal", "normal", mode, "normal")[-1]
+    assert is_finite(this.best(recovered))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_tie_at_the_start_is_survived(name):
+    this = stepper(name)
+    states = this.run("all failed", "tied", "normal", "normal")
+    assert all(is_finite(this.best(state)) for state in states[1:])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_failed_candidates_do_not_poison(name):
+    this = stepper(name)
+    state = this.run("some failed", "some failed", "normal")[-1]
+    assert is_finite(this.best(state))
+    if this.strategy.has_mean:
+        assert is_finite(state.mean)
+
+
+def test_failed_candidates_rank_last():
+    strategy = Strategy(StrategyConfig(population_size=8, optimizer="sgd"), jnp.zeros(3))
+    state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
+    population, asked = strategy.ask(jax.random.key(1), state)
+    fitness = jnp.arange(8.0) - 20.0
+
+    def told(fitness):
+        return strategy.tell(jax.random.key(2), population, fitness, asked)
+
+    for bad in (jnp.nan, jnp.inf, -jnp.inf):
+        assert_same(told(fitness.at[3].set(bad)).mean, told(fitness.at[3].set(-99.0)).mean)
+
+
+def test_higher_fitness_is_better():
+    strategy = Strategy(StrategyConfig(population_size=2, optimizer="sgd"), jnp.zeros(3))
+    state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
+    population, asked = strategy.ask(jax.random.key(1), state)
+    told = strategy.tell(jax.random.key(2), population, jnp.array([1.0, 0.0]), asked)
+    assert float(jnp.vdot(told.mean, population[0] - population[1])) > 0
+
+
+def test_schedules_are_geometric_in_the_generation():
+    config = StrategyConfig(
+        population_size=8,
+        sigma=0.5,
+        sigma_decay=0.5,
+        sigma_limit=0.1,
+        optimizer="sgd",
+        learning_rate=1.0,
+        learning_rate_decay=0.5,
+        learning_rate_limit=0.2,
+    )
+    strategy = Strategy(config, jnp.zeros(3))
+    state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
+    sigmas, steps = [], []
+    for _ in range(5):
+        population, asked = strategy.ask(jax.random.key(1), state)  # the same directions each time
+        told = strategy.tell(jax.random.key(2), population, jnp.arange(8.0), asked)
+        sigmas.append(float(strategy.sigma(state)))
+        steps.append(float(jnp.linalg.norm(told.mean - state.mean)) * sigmas[-1])
+        state = told
+    np.testing.assert_allclose(sigmas, [0.5, 0.25, 0.125, 0.1, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(np.array(steps) / steps[0], [1, 0.5, 0.25, 0.2, 0.2], rtol=1e-5)
+
+
+def test_those_that_load_a_pickle_are_exactly_those_refused(monkeypatch):
+    class UnpickledError(BaseException):
+        pass
+
+    def refuse(*_, **__):
+        raise UnpickledError
+
+    monkeypatch.setattr(les_tools, "_CheckpointUnpickler", refuse)
+    for name in ("load", "loads"):
+        monkeypatch.setattr(pickle, name, refuse)
+
+    def loads_pickle(cls):
+        with contextlib.suppress(TypeError):  # those that need more than this
+            try:
+                _ = cls(population_size=16, solution=jnp.zeros(3)).default_params
+            except UnpickledError:
+                return True
+        return False
+
+    everything = evosax_algorithms.algorithms
+    assert {name for name, cls in everything.items() if loads_pickle(cls)} == UNPICKLING
+    assert set(ALGORITHMS) == set(everything) - UNPICKLING - UNSUITABLE
+
+
+REFUSED = {
+    "unknown": ({"algorithm": "OpenES"}, "strategy.algorithm = 'OpenES' is not known.*Open_ES"),
+    "pickle": ({"algorithm": "LES"}, "pickle"),
+    "setting": ({"settings": {"momentum": 1}}, "Open_ES has no setting 'momentum'; allowed"),
+    "odd": ({"population_size": 7}, "population_size = 7.*even"),
+    "fraction": (
+        {"algorithm": "DifferentialEvolution", "settings": {"num_diff": 1.5}},
+        "DifferentialEvolution.*num_diff",
+    ),
+    "no integer": (
+        {"algorithm": "DiffusionEvolution", "settings": {"num_generations": 2.5}},
+        "DiffusionEvolution.*num_generations",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refuses(case):
+    changed, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=message):
+        Strategy(StrategyConfig(**changed), jnp.zeros(4))
+
+
+def test_settings_reach_constructor_and_parameters():
+    config = StrategyConfig(settings={"use_antithetic_sampling": False})
+    assert Strategy(config, jnp.zeros(4)).algorithm.use_antithetic_sampling is False
+    config = StrategyConfig(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
+    assert Strategy(config, jnp.zeros(4)).params.crossover_rate == 0.25
+
+
+def test_only_diffusion_evolution_ends():
+    assert generations_limit(StrategyConfig()) == float("inf")
+    config = StrategyConfig(algorithm="DiffusionEvolution", settings={"num_generations": 10})
+    assert generations_limit(config) == 10
+    assert generations_limit(StrategyConfig(algorithm="DiffusionEvolution")) == 128

@@ -1,0 +1,72 @@
+"""Compiled programs are kept between processes."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import jax
+hits = []
+jax.monitoring.register_event_listener(
+    lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None
+)
+from metaevo.parallel import devices
+devices.setup(num_devices=2)
+print(jax.jit(lambda x: x * 3)(7.0), len(hits), jax.config.jax_compilation_cache_dir)
+"""
+
+
+def run(cache, before="", says="", **variables):
+    """A process: how many programs it found, and its folder for them."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), **variables}
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    if "JAX_COMPILATION_CACHE_DIR" not in variables:
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", before + PROGRAM],
+        capture_output=True, text=True, timeout=120, env=environment, check=True,
+    )  # fmt: skip
+    assert says in done.stderr if says else done.stderr == "", done.stderr
+    result, hits, folder = done.stdout.split()
+    assert float(result) == 21.0
+    return int(hits), folder
+
+
+def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
+    hits, folder = run(tmp_path)
+    assert hits == 0
+    assert Path(folder).parent == tmp_path / "metaevo" / "xla"
+    assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+    hits, again = run(tmp_path)
+    assert hits > 0
+    assert again == folder
+
+
+def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
+    """A full disk leaves what a kill would, too. JAX itself would warn in every later process."""
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    _, folder = run(tmp_path, before=small, says="Error writing persistent compilation cache")
+    torn = list(Path(folder).glob("*-cache"))
+    assert {path.stat().st_size for path in torn} == {100}
+    assert run(tmp_path)[0] == 0
+    assert {path.stat().st_size > 100 for path in torn} == {True}
+    assert run(tmp_path)[0] == len(torn)
+
+
+@pytest.mark.parametrize("obstacle", ["file", "own", "off"])
+def test_nothing_is_kept_there_where_it_cannot_or_should_not(tmp_path, obstacle):
+    variables = {}
+    if obstacle == "file":
+        (tmp_path / "metaevo").write_text("in the way")
+    elif obstacle == "own":
+        variables["JAX_COMPILATION_CACHE_DIR"] = str(tmp_path / "mine")
+    else:
+        variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    hits, folder = run(tmp_path, **variables)
+    assert hits == 0
+    assert folder == variables.get("JAX_COMPILATION_CACHE_DIR", "None")
+    assert not (tmp_path / "metaevo" / "xla").exists()

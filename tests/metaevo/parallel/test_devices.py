@@ -1,0 +1,210 @@
+"""Devices: set-up in processes of their own, rows dealt to devices, the choice of a chunk size."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from metaevo.parallel import devices
+from metaevo.parallel.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
+from tests.metaevo.toy import ppo_problem
+
+# --- Set-up -------------------------------------------------------------------------------------
+
+
+def python(code, **env):
+    """What a fresh interpreter prints, or the last line of its complaint."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "JAX_NUM_CPU_DEVICES")}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=clean | {"JAX_PLATFORMS": "cpu"} | env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+SETUP = """
+import os
+from metaevo.parallel import devices
+devices.setup({})
+import jax
+print(jax.device_count(), os.environ["XLA_FLAGS"])
+"""
+
+
+@pytest.mark.smoke
+def test_one_device_a_core():
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    count, *flags = python(SETUP.format("")).split()
+    assert int(count) == cores
+    assert "--xla_cpu_multi_thread_eigen=false" in flags
+
+
+def test_as_many_devices_as_asked_for():
+    assert python(SETUP.format("3")).startswith("3 ")
+
+
+def test_the_users_flags_are_respected():
+    flags = "--xla_force_host_platform_device_count=5 --xla_cpu_multi_thread_eigen=true"
+    count, *found = python(SETUP.format(""), XLA_FLAGS=flags).split()
+    assert int(count) == 5
+    assert found[:2] == flags.split()
+    assert not any("device_count" in flag or "eigen" in flag for flag in found[2:])
+    assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
+
+
+def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
+    plugin = "import importlib.metadata as m; m.entry_points = lambda **_: {};"
+    level = "--xla_backend_optimization_level"
+    assert f"{level}=1" in python(plugin.format([]) + SETUP.format("2"))
+    assert level not in python(plugin.format(["a GPU's"]) + SETUP.format("2"))
+    assert f"{level}=1" not in python(SETUP.format("2"), XLA_FLAGS=f"{level}=3")
+
+
+SPLIT = """
+import jax.numpy as jnp
+from purerl.fast import threads
+x = jnp.ones((256, 64))
+polynomial = jax.jit(lambda x: sum(i * x**i for i in range(1, 20)))
+print('outer_dimension_partitions":["' in polynomial.lower(x).compile().as_text())
+print(threads.operations_are_whole())
+"""
+
+
+def test_operations_are_not_split_among_threads():
+    """With two devices XLA has two threads at least, whatever the machine."""
+    assert python(SETUP.format("2") + SPLIT).splitlines()[-2:] == ["False", "True"]
+    other_passes = "--xla_disable_hlo_passes=another"
+    found = python(SETUP.format("2") + SPLIT, XLA_FLAGS=other_passes).splitlines()
+    assert found[-2:] == ["True", "False"]
+    only = "--xla_enable_hlo_passes_only=fusion"  # beside which XLA would not take ours
+    assert "disable_hlo_passes" not in python(SETUP.format("2"), XLA_FLAGS=only)
+
+
+def test_setup_after_jax_has_started_is_an_error():
+    code = "import jax; jax.devices(); from metaevo import devices; devices.setup(3)"
+    assert python(code) == "RuntimeError: call metaevo.devices.setup() before JAX is used"
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+def f(row):
+    return {"square": row * row, "pair": jnp.stack([row, -row]).astype(jnp.float32)}
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4])
+@pytest.mark.parametrize(("capacity", "chunk_size"), [(1, 1), (7, 2), (8, 2), (13, 5), (3, 32)])
+def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
+    def on_device(_, num_rows):
+        return map_rows(
+            f,
+            capacity=capacity,
+            num_rows=num_rows,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
+
+    apply = devices.spread(on_device, in_axes=(0, None), num_devices=num_devices)
+    rows = np.arange(capacity)
+    for num_rows in {capacity, max(capacity - 3, 1), 0}:
+        result = jax.device_get(apply(np.arange(num_devices), num_rows))
+        assert result["square"].shape == (num_devices, capacity)
+        for device in range(num_devices):
+            done = slice(0, num_rows)
+            np.testing.assert_array_equal(result["square"][device][done], (rows**2)[done])
+            np.testing.assert_array_equal(result["pair"][device, done, 1], -rows[done])
+        stride = num_devices * chunk_size
+        rest = slice(-(-num_rows // stride) * stride, None)
+        assert not result["square"][:, rest].any()  # never evaluated
+
+
+@pytest.mark.parametrize("num_devices", [1, 2, 4, None])
+@pytest.mark.parametrize(("rows", "chunk_size"), [(1, 1), (5, 2), (16, 2), (17, 64)])
+def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
+    keys = jax.random.split(jax.random.key(0), rows)
+    values = np.arange(rows, dtype=np.float32)
+
+    def g(row):
+        return jax.random.bits(row["key"]), {"twice": 2 * row["x"], "x": jnp.ones(3) * row["x"]}
+
+    row_map = RowMap(g, chunk_size=chunk_size, num_devices=num_devices)
+    counts = []
+    bits, others = row_map({"key": keys, "x": values}, counts.append)
+    np.testing.assert_array_equal(bits, [jax.random.bits(key) for key in keys])
+    np.testing.assert_array_equal(others["twice"], 2 * values)
+    np.testing.assert_array_equal(others["x"], np.outer(values, np.ones(3)))
+    assert sum(counts) == rows
+    assert max(counts) <= chunk_size * row_map.num_devices
+
+
+def test_a_row_map_compiles_once_for_all_hyperparams_and_meta_params(compilations):
+    problem = ppo_problem()
+    traces = []
+
+    def row(inputs):
+        traces.append(1)
+        task = problem.tasks[0]
+        return task.learner.train(
+            inputs["key"], inputs["hyperparams"], inputs["meta_params"], task.env_params
+        ).episodes
+
+    row_map = RowMap(row, chunk_size=1, num_devices=2)
+    counts = []
+    for learning_rate, rows in [(1e-3, 2), (2e-3, 5), (3e-3, 6)]:
+        keys = jax.random.split(jax.random.key(rows), rows)
+        inputs = {
+            "key": keys,
+            "hyperparams": jax.tree.map(
+                lambda leaf, rows=rows: jnp.full(rows, leaf),
+                problem.hyperparams.replace(learning_rate=learning_rate),
+            ),
+            "meta_params": jax.vmap(problem.init)(keys),
+        }
+        row_map(inputs)  # slicing so many rows compiles trifles
+        before = len(traces), compilations()
+        row_map(inputs)
+        counts.append((len(traces) - before[0], compilations() - before[1], len(traces)))
+    assert counts == [(0, 0, counts[0][2])] * 3
+
+
+@given(
+    rows=st.integers(1, 10_000),
+    bytes_per_row=st.integers(0, 10**9),
+    num_devices=st.sampled_from([1, 2, 4]),
+)
+@example(rows=40, bytes_per_row=2**17, num_devices=2)
+def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devices):
+    chunk = choose_chunk_size(rows, bytes_per_row, num_devices)
+    per_device = -(-rows // num_devices)
+    assert 1 <= chunk <= min(per_device, 1024)
+    assert chunk == 1 or chunk * bytes_per_row <= CACHE_BYTES
+    chunks = -(-per_device // chunk)
+    assert chunks * chunk - per_device < chunks  # fewer idle rows than chunks
+    if per_device > chunk:  # no more chunks than the largest allowed size would have needed
+        assert 4 * chunk * max(bytes_per_row, 1) > CACHE_BYTES or 2 * chunk > 16
+
+
+def test_replicated_trees_come_back():
+    tree = {"a": jnp.arange(3), "b": 1.5, "key": jax.random.key(0)}
+    replicated = devices.replicate(tree, 2)
+    assert replicated["a"].shape == (2, 3)
+    assert len(replicated["a"].sharding.device_set) == 2
+    first = devices.first(replicated)
+    np.testing.assert_array_equal(first["a"], tree["a"])
+    assert first["b"] == 1.5
+    assert not first["b"].weak_type
+
+
+def test_devices_are_described():
+    lines = devices.describe()
+    assert len(lines) == jax.device_count()
+    assert all(line.startswith("cpu:") for line in lines)

@@ -1,0 +1,193 @@
+"""Several processes: which flags and clusters make them; real ones are in tests/experiments."""
+
+import signal
+import socket
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.evolve.run import _in_lockstep
+from metaevo.parallel import hosts
+
+FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
+SLURM = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "node[1-2]",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+}
+
+
+def wanted(*argv, **environ):
+    return hosts._wanted(argv, environ)
+
+
+@pytest.mark.smoke
+def test_a_single_process_connects_with_nobody():
+    assert wanted() is None
+    assert wanted("--generations", "3", "--resume") is None
+    assert wanted("--heartbeat", "5") is None
+    assert wanted("--help", *FLAGS) is None
+
+
+def test_flags_and_variables_say_the_same():
+    expected = {
+        "coordinator_address": "node1:1234",
+        "num_processes": 4,
+        "process_id": 3,
+        "cluster_detection_method": "deactivate",
+        "heartbeat_timeout_seconds": 100,
+    }
+    assert wanted(*FLAGS, "--generations", "3") == expected
+    variables = dict(zip(hosts.ENVIRONMENT.values(), FLAGS[1::2], strict=True))
+    assert wanted(**variables) == expected
+    assert wanted("--process", "1", **variables)["process_id"] == 1
+    assert wanted("--heartbeat", "7", **SLURM, **variables) == {
+        **expected,
+        "heartbeat_timeout_seconds": 7,
+    }
+
+
+def test_a_step_of_several_tasks_is_found():
+    found = {"heartbeat_timeout_seconds": 100}
+    assert wanted(**SLURM) == found
+    assert wanted("--distributed") == found
+    assert wanted(OMPI_MCA_orte_hnp_uri="1.0;tcp://10.0.0.1:9", OMPI_COMM_WORLD_SIZE="2") == found
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {**SLURM, "SLURM_STEP_NUM_TASKS": "1"},  # an interactive step in a job of four tasks
+        {**SLURM, "SLURM_NTASKS": "1"},
+        {name: value for name, value in SLURM.items() if name != "SLURM_STEP_NODELIST"},  # sbatch
+        {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},  # a pod of its own, as far as one can see
+        {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.0.0.1:9", "OMPI_COMM_WORLD_SIZE": "1"},
+    ],
+)
+def test_what_is_no_step_of_several_tasks_does_not_wait_for_others(environ):
+    assert wanted(**environ) is None
+
+
+def test_tasks_can_be_kept_apart():
+    assert wanted("--processes", "1", **SLURM) is None
+    assert wanted(JAX_NUM_PROCESSES="1", **SLURM) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "message"),
+    [
+        (FLAGS[:4], {}, "several processes also need --process"),
+        (FLAGS[2:], {}, "several processes also need --coordinator"),
+        (["--coordinator", "node1", *FLAGS[2:]], {}, "--coordinator node1: must be HOST:PORT"),
+        (["--coordinator", "node1:99999", *FLAGS[2:]], {}, "the port must be 1 to 65535"),
+        ([*FLAGS[:2], "--processes", "0", "--process", "0"], {}, "--processes 0: must be at least"),
+        ([*FLAGS[:4], "--process", "4"], {}, "--process 4 must be from 0 to 3"),
+        ([*FLAGS[:4], "--process", "-1"], {}, "--process -1 must be from 0 to 3"),
+        (["--processes", "two"], {}, "invalid int value"),
+        ([], {"JAX_PROCESS_ID": "first"}, "JAX_PROCESS_ID=first: must be a number"),
+        ([*FLAGS, "--heartbeat", "0"], {}, "must be at least 1 second"),
+    ],
+)
+def test_incomplete_or_impossible_flags_are_refused(argv, environ, message):
+    with pytest.raises(ConfigError, match=message):
+        hosts._wanted(argv, environ)
+
+
+def test_a_first_process_that_never_comes_is_one_clear_error(monkeypatch, capsys):
+    with socket.socket() as unused:
+        unused.bind(("localhost", 0))  # and nobody listens
+        address = f"localhost:{unused.getsockname()[1]}"
+        monkeypatch.setattr(hosts, "CONNECT_SECONDS", 0.3)
+        with pytest.raises(SystemExit, match="2"):
+            hosts.join(["--coordinator", address, "--processes", "2", "--process", "1"])
+    _, error = capsys.readouterr()
+    assert error.startswith(f"error: nobody listens at --coordinator {address}: ")
+    assert error.count("\n") == 1
+    assert not hosts._connected
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["--distributed"], "no cluster that JAX knows? name --coordinator"),
+        (
+            ["--coordinator", "node1:1234", "--processes", "2", "--process", "0"],
+            "is the port of node1:1234 free?",
+        ),
+    ],
+)
+def test_processes_that_cannot_connect_say_what_to_look_at(monkeypatch, capsys, argv, hint):
+    def fail(**_: object) -> None:
+        raise RuntimeError("JAX's words\nand more of them")
+
+    monkeypatch.setattr(hosts.jax.distributed, "initialize", fail)
+    with pytest.raises(SystemExit, match="2"):
+        hosts.join(argv)
+    _, error = capsys.readouterr()
+    assert error.startswith("error: the processes cannot connect: JAX's words (")
+    assert hint in error
+    assert error.count("\n") == 1
+
+
+def test_alone_everything_is_ones_own():
+    def refuse():
+        raise ConfigError("no")
+
+    assert hosts.is_first()
+    assert hosts.gather({"a": (1,)}) == [{"a": (1,)}]
+    assert hosts.of_first(lambda: 3) == hosts.agreed(lambda: 3) == 3
+    tree = {"x": np.arange(3)}
+    assert hosts.share(tree) is tree
+    for run in (hosts.of_first, hosts.agreed):
+        with pytest.raises(ConfigError, match=r"^no$"):
+            run(refuse)
+    with pytest.raises(ZeroDivisionError), hosts.together():
+        1 / 0  # noqa: B018
+
+
+@pytest.fixture
+def others(monkeypatch):
+    """Two more processes, which answer with what is put into the list; this one is the first."""
+    answers, told = [None, None], []
+
+    def gather(message):
+        told.append(message)
+        return [message, *answers]
+
+    monkeypatch.setattr(hosts, "_connected", True)
+    monkeypatch.setattr(hosts, "gather", gather)
+    return answers, told
+
+
+def test_an_error_in_one_process_is_raised_in_all(others):
+    answers, told = others
+
+    def refuse():
+        raise ConfigError("no")
+
+    assert hosts.agreed(lambda: 3) == 3
+    with pytest.raises(ConfigError, match=r"^no$"):
+        hosts.agreed(refuse)
+    assert told == [None, "no"]  # the others hear of it
+    answers[1] = "theirs"
+    for run in (hosts.agreed, hosts.of_first):
+        with pytest.raises(ConfigError, match=r"^theirs$"):
+            run(lambda: 3)
+
+
+def test_all_processes_do_what_the_first_proposes_until_one_is_to_stop(others):
+    answers, _ = others
+    stop = SimpleNamespace(requested=None)
+    answers[:] = [5, None], [7, None]
+    assert _in_lockstep(stop, 3) == 3
+    assert stop.requested is None
+    answers[:] = [5, None], [7, signal.SIGTERM]
+    assert _in_lockstep(stop, 3) == 0
+    assert stop.requested == signal.SIGTERM
+    stop.requested, answers[:] = signal.SIGINT, ([5, None], [7, None])
+    assert _in_lockstep(stop, 3) == 0
+    assert stop.requested == signal.SIGINT

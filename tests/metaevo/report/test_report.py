@@ -1,0 +1,184 @@
+"""Reports: well-formed, self-contained, escaped; tables alike in HTML and in the terminal."""
+
+import base64
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from metaevo.report import page as report
+
+VOID = {"meta", "img"}
+HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"
+# One grey pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+)
+
+
+class Page(HTMLParser):
+    """Elements and text of a page; fails where an element is not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.text, self._open = [], "", []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def png(tmp_path):
+    path = tmp_path / "figure.png"
+    path.write_bytes(PNG)
+    return path
+
+
+def scores(**changed):
+    columns, rows = ["variant", "IQM"], [["learned", 1.5], ["squared", 20.0]]
+    return report.Table("Scores", columns, rows, **changed)
+
+
+def test_a_whole_report_is_one_well_formed_file(tmp_path, png):
+    path = tmp_path / "new" / "report.html"
+    sections = [
+        report.Text("Conclusion", ["First.", "Second."]),
+        scores(note="8 seeds", highlight=0),
+        report.Image("Figure", png, "A caption"),
+        report.KeyValues("Settings", {"task": {"env": "CartPole-v1"}, "seeds": 8}),
+    ]
+    assert report.write_report(path, "Title", "Subtitle", sections) == path
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>")
+    page = Page(text)
+    for word in ("Title", "Subtitle", "First.", "8 seeds", "A caption", "task.env", "CartPole-v1"):
+        assert word in page.text
+    assert len(page.all("p")) == 4  # subtitle, two paragraphs, note
+    assert {"class": "highlight"} in page.all("tr")
+    (image,) = page.all("img")
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == PNG
+    # Nothing is loaded from anywhere, and nothing runs.
+    assert "http" not in text
+    assert not {"script", "link", "iframe"} & {tag for tag, _ in page.elements}
+    assert "url(" not in text
+    assert "@import" not in text
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_hostile_text_is_shown_not_interpreted(tmp_path, png):
+    sections = [
+        report.Text(HOSTILE, HOSTILE),
+        report.Table(HOSTILE, [HOSTILE], [[HOSTILE]], note=HOSTILE),
+        report.Image(HOSTILE, png, HOSTILE),
+        report.KeyValues(HOSTILE, {HOSTILE: HOSTILE, "deep": {HOSTILE: [HOSTILE]}}),
+    ]
+    path = report.write_report(tmp_path / "r.html", HOSTILE, HOSTILE, sections)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert not page.all("script")
+    assert page.all("img")[0]["alt"] == HOSTILE
+    assert page.text.count(HOSTILE) >= 12
+
+
+def test_a_name_that_is_no_unicode_is_shown_escaped(tmp_path):
+    name = b"run-\xff".decode("utf-8", "surrogateescape")
+    path = report.write_report(tmp_path / "r.html", name, "", [])
+    assert r"run-\udcff" in path.read_text(encoding="utf-8")
+
+
+def test_a_report_that_fails_leaves_the_old_one(tmp_path):
+    path = report.write_report(tmp_path / "r.html", "old", "", [])
+    before = path.read_bytes()
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"not a figure")
+    for image, error in ((broken, ValueError), (tmp_path / "missing.png", FileNotFoundError)):
+        with pytest.raises(error):
+            report.write_report(path, "new", "", [report.Image("", image)])
+    assert path.read_bytes() == before
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["broken.png", "r.html"]
+
+
+def test_a_failed_replacement_leaves_no_temporary_file(tmp_path):
+    (tmp_path / "r.html").mkdir()  # cannot be replaced by a file
+    with pytest.raises(OSError, match=r"r\.html"):
+        report.write_report(tmp_path / "r.html", "", "", [])
+    assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "-"),
+        (True, "yes"),
+        (np.int64(1234567), "1,234,567"),
+        (478.1234, "478.1"),
+        (462.0, "462.0"),
+        (np.float32(0.69), "0.690"),
+        (2.5e-4, "0.00025"),
+        (123456.7, "123,457"),
+        (1e20, "1e+20"),
+        (0.0, "0"),
+        (float("nan"), "nan"),
+        ((1.5, 22.25), "[1.500, 22.25]"),
+        ("text", "text"),
+    ],
+)
+def test_cell(value, expected):
+    assert report.cell(value) == expected
+
+
+def test_terminal_table():
+    columns = ["variant", "IQM", "interval"]
+    rows = [
+        ["learned", 1.5, (1.0, 2.0)],
+        ["squared error", 20.0, (10.0, 30.0)],
+        ["Huber", None, ""],
+    ]
+    assert report.terminal_table(columns, rows, highlight=0).splitlines() == [
+        "  variant          IQM        interval",
+        "  ─────────────  ─────  ──────────────",
+        "> learned        1.500  [1.000, 2.000]",
+        "  squared error  20.00  [10.00, 30.00]",
+        "  Huber              -",
+    ]
+
+
+def test_table_prints_in_the_terminal_and_in_html():
+    table = scores(note="8 seeds", highlight=[1])
+    assert table.text().splitlines()[0] == "Scores"
+    assert table.text().splitlines()[-2:] == ["> squared  20.00", "8 seeds"]
+    html = table.html()
+    assert re.search(r'<tr><td>learned</td><td class="number">1\.500</td></tr>', html)
+    assert '<tr class="highlight"><td>squared</td>' in html
+    assert '<th>variant</th><th class="number">IQM</th>' in html
+
+
+def test_an_empty_table_shows_its_columns():
+    assert report.terminal_table(["a", "b"], []).splitlines()[0] == "  a  b"
+    Page(report.Table("Empty", ["a", "b"], []).html())
+
+
+def test_rows_must_fit_the_columns():
+    table = report.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
+    for call in (table.text, table.html):
+        with pytest.raises(ValueError, match="row 1 has 3 cells for 2 columns"):
+            call()
+
+
+def test_names_cannot_steer_the_terminal():
+    printed = report.terminal_table(["name"], [["a\x1b[2Jb\nc\u202e"]])
+    assert printed.splitlines()[-1] == "  a?[2Jb?c?"

@@ -1,0 +1,78 @@
+"""The picture of a table: where its states lie, which way its arrows point."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from metaevo.report import plots
+from metaevo.report.value_maps import GridMap, grid_map, plot_value_map
+from purerl import envs
+
+RIGHT, DOWN = 0, 1
+
+
+def raw(name, **overrides):
+    return envs.make(name, observations="raw", **overrides)[0]
+
+
+def test_states_lie_row_by_row():
+    assert grid_map(raw("GridWorld", size=[2, 5]), 10).shape == (2, 5)
+    assert grid_map(raw("FrozenLake-misc"), 16).shape == (4, 4)
+    assert grid_map(envs.make("DeepSea-bsuite", observations="index", size=6)[0], 36).moves == ()
+    assert grid_map(envs.make("Doors", observations="index")[0], 225).shape == (15, 15)
+    assert grid_map(raw("CartPole-v1"), 7) is None
+
+
+@pytest.mark.parametrize("name", ["GridWorld", "FrozenLake-misc", "FourRooms-misc", "Doors"])
+def test_moves_are_those_of_the_environment(name):
+    """Random steps away from walls change the state's number as the arrow says."""
+    import jax
+
+    env, params = envs.make(name, observations="index")
+    cells = grid_map(env, env.observation_space(params).n)
+    assert len(cells.moves) == env.num_actions
+    rng, seen = np.random.default_rng(0), set()
+    step = jax.jit(env.step)
+    key = jax.random.key(0)
+    obs, state = env.reset(key, params)
+    for index in range(150):
+        action = int(rng.integers(env.num_actions))
+        after, state, *_, info = step(jax.random.fold_in(key, index), state, action, params)
+        moved = int(info["final_observation"]) - int(obs)
+        down, right = cells.moves[action]
+        if moved == down * cells.shape[1] + right:
+            seen.add(action)
+        elif name in ("GridWorld", "Doors"):  # the others slip
+            assert moved == 0
+        obs = after
+    assert seen == set(range(env.num_actions))
+
+
+def test_arrows_point_along_the_best_actions(tmp_path, monkeypatch):
+    figures = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (figures.append(f), save(f, *a, **k)))
+    monkeypatch.setattr(plots, "DPI", 50)
+    q = np.zeros((6, 4))
+    q[0, RIGHT] = q[1, DOWN] = 0.5
+    q[2, [RIGHT, DOWN]] = 0.25  # a tie: two arrows
+    visits = np.ones((6, 4))
+    visits[5] = 0  # never seen: blank
+    cells = GridMap((2, 3), ((0, 1), (1, 0), (0, -1), (-1, 0)))
+    path = plot_value_map(q, visits, cells, tmp_path / "map.png")
+    assert path.read_bytes()[:4] == b"\x89PNG"
+    axes = figures[0].axes[0]
+    ends = {(tuple(np.round(a.xyann, 2)), tuple(np.round(a.xy, 2))) for a in axes.texts}
+    assert ends == {
+        ((-0.28, 0.0), (0.28, 0.0)),
+        ((1.0, -0.28), (1.0, 0.28)),
+        ((1.72, 0.0), (2.28, 0.0)),
+        ((2.0, -0.28), (2.0, 0.28)),
+    }
+    values = np.ma.filled(axes.images[0].get_array(), np.nan)
+    np.testing.assert_array_equal(values, [[0.5, 0.5, 0.25], [0, 0, np.nan]])
+
+
+def test_a_grid_of_another_size_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="do not fit"):
+        plot_value_map(np.zeros((6, 4)), np.zeros((6, 4)), GridMap((2, 2), ()), tmp_path / "a.png")

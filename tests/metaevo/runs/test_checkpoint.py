@@ -1,0 +1,317 @@
+"""Checkpoints: bit for bit, atomic, and never a damaged or foreign one."""
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from metaevo.runs.checkpoint import Checkpoint, CheckpointError, load_tree, restore, save, save_tree
+
+
+@flax.struct.dataclass
+class State:
+    mean: Any
+    key: Any
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def make_tree() -> dict[str, Any]:
+    return {
+        "strategy": State(mean=jnp.arange(3.0), key=jax.random.key(7)),
+        "keys": jax.random.split(jax.random.key(1, impl="rbg"), 2),
+        "pair": Pair(np.int64(5), [jnp.bfloat16(1.5), (), None]),
+        "file": np.array([-0.0, np.nan, np.inf]),
+        "count": 3,
+    }
+
+
+def same_bits(one: Any, other: Any) -> bool:
+    def raw(leaf: Any) -> tuple[Any, ...]:
+        if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return str(leaf.dtype), np.asarray(jax.random.key_data(leaf)).tobytes()
+        array = np.asarray(leaf)
+        return array.dtype, array.shape, array.tobytes()
+
+    leaves, structure = jax.tree.flatten(one)
+    others, other_structure = jax.tree.flatten(other)
+    return structure == other_structure and list(map(raw, leaves)) == list(map(raw, others))
+
+
+def flip(path: Path, position: int = -30) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_a_tree_comes_back_bit_for_bit(tmp_path: Path, abstract: bool) -> None:
+    tree = make_tree()
+    save(tmp_path, 12, tree, metadata={"frames": 99, 1: (2,)})
+    tree["count"] = np.asarray(3)
+    template = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if abstract else leaf, tree
+    )
+    checkpoint = restore(tmp_path, template, expected={"frames": 99, "1": (2,)})
+    assert isinstance(checkpoint, Checkpoint)
+    assert (checkpoint.index, checkpoint.metadata) == (12, {"frames": 99, "1": [2]})
+    assert same_bits(checkpoint.tree, tree)
+    assert jax.random.uniform(checkpoint.tree["strategy"].key) == jax.random.uniform(
+        tree["strategy"].key
+    )
+
+
+arrays = hnp.arrays(
+    st.sampled_from(["f4", "f8", "f2", "i4", "u1", "?", "c8", ">f4"]), hnp.array_shapes(min_dims=0)
+)
+trees = st.recursive(
+    arrays,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.text(), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(tree=trees)
+def test_any_tree_comes_back(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+    directory = tmp_path_factory.mktemp("checkpoint")
+    save(directory, 0, tree)
+    assert same_bits(restore(directory, tree).tree, tree)
+    save_tree(directory / "tree", tree, {"a": 1})
+    loaded, metadata = load_tree(directory / "tree")
+    assert same_bits(loaded, tree)
+    assert metadata == {"a": 1}
+
+
+def test_the_last_ones_are_kept_and_leftovers_removed(tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-000001-x").mkdir(parents=True)
+    (tmp_path / ".unfinished-000001-x" / "state.npz").touch()
+    for index in (1, 2, 3, 10):
+        save(tmp_path, index, jnp.ones(2) * index, keep=2)
+    assert names(tmp_path) == ["000003", "000010"]
+
+
+def test_a_save_removes_later_checkpoints_that_restore_passed_over(tmp_path: Path) -> None:
+    for index in (10, 20, 30):
+        save(tmp_path, index, jnp.ones(2) * index)
+    flip(tmp_path / "000030" / "state.npz")
+    with pytest.warns(UserWarning, match="000030"):
+        assert restore(tmp_path, jnp.ones(2)).index == 20
+    save(tmp_path, 25, jnp.ones(2), keep=1)
+    assert names(tmp_path) == ["000025"]
+
+
+def test_the_same_index_can_be_saved_again(tmp_path: Path) -> None:
+    save(tmp_path, 1, jnp.zeros(2))
+    save(tmp_path, 1, jnp.ones(2))
+    np.testing.assert_array_equal(restore(tmp_path, jnp.zeros(2)).tree, np.ones(2))
+    assert names(tmp_path) == ["000001"]
+
+
+@pytest.mark.parametrize("name", ["state.npz", "metadata.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "remove"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    for index in (1, 2):
+        save(tmp_path, index, {"a": jnp.arange(50) * index}, metadata={"frames": 12345678})
+    path = tmp_path / "000002" / name
+    if damage == "flip":
+        flip(path, path.read_bytes().find(b"12345678") if name == "metadata.json" else 200)
+    elif damage == "remove":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: 0 if damage == "empty" else -10])
+    with pytest.warns(UserWarning, match="000002 is not usable: "):
+        checkpoint = restore(tmp_path, {"a": jnp.arange(50)})
+    assert checkpoint.index == 1
+    np.testing.assert_array_equal(checkpoint.tree["a"], np.arange(50))
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ({"a": jnp.ones(3)}, r"\['a'\] is float32\[2\], not float32\[3\]"),
+        ({"a": jnp.ones(2, int)}, r"\['a'\] is float32\[2\], not int32\[2\]"),
+        ({"b": jnp.ones(2)}, "other leaves"),
+        ({"a": jnp.ones(2), "b": jnp.ones(2)}, r"other leaves, such as \['b'\]"),
+        ({}, r"other leaves, such as \['a'\]"),
+        ([jnp.ones(2)], "other leaves"),
+        ({"a": jax.random.key(0)}, r"not key<fry>\[\]"),
+    ],
+)
+def test_another_structure_is_refused(tmp_path: Path, template: Any, reason: str) -> None:
+    save(tmp_path, 1, {"a": jnp.ones(2)})
+    with (
+        pytest.warns(UserWarning, match=reason),
+        pytest.raises(CheckpointError, match=r"none of the 1 checkpoints in .* is usable"),
+    ):
+        restore(tmp_path, template)
+
+
+def test_keys_of_another_kind_are_refused(tmp_path: Path) -> None:
+    save(tmp_path, 1, jax.random.key(0, impl="rbg"))
+    with pytest.warns(UserWarning, match="key<rbg>"), pytest.raises(CheckpointError):
+        restore(tmp_path, jax.random.key(0))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 1, jnp.ones(2), metadata={"run": "mine"})
+    save(tmp_path, 2, jnp.ones(2), metadata={"run": "other"})
+    with pytest.warns(UserWarning, match="another run: run is 'other', not 'mine'"):
+        assert restore(tmp_path, jnp.ones(2), expected={"run": "mine"}).index == 1
+
+
+def test_no_checkpoint_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    for directory in (tmp_path, tmp_path / "none"):
+        with pytest.raises(CheckpointError, match="there is no checkpoint in"):
+            restore(directory, jnp.ones(2))
+
+
+@pytest.mark.parametrize("leaf", ["text", object(), np.array([None]), np.array(["a"])])
+def test_only_arrays_of_numbers_are_saved(tmp_path: Path, leaf: Any) -> None:
+    with pytest.raises(TypeError, match=r"\['a'\] is no array of numbers"):
+        save(tmp_path, 1, {"a": leaf})
+    assert names(tmp_path) == []
+
+
+def test_a_failed_save_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1, jnp.ones(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            save(tmp_path, 2, jnp.ones(2), keep=1)
+    assert names(tmp_path) == ["000001"]
+    assert restore(tmp_path, jnp.ones(2)).index == 1
+
+
+def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path: Path) -> None:
+    program = (
+        "import sys, numpy as np; from pathlib import Path\n"
+        "from metaevo.runs.checkpoint import save\n"
+        "index = 0\n"
+        "while True:\n"
+        "    index += 1; save(Path(sys.argv[1]), index, np.full(300_000, index), keep=2)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
+    try:
+        while not list(tmp_path.glob("00000[3-9]")):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoint = restore(tmp_path, np.zeros(300_000, int))
+    assert checkpoint.index >= 3
+    assert (checkpoint.tree == checkpoint.index).all()
+    save(tmp_path, checkpoint.index + 1, np.zeros(3), keep=1)
+    assert names(tmp_path) == [f"{checkpoint.index + 1:06d}"]
+
+
+# --- Trees without a template -------------------------------------------------------------------
+
+
+def test_a_tree_keeps_its_containers_and_bfloat16(tmp_path: Path) -> None:
+    tree = {"params": {"b": [jnp.ones(2, jnp.bfloat16), (np.float32(1),)], "a": ()}, "empty": {}}
+    save_tree(tmp_path / "new" / "tree", tree)
+    loaded, metadata = load_tree(tmp_path / "new" / "tree")
+    assert same_bits(loaded, tree)
+    assert metadata == {}
+    assert names(tmp_path / "new") == ["tree"]
+
+
+@pytest.mark.parametrize("tree", [(), {}, np.ones(3)])
+def test_the_smallest_trees_work(tmp_path: Path, tree: Any) -> None:
+    save_tree(tmp_path / "tree", tree)
+    assert same_bits(load_tree(tmp_path / "tree")[0], tree)
+
+
+@pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
+def test_other_containers_are_refused(tmp_path: Path, tree: Any) -> None:
+    with pytest.raises(TypeError, match="a saved tree"):
+        save_tree(tmp_path / "tree", tree)
+
+
+def test_pickles_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "exploded",))
+
+    path = tmp_path / "tree"
+    save_tree(path, {"a": np.ones(1)})
+    with zipfile.ZipFile(path / "state.npz", "w") as archive:
+        archive.writestr("leaf:['a'].npy", pickle.dumps(Bomb()))
+    # A forger can compute digests, too.
+    monkeypatch.setattr("metaevo.runs.checkpoint._digest", lambda content: "x")
+    content = json.loads((path / "metadata.json").read_text())
+    digest = hashlib.sha256((path / "state.npz").read_bytes()).hexdigest()
+    content |= {"sha256_of_metadata": "x", "sha256": digest}
+    (path / "metadata.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=r"[Pp]ickle|magic"):
+        load_tree(path)
+    assert not (tmp_path / "exploded").exists()
+
+
+@given(
+    structure=st.recursive(
+        st.none() | st.integers() | st.text() | st.just("['a']"),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["dict", "list"]), inner),
+    ),
+    field=st.sampled_from(["structure", "leaves", "sha256", "metadata"]),
+)
+@settings(max_examples=50, deadline=None)
+def test_hostile_metadata_is_an_error_of_ours(
+    tmp_path_factory: pytest.TempPathFactory, structure: Any, field: str
+) -> None:
+    path = tmp_path_factory.mktemp("hostile") / "tree"
+    save_tree(path, {"a": np.ones(1)})
+    content = json.loads((path / "metadata.json").read_text())
+    content[field] = structure
+    del content["sha256_of_metadata"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("metaevo.runs.checkpoint._digest", lambda content: "x")
+        (path / "metadata.json").write_text(json.dumps(content | {"sha256_of_metadata": "x"}))
+        try:
+            load_tree(path)
+        except CheckpointError as error:
+            text = str(error)
+        else:
+            text = "accepted"
+    assert text == "accepted" or str(path) in text
+
+
+def test_a_missing_tree_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="No such file"):
+        load_tree(tmp_path / "none")

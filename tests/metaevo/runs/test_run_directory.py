@@ -1,0 +1,240 @@
+"""Run directories: what is written is complete, valid and written once."""
+
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.runs.run_directory import DiskError, RunDirectory, write_json_atomic, write_text_atomic
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory.create(tmp_path / "run", "experiment")
+
+
+def generation(index: int, **more: Any) -> dict[str, Any]:
+    return {"kind": "generation", "generation": index, **more}
+
+
+def test_names_are_unique(tmp_path: Path) -> None:
+    runs = [RunDirectory.create(None, "evolve", root=tmp_path / "runs") for _ in range(3)]
+    assert len({run.path for run in runs}) == 3
+    assert all(run.path.parent == tmp_path / "runs" / "evolve" for run in runs)
+
+
+def test_a_directory_that_holds_a_run_is_refused_with_the_way_out(run: RunDirectory) -> None:
+    RunDirectory.create(run.path, "experiment")  # still without a config
+    run.write_config({}, {})
+    with pytest.raises(ConfigError, match=r"already holds a run.*--run-dir.*--resume"):
+        RunDirectory.create(run.path, "experiment")
+
+
+@pytest.mark.parametrize("name", ["file", "file/run", "bad\0name"])
+def test_an_impossible_directory_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
+        RunDirectory.create(tmp_path / name, "experiment")
+    with pytest.raises(ConfigError, match=r"run directory .* cannot be written: "):
+        RunDirectory.create(None, "experiment", root=tmp_path / name)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory nobody can write")
+def test_an_unwritable_directory_is_refused() -> None:
+    for path in (Path("/proc/self"), Path("/proc/run")):
+        with pytest.raises(ConfigError, match=r"run directory /proc/\w+ cannot be written: "):
+            RunDirectory.create(path, "experiment")
+
+
+def test_opening_needs_a_run(tmp_path: Path, run: RunDirectory) -> None:
+    for path in (tmp_path / "none", run.path):
+        with pytest.raises(ConfigError, match="holds no run"):
+            RunDirectory.open(path)
+    run.write_config({}, {})
+    assert RunDirectory.open(run.path).metrics_path == run.path / "metrics.jsonl"
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from metaevo.runs.run_directory import RunDirectory\n"
+        "RunDirectory(Path(sys.argv[1])).lock(); print('locked', flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(run.path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"locked\n"
+            with pytest.raises(
+                ConfigError, match=rf"in use by another run \(process {process.pid}"
+            ):
+                run.lock()
+        finally:
+            process.kill()
+    run.lock()
+    run.lock()
+    with pytest.raises(ConfigError, match=f"process {os.getpid()}"):
+        RunDirectory(run.path).lock()
+    run.unlock()
+    RunDirectory(run.path).lock()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        FileNotFoundError(errno.ENOENT, "No such file or directory", "{run}/metrics.jsonl"),
+    ],
+)
+def test_a_disk_that_fails_is_one_line_with_the_way_out(run: RunDirectory, error: OSError) -> None:
+    if error.filename:
+        error.filename = error.filename.format(run=run.path)
+    with pytest.raises(DiskError) as caught, run.held("go on later"):
+        raise error
+    where = error.filename or run.path
+    assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
+    assert caught.value.exit_code == 74
+    RunDirectory(run.path).lock()  # it is free again
+
+
+def test_other_errors_are_left_alone(run: RunDirectory) -> None:
+    for error in (FileNotFoundError(2, "no", "/elsewhere"), OSError("odd"), KeyError("a")):
+        with pytest.raises(type(error)) as caught, run.held("go on later"):
+            raise error
+        assert caught.value is error
+    RunDirectory(run.path).lock()
+    with pytest.raises(ConfigError, match="in use by another run"), run.held("go on later"):
+        pass
+    with run.held("go on later", exclusively=False):  # a worker of a sweep
+        pass
+
+
+def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
+    for name in ("config.yaml", "metrics.jsonl", "report.html", "tracking.json"):
+        (run.path / f".{name}.1234.tmp").write_text("half")
+    run.write_config({}, {})
+    run.lock()
+    names = sorted(path.name for path in run.path.iterdir())
+    assert names == [".lock", ".tracking.json.1234.tmp", "config.yaml"]
+
+
+def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
+    config = {"task": {"env": "CartPole-v1", "rate": 1e-5, "clip": math.inf}, "words": ["1e-3"]}
+    run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)}, ["cpu:0"])
+    content = RunDirectory.open(run.path).read_config()
+    assert content["config"] == config
+    assert content["resolved"] == {"chunk": 8, "scores": [1.0, 1.0]}
+    environment = content["environment"]
+    assert environment["jax"] == jax.__version__
+    assert environment["numpy"] == np.__version__
+    assert environment["python"] == sys.version.split()[0]
+    assert environment["devices"] == ["cpu:0"]
+    assert {"git", "started", "command_line", "gymnax", "evosax"} <= environment.keys()
+    assert os.uname().nodename not in environment.values()
+    assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml"]
+
+
+def test_a_resumed_run_keeps_its_beginning(run: RunDirectory) -> None:
+    run.write_config({"a": 1}, {}, ["cpu:0"])
+    first = run.read_config()
+    for count in (1, 2):
+        run.write_config({"a": 2}, {}, ["cpu:1"], run.read_config())
+        again = run.read_config()
+        assert again["environment"] == first["environment"]
+        assert [each["devices"] for each in again["resumed"]] == [["cpu:1"]] * count
+    assert again["config"] == {"a": 2}
+
+
+def test_a_damaged_config_is_a_clear_error(run: RunDirectory) -> None:
+    run.config_path.write_text("config: {}\n")
+    with pytest.raises(ConfigError, match=r"config\.yaml: is no config of a run"):
+        run.read_config()
+
+
+def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
+    record = {
+        "kind": "generation", "generation": jnp.int32(3), "nan": np.float32(np.nan),
+        "inf": math.inf, "array": np.array([1.0, -np.inf]), "mean": jnp.float32(0.5), "text": "é",
+    }  # fmt: skip
+    run.append_metrics(record)
+    line = run.metrics_path.read_text()
+    parsed = json.loads(line, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
+    assert parsed == {
+        "kind": "generation", "generation": 3, "nan": None, "inf": None, "array": [1.0, None],
+        "mean": 0.5, "text": "é",
+    }  # fmt: skip
+    assert run.read_metrics() == [parsed]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{}, {"kind": "generation"}, {"generation": 1}, generation(1.5)],  # type: ignore[arg-type]
+)
+def test_a_record_needs_its_kind_and_index(run: RunDirectory, record: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="needs a kind and its index"):
+        run.append_metrics(record)
+    assert not run.metrics_path.exists()
+
+
+def test_metrics_are_read_by_kind(run: RunDirectory) -> None:
+    assert run.read_metrics() == []
+    run.append_metrics(generation(0))
+    run.append_metrics({"kind": "evaluation", "evaluation": 0})
+    assert run.read_metrics("generation") == [generation(0)]
+    assert len(run.read_metrics()) == 2
+
+
+def test_a_line_cut_short_is_ignored_and_does_not_swallow_the_next(run: RunDirectory) -> None:
+    run.append_metrics(generation(0))
+    with run.metrics_path.open("a") as file:
+        file.write('{"kind": "gener')
+    assert run.read_metrics() == [generation(0)]
+    run.append_metrics(generation(1))
+    assert run.read_metrics() == [generation(0), generation(1)]
+
+
+def test_a_damaged_line_in_the_middle_is_an_error(run: RunDirectory) -> None:
+    run.metrics_path.write_text('{"kind": "a", "a": 0}\nbroken\n{"kind": "a", "a": 1}\n')
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl, line 2: not a JSON object"):
+        run.read_metrics()
+
+
+def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
+    run.truncate_metrics("generation", 0)
+    assert not run.metrics_path.exists()
+    evaluation = {"kind": "evaluation", "evaluation": 9}
+    for record in (generation(0), generation(1), evaluation, generation(2)):
+        run.append_metrics(record)
+    with run.metrics_path.open("a") as file:
+        file.write('{"kind": "evaluation", "evalua')
+    run.truncate_metrics("generation", 1)
+    assert run.read_metrics() == [generation(0), generation(1), evaluation]
+    assert run.metrics_path.read_bytes().endswith(b"}\n")
+    run.append_metrics(generation(2))
+    run.sync()
+    assert [each["generation"] for each in run.read_metrics("generation")] == [0, 1, 2]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    write_json_atomic(path, {"a": np.float32(np.nan), "b": (1, 2)})
+    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            write_text_atomic(path, "new")
+    assert json.loads(path.read_text()) == {"a": None, "b": [1, 2]}
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]

@@ -1,0 +1,192 @@
+"""Signals, sent to real processes."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metaevo.runs import signals
+from metaevo.runs.signals import StopOnSignal
+
+# A loop over blocks that last for the given number of seconds, whatever signals come.
+PROGRAM = """
+import ctypes, sys, time
+from metaevo.runs.signals import StopOnSignal
+libc = ctypes.CDLL(None)
+def block(first):
+    end = time.monotonic() + float(sys.argv[1])
+    if first:  # said inside, so that no signal comes between this and the block
+        print("ready", flush=True)
+    while time.monotonic() < end:
+        libc.usleep(10_000)
+with StopOnSignal() as stop:
+    first = True
+    while stop.requested is None:
+        block(first)
+        first = False
+    print("saved", flush=True)
+sys.exit(stop.exit_code)
+"""
+
+# A second one in the middle of one long C call, in which Python runs no handler.
+STUCK = """
+import ctypes
+from metaevo.runs.signals import StopOnSignal
+libc = ctypes.CDLL(None)
+with StopOnSignal():
+    print("ready", flush=True)
+    mutex = ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # for ever, whatever signals come
+"""
+
+
+# Before a run begins.
+EARLY = """
+import signal, time
+from metaevo.runs.signals import leave_at_once
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job may not have
+leave_at_once()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+# After everything: the interpreter clears its modules, which ends XLA's threads, too.
+LATE = """
+import signal, sys, time
+from metaevo.runs.signals import StopOnSignal, leave_at_once
+signal.signal(signal.SIGINT, signal.default_int_handler)
+leave_at_once()
+class Thing:
+    def __del__(self, print=print, sleep=time.sleep):
+        print("ready", flush=True)
+        sleep(2)
+thing = Thing()
+with StopOnSignal():
+    pass
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., "subprocess.Popen[str]"]]:
+    """Starts a program and waits until it is ready; none survives the test."""
+    processes = []
+
+    def run(*arguments: str) -> "subprocess.Popen[str]":
+        process = launch(*arguments)
+        processes.append(process)
+        return process
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def launch(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_one_signal_stops_at_the_end_of_the_block(start: Any, number: int, code: int) -> None:
+    process = start(PROGRAM, "3")
+    begun = time.monotonic()
+    process.send_signal(number)
+    process.send_signal(number)  # at once: the same key press, passed on by a wrapper
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (code, "saved\n")
+    assert time.monotonic() - begun > 0.5
+    assert err == "\nstopping after this block; press Ctrl-C again to leave at once\n"
+
+
+@pytest.mark.parametrize("program", [PROGRAM, STUCK], ids=["block", "inside C"])
+def test_a_second_signal_ends_the_process_at_once(start: Any, program: str) -> None:
+    process = start(program, "60")
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.8)
+    assert process.poll() is None
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - begun < 5
+    assert (process.returncode, out) == (130, "")
+    assert err.count("stopping after this block") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_before_a_run_begins_one_signal_is_enough(start: Any, number: int, code: int) -> None:
+    process = start(EARLY)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_while_the_interpreter_ends_does_not_change_the_exit_code(
+    start: Any, number: int
+) -> None:
+    process = start(LATE)
+    process.send_signal(number)
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == 7
+
+
+def test_the_handlers_are_restored() -> None:
+    # A shell's background job is started with SIGINT ignored: begin where Python usually does.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        check_restored()
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+
+
+def check_restored() -> None:
+    before = [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)]
+    with StopOnSignal() as stop:
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert [signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert (stop.requested, stop.exit_code) == (None, 0)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_it_can_be_asked_right_after_the_signal(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopOnSignal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stop.requested, stop.exit_code) == (signal.SIGTERM, 143)
+    assert "stopping after this block" in capsys.readouterr().err
+
+
+def test_a_signal_that_arrives_twice_for_one_key_press_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[int] = []
+    clock = iter([10.0, 10.4, 10.6])
+    monkeypatch.setattr(signals.os, "_exit", left.append)
+    stop = StopOnSignal()
+    monkeypatch.setattr(signals.time, "monotonic", lambda: next(clock))
+    stop._answer(signal.SIGINT)
+    stop._answer(signal.SIGTERM)  # 0.4 s later
+    assert (stop.requested, left) == (signal.SIGINT, [])
+    stop._answer(signal.SIGTERM)
+    assert left == [143]

@@ -1,0 +1,212 @@
+"""Statistics against hand-computed cases, SciPy, brute force and a simulation of coverage."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from metaevo.statistics import table as statistics
+
+FINITE = st.floats(-1e3, 1e3, allow_subnormal=False)
+RUNS = arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=FINITE)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([1, 2, 3, 4, 5, 6, 7, 80], 4.5),  # 2 of 8 cut on each side
+        ([0, 0, 0, 10, 20, 30, 40, 50, 60, 1000], (0 + 10 + 20 + 30 + 40 + 50) / 6),  # 2 of 10
+        ([1, 2, 9], 4.0),  # too few to cut
+        ([[5, -100], [100, 7]], 6.0),  # tasks are pooled
+    ],
+)
+def test_iqm_by_hand(scores, expected):
+    assert statistics.iqm(scores) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("runs", range(1, 25))
+def test_iqm_is_the_trimmed_mean_of_rliable(runs):
+    scores = np.random.default_rng(runs).normal(size=(runs, 3))
+    assert statistics.iqm(scores) == pytest.approx(stats.trim_mean(scores, 0.25, axis=None))
+    np.testing.assert_allclose(statistics.iqm(scores, axis=0), stats.trim_mean(scores, 0.25, 0))
+
+
+def test_non_finite_scores_are_counted_in_the_refusal():
+    scores = [1.0, np.nan, 3.0, -np.inf]
+    for function in (
+        statistics.iqm,
+        statistics.stratified_bootstrap_interval,
+        statistics.summarise,
+    ):
+        with pytest.raises(ValueError, match="2 of 4 scores are not finite"):
+            function(scores)
+    replaced, count = statistics.replace_diverged(scores, worst=0)
+    assert replaced.tolist() == [1, 0, 3, 0]
+    assert count == 2
+    assert statistics.iqm(replaced) == pytest.approx(0.5)
+
+
+def test_diverged_runs_get_the_worst_score_of_their_task():
+    scores = np.array([[1.0, np.nan], [np.inf, 4.0]])
+    replaced, count = statistics.replace_diverged(scores, worst=[-1, -2])
+    assert replaced.tolist() == [[1, -2], [-1, 4]]
+    assert count == 2
+    assert np.isnan(scores[0, 1])  # the caller's array is left alone
+    with pytest.raises(ValueError, match="not finite"):
+        statistics.replace_diverged(scores, worst=np.nan)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: statistics.summarise([]), "no scores"),
+        (lambda: statistics.summarise(3.0), r"\[runs\] or \[runs, tasks\]"),
+        (lambda: statistics.summarise(np.zeros((2, 2, 2))), r"\[runs\] or \[runs, tasks\]"),
+        (lambda: statistics.compare(np.zeros((4, 2)), np.zeros((4, 3))), "2 and 3 tasks"),
+        (lambda: statistics.stratified_bootstrap_interval([1, 2], confidence=95), "confidence"),
+        (lambda: statistics.mean_curve([1.0, 2.0]), r"\[seeds, points\]"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_interval_of_the_mean_is_that_of_scipy():
+    scores = np.random.default_rng(0).exponential(size=30)
+    ours = statistics.stratified_bootstrap_interval(scores, np.mean, resamples=8000)
+    scipys = stats.bootstrap(
+        (scores,), np.mean, n_resamples=8000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    np.testing.assert_allclose(ours, scipys, atol=0.05 * (scipys.high - scipys.low))
+
+
+def test_tasks_are_strata():
+    """Runs are redrawn within tasks: levels of the tasks add nothing to the interval."""
+    noise = np.random.default_rng(0).normal(size=(40, 3))
+    low, high = statistics.stratified_bootstrap_interval(noise + np.array([0, 1e3, 1e6]), np.mean)
+    expected = 2 * 1.96 * np.sqrt((noise.var(axis=0) / 40).sum()) / 3
+    assert high - low == pytest.approx(expected, rel=0.1)
+
+
+def test_blocks_of_resamples_cover_all_of_them(monkeypatch):
+    scores = np.random.default_rng(0).normal(size=(10, 2))
+    whole = statistics.stratified_bootstrap_interval(scores, resamples=3001)
+    monkeypatch.setattr(statistics, "_BLOCK", 7 * scores.size)
+    blocks = statistics.stratified_bootstrap_interval(scores, resamples=3001)
+    np.testing.assert_allclose(blocks, whole, atol=0.1)
+
+
+def test_interval_covers_the_truth_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(300):
+        low, high = statistics.stratified_bootstrap_interval(rng.normal(size=24), resamples=300)
+        covered += low <= 0 <= high
+    assert 0.88 <= covered / 300 <= 0.99
+
+
+@pytest.mark.parametrize("decimals", [0, 3])  # with and without many ties
+def test_probability_of_improvement_is_mann_whitney(decimals):
+    rng = np.random.default_rng(decimals)
+    x, y = rng.normal(0.5, size=13).round(decimals), rng.normal(size=9).round(decimals)
+    expected = stats.mannwhitneyu(x, y).statistic / (13 * 9)
+    assert statistics.probability_of_improvement(x, y) == pytest.approx(expected)
+
+
+def test_probability_of_improvement_averages_over_tasks():
+    x, y = np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
+    assert statistics.probability_of_improvement(x, y) == pytest.approx((1 + 0.25) / 2)
+
+
+def test_probability_interval_is_that_of_resampled_runs():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0.4, size=(12, 2)), rng.normal(size=(9, 2))
+    resampled = []
+    for _ in range(4000):
+        redrawn = [
+            np.stack([rng.choice(task, len(task)) for task in scores.T], axis=1)
+            for scores in (x, y)
+        ]
+        resampled.append(statistics.probability_of_improvement(*redrawn))
+    ours = statistics.probability_of_improvement_interval(x, y, resamples=4000)
+    np.testing.assert_allclose(ours, np.quantile(resampled, [0.025, 0.975]), atol=0.02)
+
+
+def test_conclusion():
+    rng = np.random.default_rng(0)
+    low, high, other = rng.normal(0, 1, 30), rng.normal(3, 1, 20), rng.normal(0, 1, 25)
+    assert statistics.conclusion(high, low) == "better"
+    assert statistics.conclusion(low, high) == "worse"
+    assert statistics.conclusion(low, other) == "undecided"
+    comparison = statistics.compare(high, low)
+    assert comparison.difference == pytest.approx(statistics.iqm(high) - statistics.iqm(low))
+    assert comparison.difference_interval == statistics.difference_interval(high, low)
+    lower, upper = comparison.probability_interval
+    assert 0.5 < lower <= comparison.probability_of_improvement <= upper <= 1
+
+
+@pytest.mark.parametrize(("runs", "verdict"), [(1, "undecided"), (3, "undecided"), (4, "better")])
+def test_too_few_runs_decide_nothing(runs, verdict):
+    assert statistics.conclusion(10 + np.arange(runs), np.arange(runs)) == verdict
+
+
+@pytest.mark.parametrize("score", [0.0, 0.1, -0.7, 500.0, 1e9 / 3])
+def test_equal_scores_are_undecided_whatever_the_rounding(score):
+    for runs in (4, 7, 30):
+        assert statistics.conclusion(np.full(20, score), np.full(runs, score)) == "undecided"
+
+
+def test_summary():
+    summary = statistics.summarise([[1.0, 10.0], [3.0, 10.0]])
+    assert summary.mean == 6.0
+    assert summary.iqm == 6.5  # the middle two of 1, 3, 10, 10
+    assert summary.std == pytest.approx(1.0)  # variances 2 and 0
+    assert summary.seeds == 2
+    assert statistics.summarise([7.0]) == statistics.Summary(7.0, (7.0, 7.0), 7.0, 0.0, 1)
+
+
+def test_mean_curve_skips_what_is_missing():
+    nan = np.nan
+    curves = [[nan, 1.0, 2.0, nan], [nan, nan, 4.0, nan], [nan, 3.0, 6.0, 8.0]]
+    mean, low, high = statistics.mean_curve(curves)
+    np.testing.assert_array_equal(mean, [nan, 2.0, 4.0, 8.0])
+    np.testing.assert_array_equal(low, [nan, 1.0, 2.0, 8.0])
+    np.testing.assert_array_equal(high, [nan, 3.0, 6.0, 8.0])
+
+
+def test_mean_curve_interval_is_the_bootstrap_of_each_point():
+    curves = np.random.default_rng(0).normal(size=(20, 3))
+    _, low, high = statistics.mean_curve(curves, resamples=5000)
+    for point in range(3):
+        expected = statistics.stratified_bootstrap_interval(
+            curves[:, point], np.mean, resamples=5000
+        )
+        np.testing.assert_allclose((low[point], high[point]), expected, atol=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scores=RUNS, shift=FINITE, scale=st.floats(0.1, 10))
+def test_intervals_are_ordered_and_follow_shift_and_scale(scores, shift, scale):
+    low, high = statistics.stratified_bootstrap_interval(scores, resamples=100)
+    assert scores.min() - 1e-9 <= low <= high <= scores.max() + 1e-9
+    moved = statistics.stratified_bootstrap_interval(scale * scores + shift, resamples=100)
+    np.testing.assert_allclose(moved, (scale * low + shift, scale * high + shift), atol=1e-7)
+
+
+@settings(max_examples=60, deadline=None)
+@given(x=arrays(np.float64, 5, elements=FINITE), y=arrays(np.float64, 7, elements=FINITE))
+def test_probability_of_improvement_is_complementary_and_ordinal(x, y):
+    probability = statistics.probability_of_improvement(x, y)
+    assert statistics.probability_of_improvement(y, x) == pytest.approx(1 - probability)
+    assert statistics.probability_of_improvement(2 * x, 2 * y) == pytest.approx(probability)
+    low, high = statistics.probability_of_improvement_interval(x, y, resamples=100)
+    assert -1e-9 <= low <= high <= 1 + 1e-9
+
+
+def test_same_seed_same_interval():
+    x, y = np.random.default_rng(0).normal(size=(2, 16))
+    assert statistics.compare(x, y, seed=3) == statistics.compare(x, y, seed=3)
+    assert statistics.compare(x, y, seed=3) != statistics.compare(x, y, seed=4)
