@@ -8,7 +8,7 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.evolve.run import check_settings
 from metaevo.held_out.tuning import tuning_space
-from metaevo.studies.learner import experiment_class, make_parts
+from metaevo.studies.settings import experiment_class, make_parts
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials
 from metaevo.sweep.settings import sweep_class

@@ -21,7 +21,7 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
     from metaevo.outer_loop.evolution import Evolution
-    from metaevo.studies.learner import experiment_class, make_parts
+    from metaevo.studies.settings import experiment_class, make_parts
 
     raw = load_yaml(folder / "configs" / "evolve_value_loss" / "quick.yaml")
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)

@@ -85,7 +85,7 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
     from metaevo.outer_loop.evolution import Evolution
-    from metaevo.studies.learner import experiment_class, make_parts
+    from metaevo.studies.settings import experiment_class, make_parts
 
     root = Path(__file__).resolve().parent.parent.parent
     raw = load_yaml(root / "configs/evolve_value_loss/q_learning_quick.yaml")

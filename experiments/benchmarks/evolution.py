@@ -100,7 +100,7 @@ def _costs(row: dict[str, Any], repeats: int, table: Table) -> list[dict[str, An
 
 def _settings(shape: str, population: int | None, agent_steps: int | None) -> Any:
     from metaevo.config import from_dict, load_yaml
-    from metaevo.studies.learner import experiment_class
+    from metaevo.studies.settings import experiment_class
 
     raw = load_yaml(CONFIGS / f"{shape}.yaml")
     if population is not None:
@@ -120,7 +120,7 @@ def _evolution(settings: Any, training: bool, validation: bool = True) -> Any:
     from metaevo.agents.train_learner import TrainLearner
     from metaevo.outer_loop.evolution import Evolution
     from metaevo.outer_loop.problem import Evaluation
-    from metaevo.studies.learner import make_parts
+    from metaevo.studies.settings import make_parts
 
     parts = make_parts(settings)
 

@@ -20,7 +20,7 @@ from metaevo.parallel import devices
 from metaevo.runs.lifecycle import StopRequestedError, for_environment_of, raise_if_requested
 from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 from metaevo.runs.signals import StopOnSignal
-from metaevo.studies.learner import experiment_class, make_parts
+from metaevo.studies.settings import experiment_class, make_parts
 
 FREE = (
     "task.",

@@ -16,7 +16,7 @@ from metaevo.runs.lifecycle import (
     settings_to_resume,
     with_trackers,
 )
-from metaevo.studies.learner import experiment_class, learner_entry
+from metaevo.studies.settings import experiment_class, learner_entry
 
 
 @exit_on_config_error()

@@ -39,7 +39,7 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
-from metaevo.studies.learner import Parts, make_parts
+from metaevo.studies.settings import Parts, make_parts
 
 SCALAR_ARGUMENTS = {"value_loss": 3, "policy_loss": 2}
 """Scalars that the functions in a slot are called with; they return a scalar."""

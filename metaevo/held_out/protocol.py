@@ -18,7 +18,7 @@ from metaevo.held_out.comparison import Comparison, hand_written
 from metaevo.held_out.evaluation import Contender, Scores, curve_frames
 from metaevo.held_out.tuning import tuning_space
 from metaevo.report import plots
-from metaevo.studies.learner import Parts
+from metaevo.studies.settings import Parts
 
 
 def compare(

@@ -22,7 +22,7 @@ from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
-from metaevo.studies.learner import make_parts
+from metaevo.studies.settings import make_parts
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")

@@ -9,7 +9,7 @@ from annotated_types import Gt, Interval
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.held_out.evaluation import MOST
 from metaevo.search.space import KINDS
-from metaevo.studies.learner import RecordConfig, experiment_class, settings_class
+from metaevo.studies.settings import RecordConfig, experiment_class, settings_class
 from metaevo.train.settings import training_class
 
 
@@ -82,7 +82,7 @@ def sweep_class(raw: dict[str, Any]) -> type:
     """Return the dataclass of a sweep's settings.
 
     They are those of a training run (`metaevo.train.settings`) or, with `evolve:`, of an evolution
-    (`metaevo.studies.learner`), without what a sweep decides itself, and this module's sections.
+    (`metaevo.studies.settings`), without what a sweep decides itself, and this module's sections.
 
     Raises:
         ConfigError: for an unknown learner or component.

@@ -16,7 +16,7 @@ from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import (
+from metaevo.studies.settings import (
     RecordConfig,
     TaskConfig,
     learner_entry,

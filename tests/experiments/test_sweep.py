@@ -14,7 +14,7 @@ from metaevo.agents.trainer import Trainer
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.learner import experiment_class
+from metaevo.studies.settings import experiment_class
 from metaevo.sweep import figures, population_based, runner
 from metaevo.sweep.main import main
 from metaevo.sweep.settings import sweep_class

@@ -17,7 +17,7 @@ from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_d
 from metaevo.evolve import command as evolve_script
 from metaevo.evolve import run as runner
 from metaevo.parallel import devices
-from metaevo.studies.learner import experiment_class
+from metaevo.studies.settings import experiment_class
 from metaevo.sweep import main as sweep_script
 from metaevo.sweep import runner as sweep_runner
 from metaevo.sweep.settings import sweep_class

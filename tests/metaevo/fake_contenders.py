@@ -7,7 +7,7 @@ from metaevo.config import from_dict
 from metaevo.held_out.comparison import Comparison
 from metaevo.held_out.evaluation import EvaluationConfig, Scores
 from metaevo.held_out.tuning import tuning_space
-from metaevo.studies.learner import experiment_class
+from metaevo.studies.settings import experiment_class
 
 NAMES = ["squared", "huber"]
 GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
