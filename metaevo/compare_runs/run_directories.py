@@ -12,6 +12,7 @@ import numpy as np
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
 from metaevo.runs.run_directory import RunDirectory, read_json
+from metaevo.runs.schema import Evaluation
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
@@ -39,15 +40,7 @@ def read(path: Path) -> Source:
     Raises:
         ConfigError: it holds no run, or a file of it is damaged.
     """
-    try:
-        return _read(RunDirectory.open(path))
-    except ConfigError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ConfigError(f"{path}: its files are not those of a run: {error!r}") from None
-
-
-def _read(run: RunDirectory) -> Source:
+    run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
     records = run.read_metrics()
     kinds = [kind for kind in _DEFAULTS if any(r.get("kind") == kind for r in records)]
@@ -127,9 +120,9 @@ def _returns(
         with path.open(newline="", encoding="utf-8") as file:
             header, *lines = list(csv.reader(file))
         table = np.array([[float(cell or "nan") for cell in line] for line in lines])
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ConfigError(f"{path}: no table of learning curves: {error}") from None
-    if header[:1] != ["steps"] or table.ndim != 2:
+    if header[:1] != ["steps"] or table.ndim != 2 or not np.isfinite(table[:, 0]).all():
         raise ConfigError(f"{path}: no table of learning curves")
     return table[:, 0], table[:, 1:].T
 
@@ -148,13 +141,8 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
     """A seed without curves for every score of evaluation.json."""
     if not run.evaluation_path.is_file():
         return []
-    try:
-        variants = read_json(run.evaluation_path).get("variants", [])
-        scores = {str(row["name"]): _by_seed(row["scores"]) for row in variants}
-    except ConfigError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ConfigError(f"{run.evaluation_path}: no evaluation of variants: {error!r}") from None
+    result = read_json(run.evaluation_path, Evaluation)
+    scores = {row["name"]: _by_seed(row["scores"]) for row in result["variants"]}
     base = config.get("run.seed", 0)
     return [
         SeedRun(
@@ -173,9 +161,7 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
 
 def _by_seed(scores: list[Any]) -> FloatArray:
     """Scores [seeds]; of several environments [seeds, environments], which are normalised."""
-    rows = [column(row if isinstance(row, list) else [row]) for row in scores]
-    if not all(row.size for row in rows):
-        raise ValueError("a seed has no score")
+    rows = (column(row if isinstance(row, list) else [row]) for row in scores)
     return np.array([row.mean() for row in rows])
 
 

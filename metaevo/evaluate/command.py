@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolve.conclusion import write_run_report
 from metaevo.evolve.run import check_settings
 from metaevo.held_out.protocol import compare, task_of
 from metaevo.held_out.tuning import tuning_space
 from metaevo.parallel import devices
-from metaevo.runs.lifecycle import StopRequestedError, for_environment_of, raise_if_requested
+from metaevo.runs.lifecycle import (
+    StopRequestedError,
+    for_environment_of,
+    raise_if_requested,
+    saved_settings,
+)
 from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.settings import experiment_class, make_parts
@@ -74,13 +79,14 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
+    before = saved_settings(RunDirectory(args.run_dir), type(settings), saved)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
     if changed:
         raise ConfigError(
             f"{', '.join(changed)}: a component is judged as it is; what may change begins with "
             f"{', '.join(FREE)}"
         )
-    if task_of(settings) == task_of(from_dict(type(settings), saved)):
+    if task_of(settings) == task_of(before):
         raise ConfigError(
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
@@ -112,7 +118,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
     slot_function, meta_params = discovery.load(run_dir, slot=parts.slot)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
     if run.config_path.exists():
-        other = from_dict(type(settings), run.read_config()["config"])
+        other = saved_settings(run, type(settings), run.read_config()["config"])
         if task_of(other) != task_of(settings):
             raise ConfigError(
                 f"{run.path} holds the results of another task; name this one: --name"

@@ -59,7 +59,7 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
 
 
 def _log(this: "EvolutionRun", result: dict[str, Any]) -> None:
-    this.run.truncate_metrics("evaluation", -1)  # of an earlier end of this run
+    this.run.truncate_metrics("evaluation", 0)  # of an earlier end of this run
     generations = this.run.read_metrics("generation")
     seconds = generations[-1]["seconds"] if generations else 0.0
     for index, row in enumerate(result["variants"]):

@@ -37,6 +37,7 @@ from metaevo.runs.lifecycle import (
     start_tracker,
     way_out,
 )
+from metaevo.runs.resume import Resumed, check_chunk_size, restore_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.settings import Parts, make_parts
@@ -191,14 +192,12 @@ def check_settings(settings: Any, parts: Parts) -> None:
         )
 
 
-def _is_finished(run: RunDirectory, settings: Any, saved: dict[str, Any]) -> bool:
-    if not run.report_path.exists():
+def _is_finished(run: RunDirectory, settings: Any, before: Any) -> bool:
+    if not run.report_path.exists() or before.evaluation != settings.evaluation:
         return False
-    if saved["config"].get("evaluation") != to_dict(settings)["evaluation"]:
-        return False
-    generations = run.read_metrics("generation")
-    done = generations[-1]["generation"] + 1 if generations else 0
-    return bool(done >= settings.evolution.generations)
+    generations = [record["generation"] for record in run.read_metrics("generation")]
+    complete = generations == list(range(len(generations)))  # else something was lost
+    return complete and len(generations) >= settings.evolution.generations
 
 
 def _resolve(
@@ -209,13 +208,15 @@ def _resolve(
     resolved: dict[str, Any] = {}
     if resume:
         saved = run.read_config()
-        check_same(saved["config"], settings, HARMLESS)
-        if _is_finished(run, settings, saved):
+        before = check_same(run, saved["config"], settings, HARMLESS)
+        if _is_finished(run, settings, before):
             return saved, None
         resolved = dict(saved["resolved"])
-        before = saved["config"]["evolution"].get("chunk_size")
-        if settings.evolution.chunk_size not in (None, before):
-            resolved["chunk_size"] = settings.evolution.chunk_size
+        config = settings.evolution
+        agents = settings.strategy.population_size * config.seeds_per_candidate
+        check_chunk_size(run, resolved, max(agents, before.evolution.chunk_size or 0))
+        if config.chunk_size not in (None, before.evolution.chunk_size):
+            resolved["chunk_size"] = config.chunk_size
     if len(settings.task.items()) > 1 and "normalisation" not in resolved:
         resolved["normalisation"] = _normalisation(settings, parts)._asdict()
     return saved, resolved
@@ -258,6 +259,10 @@ def _evolution(
     normalisation = None
     if (bounds := resolved.get("normalisation")) is not None:
         normalisation = Normalisation(tuple(bounds["random"]), tuple(bounds["reference"]))
+        if {len(each) for each in normalisation} != {len(tasks)}:
+            raise ConfigError(
+                f"resolved.normalisation: must have {len(tasks)} numbers of each kind"
+            )
     problem = TrainLearner(
         tasks, settings.hyperparams, parts.component, settings.fitness, normalisation
     )
@@ -285,8 +290,13 @@ def _normalisation(settings: Any, parts: Parts) -> Normalisation:
 def _evolve(this: EvolutionRun, resume: bool) -> None:
     """Run the generations that are missing."""
     run, config, every = this.run, this.settings.evolution, this.settings.run.checkpoint_every
-    restored = hosts.agreed(lambda: _restore(this) if resume else None)
-    tree, seconds = restored or (this.evolution.start(), 0.0)
+
+    def restore() -> Resumed | None:
+        template = this.evolution.template
+        return restore_run(run, "generation", template, this.run_id, range) if resume else None
+
+    restored = hosts.agreed(restore)
+    tree, _, seconds = restored or (this.evolution.start(), 0, 0.0)
     (state, done), total = _place(this.evolution, tree), config.generations
     started = time.monotonic() - seconds
     if restored is None:  # so that whatever is logged has a checkpoint before it
@@ -386,14 +396,3 @@ def _save(this: EvolutionRun, state: State, seconds: float) -> None:
         metadata={"run_id": this.run_id, "seconds": seconds},
         keep=this.settings.run.keep_checkpoints,
     )
-
-
-def _restore(this: EvolutionRun) -> tuple[State, float] | None:
-    """Return the last checkpoint's state and forget what was logged after it."""
-    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("generation"):
-        return None  # killed before anything was saved: begin again
-    restored = checkpoint.restore(
-        this.run.checkpoints, this.evolution.template, expected={"run_id": this.run_id}
-    )
-    this.run.truncate_metrics("generation", restored.index - 1)
-    return restored.tree, float(restored.metadata["seconds"])

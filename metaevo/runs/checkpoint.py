@@ -12,6 +12,7 @@ import os
 import shutil
 import uuid
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, parse_json
+from metaevo.runs.schema import check
 
 _TEMPORARY = ".unfinished-"
 
@@ -51,37 +53,52 @@ def save(
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{index:06d}"
     _write(path, _leaves(tree), {"index": index, "metadata": metadata or {}})
-    indices = _indices(directory)
-    for old in indices:
-        if old > index or old in [each for each in indices if each <= index][:-keep]:
+    found = indices(directory)
+    for old in found:
+        if old > index or old in [each for each in found if each <= index][:-keep]:
             _remove(directory / f"{old:06d}")
     return path
 
 
 def is_empty(directory: Path) -> bool:
     """Whether no checkpoint was ever completed there, be it usable or not."""
-    return not _indices(directory)
+    return not indices(directory)
+
+
+def indices(directory: Path) -> list[int]:
+    """The indices of the checkpoints there, usable or not, the oldest first."""
+    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
 def restore(
-    directory: Path, template: Any, *, expected: dict[str, Any] | None = None
+    directory: Path,
+    template: Any,
+    *,
+    expected: dict[str, Any] | None = None,
+    kind: Any = dict[str, Any],
+    among: Collection[int] | None = None,
 ) -> Checkpoint:
     """The newest usable checkpoint, with NumPy arrays (and typed keys) in the template's structure.
 
-    Paths, shapes and dtypes must be the template's (arrays or jax.ShapeDtypeStructs), and the items
-    of `expected` must be in the saved metadata. A checkpoint that fails is passed over with a
-    warning. Raises CheckpointError if none is left.
+    Paths, shapes and dtypes must be the template's (arrays or jax.ShapeDtypeStructs), the items of
+    `expected` must be in the saved metadata, and these must be of a `kind` of metaevo.runs.schema. A
+    checkpoint that fails is passed over with a warning; those that are not `among` some indices are
+    not looked at. Raises CheckpointError if none is left.
     """
-    indices = _indices(directory)
-    if not indices:
+    found = [each for each in indices(directory) if among is None or each in among]
+    if not found:
         raise CheckpointError(f"there is no checkpoint in {directory}")
-    for index in reversed(indices):
+    for index in reversed(found):
         path = directory / f"{index:06d}"
         try:
-            return _restore_one(path, index, template, json.loads(json.dumps(expected or {})))
-        except CheckpointError as error:
+            wanted = json.loads(json.dumps(expected or {}))
+            restored = _restore_one(path, index, template, wanted)
+            check(kind, restored.metadata, f"{path} is not usable: metadata.json")
+            return restored
+        except ConfigError as error:
             warnings.warn(str(error), stacklevel=2)
-    raise CheckpointError(f"none of the {len(indices)} checkpoints in {directory} is usable")
+    raise CheckpointError(f"none of the {len(found)} checkpoints in {directory} is usable")
 
 
 def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> None:
@@ -122,11 +139,6 @@ def _restore_one(path: Path, index: int, template: Any, expected: dict[str, Any]
             raise CheckpointError(f"{path} is not usable: {key} is {found}, not {want}")
     tree = jax.tree_util.tree_unflatten(structure, [leaves[key] for key in wanted])
     return Checkpoint(index, tree, metadata)
-
-
-def _indices(directory: Path) -> list[int]:
-    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-    return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
 # --- Trees and their leaves ---------------------------------------------------------------------

@@ -112,27 +112,47 @@ def way_out(run: RunDirectory) -> str:
     return f"what is saved is whole; continue with: --resume --run-dir {run.path}"
 
 
-def check_same(saved: dict[str, Any], settings: Any, harmless: Sequence[str]) -> None:
+def check_same(
+    run: RunDirectory, saved: dict[str, Any], settings: Any, harmless: Sequence[str]
+) -> Any:
     """Refuse to resume under settings that would have given another run.
 
     Args:
-        saved: the run's settings; one that did not exist when it began has its default.
+        run: the directory of the run.
+        saved: its settings; one that did not exist when it began has its default.
         settings: those of the command line.
         harmless: beginnings of the keys that may change.
 
+    Returns:
+        the settings of the run.
+
     Raises:
-        ConfigError: naming every key that differs and matters.
+        ConfigError: naming every key that differs and matters, or a section that is missing.
     """
-    before = to_dict(from_dict(type(settings), saved))
+    before = saved_settings(run, type(settings), saved)
     changes = [
         f"{key}: {old!r} -> {new!r}"
-        for key, (old, new) in changed_keys(before, to_dict(settings)).items()
+        for key, (old, new) in changed_keys(to_dict(before), to_dict(settings)).items()
         if not key.startswith(tuple(harmless))
     ]
     if changes:
         raise ConfigError(
             f"cannot resume with other settings ({', '.join(changes)}); start a new run"
         )
+    return before
+
+
+def saved_settings(run: RunDirectory, cls: type, saved: dict[str, Any]) -> Any:
+    """Return the settings of a run as its script has them.
+
+    Raises:
+        ConfigError: if one of them is wrong, or a whole section, or what stands beside them, is
+            missing: the defaults would be another run.
+    """
+    for field in dataclasses.fields(cls):
+        if field.name not in saved:
+            raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
+    return from_dict(cls, saved)
 
 
 def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, dump_yaml, load_yaml, parse_json
+from metaevo.runs import schema
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
@@ -172,15 +173,11 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
-        content = load_yaml(self.config_path)
-        for key in ("config", "resolved", "environment"):
-            if not isinstance(content.get(key), dict):
-                raise ConfigError(f"{self.config_path}: is no config of a run: it has no {key!r}")
-        return content
+        return schema.check(schema.Config, load_yaml(self.config_path), str(self.config_path))
 
     def update_resolved(self, changes: dict[str, Any]) -> None:
         """Change what write_config wrote under `resolved`."""
-        content = load_yaml(self.config_path)
+        content = self.read_config()
         content["resolved"] |= changes
         write_text_atomic(self.config_path, dump_yaml(content))
 
@@ -212,19 +209,19 @@ class RunDirectory:
         records = (record for _, record in self._lines())
         return [record for record in records if kind is None or record.get("kind") == kind]
 
-    def truncate_metrics(self, kind: str, last_index: int) -> None:
-        """Drop the records of `kind` after `last_index`, and a last line that was cut short.
+    def truncate_metrics(self, kind: str, count: int) -> None:
+        """Keep the first `count` records of `kind`, and drop a last line that was cut short.
 
         What follows the checkpoint that a run continues from is computed, and logged, again.
         Raises ConfigError as read_metrics does.
         """
         if not self.metrics_path.exists():
             return
-        lines = [
-            line
-            for line, record in self._lines()
-            if record.get("kind") != kind or record.get(kind, 0) <= last_index
-        ]
+        lines, left = [], count
+        for line, record in self._lines():
+            left -= record["kind"] == kind
+            if record["kind"] != kind or left >= 0:
+                lines.append(line)
         _write_atomic(self.metrics_path, b"".join(line + b"\n" for line in lines))
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -233,13 +230,8 @@ class RunDirectory:
         # What follows the last newline is nothing, or a line that a killed process had begun.
         lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
         for number, line in enumerate(lines, start=1):
-            try:
-                record = parse_json(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict):
-                raise ConfigError(f"{self.metrics_path}, line {number}: not a JSON object")
-            yield line, record
+            where = f"{self.metrics_path}, line {number}"
+            yield line, schema.check_record(parse_line(line, where), where)
 
 
 def write_json_atomic(path: Path, obj: Any) -> None:
@@ -250,12 +242,21 @@ def write_json_atomic(path: Path, obj: Any) -> None:
     write_text_atomic(path, json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    """What write_json_atomic wrote. Raises ConfigError if it cannot be read."""
+def read_json(path: Path, kind: Any = Any) -> Any:
+    """What write_json_atomic wrote, of a `kind` of metaevo.runs.schema. Raises ConfigError."""
     try:
-        return parse_json(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
+    return schema.check(kind, content, str(path))
+
+
+def parse_line(line: bytes, where: str) -> Any:
+    """The data of a line of JSON, `where` in which file. Raises ConfigError."""
+    try:
+        return parse_json(line)
+    except ValueError:
+        raise ConfigError(f"{where}: not a JSON object") from None
 
 
 def write_text_atomic(path: Path, text: str) -> None:

@@ -14,10 +14,16 @@ import optuna
 import sqlalchemy.exc
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 
 from metaevo.config import ConfigError
+from metaevo.runs import schema
+from metaevo.search.sampling import RETRY_OF
+from metaevo.search.space import Space
 
+RESULT = "result"
+"""The attribute of a trial that says what came of it."""
 JOURNAL = "study.journal"
 _ATTEMPTS = 4
 _BLOCK = 4096
@@ -49,8 +55,49 @@ def _open_journal(path: Path) -> BaseStorage:
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: is not the journal of a study: {error}") from None
+    except Exception as error:  # Optuna replays it: what somebody made up can raise anything there
+        reason = f"{error or repr(error)}"
+        raise ConfigError(f"{path}: is not the journal of a study: {reason}") from None
+
+
+def check_trials(name: str, trials: list[FrozenTrial], space: Space) -> None:
+    """Refuse a study whose trials no sweep of ours could have kept.
+
+    Args:
+        name: of the study.
+        trials: all of them.
+        space: of the sweep.
+
+    Raises:
+        ConfigError: naming the first one that is none.
+    """
+    for trial in trials:
+        where = f"study {name!r}, trial {trial.number}"
+        result = schema.check(schema.Result, trial.user_attrs.get(RESULT, {}), where, RESULT)
+        lost = schema.check(schema.Index, trial.user_attrs.get(RETRY_OF, 0), where, RETRY_OF)
+        values = [*trial.intermediate_values.values(), *(trial.values or ())]
+        if not (
+            (RETRY_OF not in trial.user_attrs or lost < trial.number)
+            and all(type(value) in (int, float) for value in values)
+            and all(type(step) is int for step in trial.intermediate_values)
+            and (trial.state != TrialState.COMPLETE or result.get("value") is not None)
+            and (result.get("outcome") != "complete" or result.get("value") is not None)
+            and all(_fits(space, trial, key) for key in trial.params)
+        ):
+            raise ConfigError(f"{where}: is not what a sweep keeps of a trial")
+
+
+def _fits(space: Space, trial: FrozenTrial, key: str) -> bool:
+    """Whether a setting of a trial is one that the space has."""
+    distribution = space.distributions.get(key)
+    try:
+        return (
+            distribution is not None
+            and distribution == trial.distributions.get(key)
+            and distribution._contains(distribution.to_internal_repr(trial.params[key]))
+        )
+    except (TypeError, ValueError):
+        return False
 
 
 class JournalLock(JournalFileOpenLock):

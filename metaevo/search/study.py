@@ -29,7 +29,7 @@ from metaevo.config import ConfigError, changed_keys, show
 from metaevo.search import workers
 from metaevo.search.sampling import RETRY_OF, design_indices, make_sampler, num_trials
 from metaevo.search.space import Space
-from metaevo.search.storage import close_connections, open_storage
+from metaevo.search.storage import RESULT, check_trials, close_connections, open_storage
 
 if TYPE_CHECKING:  # it imports JAX, which the processes of a study may not need
     from metaevo.sweep.settings import SweepConfig
@@ -41,7 +41,7 @@ _STATES = {
     "pruned": TrialState.PRUNED,
     "failed": TrialState.FAIL,
 }
-_WORKER, _RESULT, _IDENTITY, _BEAT = "worker", "result", "metaevo", "heartbeat:"
+_WORKER, _IDENTITY, _BEAT = "worker", "metaevo", "heartbeat:"
 _SECONDS_FOR_IDENTITY = 10.0
 
 
@@ -119,6 +119,7 @@ class Study:
                 # In a run's own journal that is a sweep which was killed as it began.
                 study.set_user_attr(_IDENTITY, found := identity)
             _check_identity(name, found, identity)
+            check_trials(name, study.get_trials(deepcopy=False), space)
         return cls(storage, name, config, space, seed)
 
     @property
@@ -206,7 +207,7 @@ class Study:
             self._fail(trial.number, "superseded")
             return False
         try:
-            self._storage.set_trial_user_attr(self._trial_id(trial.number), _RESULT, result)
+            self._storage.set_trial_user_attr(self._trial_id(trial.number), RESULT, result)
             complete = value if outcome == "complete" else None
             self._study.tell(trial.number, complete, state=_STATES[outcome])
         except (UpdateFinishedTrialError, ValueError):
@@ -262,7 +263,7 @@ class Study:
         trial_id = self._trial_id(number)
         # Another worker may have seen the same, and been faster.
         with contextlib.suppress(UpdateFinishedTrialError):
-            self._storage.set_trial_user_attr(trial_id, _RESULT, {"outcome": why})
+            self._storage.set_trial_user_attr(trial_id, RESULT, {"outcome": why})
             self._storage.set_trial_state_values(trial_id, TrialState.FAIL)
 
     def _suggest(self, number: int, sampler: Any) -> dict[str, Any]:
@@ -321,7 +322,7 @@ class Study:
 
     def _record(self, trial: FrozenTrial, index: int) -> Record:
         # A trial without a result was failed with Optuna's tools, by somebody's hand.
-        result = trial.user_attrs.get(_RESULT, {})
+        result = trial.user_attrs.get(RESULT, {})
         return Record(
             number=trial.number,
             index=index,

@@ -14,7 +14,7 @@ import numpy as np
 from metaevo.config import ConfigError
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.report import plots
-from metaevo.runs import checkpoint
+from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
 from metaevo.search.ranges import Choice
 from metaevo.search.space import TRACED, Space
@@ -103,8 +103,8 @@ class PopulationBased:
         if not path.exists():
             write_json_atomic(path, asked)
             return asked
-        kept = read_json(path)
-        population = {int(index): params for index, params in kept.items()}
+        kept = read_json(path, schema.Members)
+        population = {int(index): params for index, params in kept.items() if index.isdecimal()}
         for index, params in asked.items():
             if population.get(index) != params:
                 raise ConfigError(f"{path}: trial {index} of the study is not in this population")
@@ -167,7 +167,7 @@ class PopulationBased:
 
 def replay(trials: Trainings, run: RunDirectory, seeds: int, progress: Progress) -> np.ndarray:
     """Train fresh agents with the schedule that won; scores [seeds]."""
-    history = read_json(run.path / HISTORY)
+    history = read_json(run.path / HISTORY, schema.Schedule)
     schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
     trainer = trials.trainer(trials.settings_of({}))
     keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)

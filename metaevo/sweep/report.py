@@ -4,6 +4,7 @@ from typing import Any
 
 from metaevo.report import page as report
 from metaevo.runs.run_directory import RunDirectory, read_json
+from metaevo.runs.schema import Confirmation
 from metaevo.search.study import Record, Study
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
@@ -22,7 +23,7 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
     best = study.best()
     assert best is not None
     if run.evaluation_path.exists():
-        result = read_json(run.evaluation_path)
+        result = read_json(run.evaluation_path, Confirmation)
         text, table = conclusion(result), _confirmation_table(result)
         print("\n" + table.text() + "\n\n" + text + "\n")
         sections += [report.Text("Conclusion", text), table]

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, to_dict
 from metaevo.parallel import devices
+from metaevo.runs import schema
 from metaevo.runs.lifecycle import (
     StopRequestedError,
     check_same,
@@ -121,10 +122,9 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
 
 def _is_finished(run: RunDirectory, settings: Any) -> bool:
     """Whether nothing is left to do; another number of fresh seeds asks for another end."""
-    saved = run.read_config()["config"]
-    check_same(saved, settings, HARMLESS)
-    before = from_dict(type(settings), saved).sweep.confirm_seeds
-    return run.report_path.exists() and before == settings.sweep.confirm_seeds
+    before = check_same(run, run.read_config()["config"], settings, HARMLESS)
+    same_end = before.sweep.confirm_seeds == settings.sweep.confirm_seeds
+    return run.report_path.exists() and same_end
 
 
 def _build(
@@ -138,7 +138,7 @@ def _build(
 ) -> SweepRun:
     saved = run.read_config() if resume or worker else None
     if saved is not None:
-        check_same(saved["config"], settings, HARMLESS)
+        check_same(run, saved["config"], settings, HARMLESS)
     resolved = dict(saved["resolved"]) if saved is not None else {"run_id": uuid.uuid4().hex}
     study = Study.open(
         run.path, settings.sweep, trials.space, seed=settings.run.seed, name=run.path.name
@@ -147,7 +147,7 @@ def _build(
         return SweepRun(
             settings, run, trials, plan, study, RunTracker(run, [], job_type=EXPERIMENT), stop
         )
-    logged = {record["trial"] for record in run.read_metrics("trial")}
+    logged = _logged(run)
     if lost := [number for number in logged if number >= len(study.optuna_study.trials)]:
         raise ConfigError(
             f"the study has no trial {min(lost)}, which {run.metrics_path} has: "
@@ -157,6 +157,14 @@ def _build(
     run.write_config(to_dict(settings), resolved, devices.describe(), saved)
     tracker = start_tracker(settings, run, EXPERIMENT)
     return SweepRun(settings, run, trials, plan, study, tracker, stop, logged=logged)
+
+
+def _logged(run: RunDirectory) -> set[int]:
+    """Return the trials in metrics.jsonl; from one that is there twice on, all are logged anew."""
+    found = [record["trial"] for record in run.read_metrics("trial")]
+    once = next((i for i, trial in enumerate(found) if trial in found[:i]), len(found))
+    run.truncate_metrics("trial", once)
+    return set(found[:once])
 
 
 def _executor(trials: Trials, run: RunDirectory) -> Executor:
@@ -237,9 +245,9 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
 def _log(this: SweepRun) -> None:
     """Log the trials that were decided since the last time, whoever trained them."""
-    logged = this.run.read_metrics("trial")
-    frames = logged[-1]["frames"] if logged else 0
-    for record in this.study.records():
+    records = this.study.records()
+    frames = sum(each.attributes.get("frames", 0) for each in records if each.number in this.logged)
+    for record in records:
         if record.number in this.logged:
             continue
         frames += record.attributes.get("frames", 0)
@@ -324,8 +332,8 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     settings = _variants(this, best)
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
-    known = read_json(kept) if kept.exists() else {}
-    if known.get("key") != key:
+    known = read_json(kept, schema.Scores) if kept.exists() else {}
+    if known.get("key") != key or any(len(each) != seeds for each in known["scores"].values()):
         known = {"key": key, "scores": {}}
     missing = [name for name in settings if name not in known["scores"]]
     frames = seeds * trials.frames(trials.settings_of(best.params))
@@ -349,7 +357,7 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     }
     result = results.confirmation(found, settings, best, search_frames)
     write_json_atomic(run.evaluation_path, result)
-    run.truncate_metrics("evaluation", -1)  # of an earlier end of this sweep
+    run.truncate_metrics("evaluation", 0)  # of an earlier end of this sweep
     for index, row in enumerate(result["variants"]):
         record = {
             "kind": "evaluation",

@@ -3,10 +3,12 @@
 The host only starts blocks of updates; between two blocks it logs, saves and reacts to signals.
 """
 
+import functools
 import sys
 import time
 import uuid
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,7 @@ from metaevo.runs.lifecycle import (
     way_out,
     with_trackers,
 )
+from metaevo.runs.resume import check_chunk_size, restore_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.statistics.table import mean_curve
@@ -124,9 +127,11 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
     with run.held(way_out(run)):
         saved = run.read_config() if resume else None
         if saved is not None:
-            check_same(saved["config"], settings, HARMLESS)
-            same_evaluation = saved["config"]["evaluation"] == to_dict(settings.evaluation)
-            if run.report_path.exists() and same_evaluation:
+            before = check_same(run, saved["config"], settings, HARMLESS)
+            check_chunk_size(
+                run, saved["resolved"], max(settings.seeds, before.run.chunk_size or 0)
+            )
+            if run.report_path.exists() and before.evaluation == settings.evaluation:
                 print(f"{run.path} is finished ({settings.train.total_timesteps} steps an agent)")
                 return 0
             run.report_path.unlink(missing_ok=True)  # written anew at the new end
@@ -199,8 +204,12 @@ def _train_and_finish(this: TrainingRun, resume: bool) -> None:
 def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
     """Run the updates that are missing; return the final state and the seconds it took in all."""
     population, settings, total = this.population, this.settings, this.settings.train.num_updates
-    restored = _restore(this) if resume else None
-    state, done, seconds = restored or (_initial(this), 0, 0.0)
+    restored = None
+    if resume:
+        logged_before = functools.partial(_logged, this)
+        restored = restore_run(this.run, "update", population.template, this.run_id, logged_before)
+    done, seconds = (restored.done, restored.seconds) if restored else (0, 0.0)
+    state = population.place(restored.tree) if restored else _initial(this)
     logged = done // population.log_every if done < total else population.num_windows
     saved = started = time.monotonic()
     started -= seconds
@@ -307,12 +316,9 @@ def _save(this: TrainingRun, state: State, done: int, seconds: float) -> None:
     )
 
 
-def _restore(this: TrainingRun) -> tuple[State, int, float] | None:
-    """Return the last checkpoint's state and forget what was logged after it."""
-    if checkpoint.is_empty(this.run.checkpoints) and not this.run.read_metrics("update"):
-        return None  # killed before the first checkpoint: begin again
-    found = checkpoint.restore(
-        this.run.checkpoints, this.population.template, expected={"run_id": this.run_id}
-    )
-    this.run.truncate_metrics("update", found.index - 1)
-    return this.population.place(found.tree), found.index, float(found.metadata["seconds"])
+def _logged(this: TrainingRun, done: int) -> Iterator[int]:
+    """Yield the indices of the records that are logged before a checkpoint."""
+    every, total = this.population.log_every, this.settings.train.num_updates
+    yield from range(every - 1, done, every)
+    if done >= total and total % every:  # the last point is shorter
+        yield total - 1

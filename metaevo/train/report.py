@@ -200,7 +200,7 @@ def _write_curves(path: Any, steps: np.ndarray, curves: np.ndarray) -> None:
 
 
 def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> None:
-    this.run.truncate_metrics("evaluation", -1)  # of an earlier end of this run
+    this.run.truncate_metrics("evaluation", 0)  # of an earlier end of this run
     config = this.settings.train
     for index, row in enumerate(rows):
         record = {

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.config import ConfigError, parse_json
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, parse_line
+from metaevo.runs.schema import check_record, check_tracked
 from metaevo.runs.tracking.state import State, has
 
 REVISED = ("evaluation",)
@@ -36,15 +36,21 @@ class Artifact(NamedTuple):
 class Tail:
     """Reads what is appended to a file of JSON lines, also after the file was replaced."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, check: Callable[[Any, str], dict[str, Any]]) -> None:
+        """Begin at the beginning.
+
+        Args:
+            path: of the file.
+            check: of metaevo.runs.schema, for a line.
+        """
+        self._path, self._check = path, check
         self._position, self._last = 0, b""
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the complete lines that are new; all of them, if the file is another one.
 
         Raises:
-            ConfigError: if one of them is no JSON object.
+            ConfigError: if one of them does not pass the check.
         """
         if not self._path.exists():
             return
@@ -58,13 +64,7 @@ class Tail:
         self._position += sum(len(line) + 1 for line in lines)
         self._last = lines[-1] + b"\n" if lines else self._last
         for line in lines:
-            try:
-                record = parse_json(line)
-            except ValueError:
-                record = None
-            if not isinstance(record, dict):
-                raise ConfigError(f"{self._path}: holds a line that is no JSON object")
-            yield record
+            yield self._check(parse_line(line, str(self._path)), str(self._path))
 
 
 class Backlog:
@@ -82,7 +82,8 @@ class Backlog:
         self.children: dict[str, Child] = {}
         self.artifacts: dict[str, Artifact] = {}
         self._results = results
-        self._metrics, self._tracked = Tail(run.metrics_path), Tail(run.tracked_path)
+        self._metrics = Tail(run.metrics_path, check_record)
+        self._tracked = Tail(run.tracked_path, check_tracked)
 
     def __bool__(self) -> bool:
         return bool(self.records or self.children or self.artifacts)
@@ -104,7 +105,7 @@ class Backlog:
         """
         for record in self._metrics.read():
             key = key_of(record)
-            if key is not None and not _is_sent(state, key, record):
+            if not _is_sent(state, key, record):
                 self.records[key] = record
         for line in self._tracked.read():
             if "child" in line:
@@ -136,10 +137,9 @@ def missing(run: RunDirectory, state: State, *, results: bool = False) -> Backlo
     return backlog
 
 
-def key_of(record: dict[str, Any]) -> tuple[str, int] | None:
-    """Return a record's kind and its index under that name; None if it has none."""
-    index = record.get(record.get("kind", ""))
-    return (record["kind"], index) if isinstance(index, int) else None
+def key_of(record: dict[str, Any]) -> tuple[str, int]:
+    """Return a record's kind and its index under that name."""
+    return record["kind"], record[record["kind"]]
 
 
 def record_digest(record: dict[str, Any]) -> str:

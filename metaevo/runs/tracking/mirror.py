@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.backlog import REVISED, Backlog, key_of, record_digest
+from metaevo.runs.tracking.backlog import REVISED, Backlog, record_digest
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.service import (
     PermanentError,
@@ -145,7 +145,7 @@ class Mirror:
         child = self._backlog.children[name]
         about = about_child(self._about, name, child.job_type, child.config)
         remote = self._service.open(about, State(), parent.id)
-        rows = [row_of(record) for record in child.records if key_of(record) is not None]
+        rows = [row_of(record) for record in child.records]
         there = remote.rows or 0
         remote.log(rows[there:], there)
         remote.finish("finished")

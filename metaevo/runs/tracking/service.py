@@ -1,14 +1,14 @@
 """The interface between the mirror and a tracking service."""
 
-import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-from metaevo.config import merge
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.config import ConfigError, merge
+from metaevo.runs.run_directory import RunDirectory, parse_line
+from metaevo.runs.schema import check_tracked
 from metaevo.runs.tracking.state import State
 
 Status = Literal["finished", "stopped"]
@@ -108,6 +108,8 @@ def about_run(run: RunDirectory, project: str, fallback_id: str) -> About:
     """
     saved = run.read_config()
     environment, resolved = saved["environment"], saved["resolved"]
+    if "started" not in environment:
+        raise ConfigError(f"{run.config_path}: has no 'environment.started'")
     name = run.path.absolute().name
     return About(
         id=_plain_name(str(resolved.get("run_id", fallback_id))),
@@ -155,7 +157,8 @@ def _job_type(run: RunDirectory) -> str:
         with run.tracked_path.open("rb") as file:
             first = file.readline()
         if first.endswith(b"\n"):
-            return str(json.loads(first).get("job_type", ""))
+            where = f"{run.tracked_path}, line 1"
+            return str(check_tracked(parse_line(first, where), where).get("job_type", ""))
     return run.path.absolute().parent.name
 
 

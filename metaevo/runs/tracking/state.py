@@ -9,10 +9,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Len
 
 from metaevo.config import ConfigError, parse_json
 from metaevo.runs.run_directory import write_json_atomic
+from metaevo.runs.schema import Index, Text, check
 
 STATE_FILE = "tracking.json"
 
@@ -21,13 +24,13 @@ STATE_FILE = "tracking.json"
 class State:
     """What one destination has, as far as it is sure."""
 
-    remote: str = ""
+    remote: Text = ""
     """the run's id there"""
-    status: str = ""
+    status: Text = ""
     """how the run ended there (metaevo.runs.tracking.service.Status); nothing while it goes on"""
-    sent: dict[str, list[list[int]]] = field(default_factory=dict)
+    sent: dict[str, list[Annotated[list[Index], Len(2, 2)]]] = field(default_factory=dict)
     """by kind, the indices of the records there, as [first, last] of every stretch"""
-    rows: int = 0
+    rows: Index = 0
     """how many records that is"""
     revised: dict[str, str] = field(default_factory=dict)
     """digests of the records that every end of a run writes anew, by kind and index"""
@@ -68,9 +71,9 @@ def load_state(run: Path, key: str) -> State:
     """
     entry = _read(run).get(key, {})
     known = {each.name for each in dataclasses.fields(State)}
-    if not isinstance(entry, dict) or not known.issuperset(entry):
+    if isinstance(entry, dict) and not known.issuperset(entry):
         raise ConfigError(f"{run / STATE_FILE}: {key} is no state of a mirror")
-    return State(**entry)
+    return State(**check(State, entry, str(run / STATE_FILE), key))
 
 
 def save_state(run: Path, key: str, state: State) -> None:

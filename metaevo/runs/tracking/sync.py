@@ -24,7 +24,7 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
         description: for `--help`.
 
     Returns:
-        0 if everything has arrived, else 1.
+        0 if everything has arrived; 2 if files of a run are damaged, else 1.
     """
     args = _parser(description).parse_args(argv)
     asked = destinations(args.wandb or "disabled", args.mlflow, args.project or "metaevo")
@@ -116,6 +116,9 @@ def _sync(
     except BlockingIOError:
         print(f"error: {where}: another process mirrors this run just now", file=sys.stderr)
         return 1
+    except ConfigError as error:  # of this run's files; the others are still served
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
     # Whatever a service raises is its failure: the other runs and services are still served.
     except Exception as error:
         print(f"error: {where}: {reason(error)}", file=sys.stderr)
