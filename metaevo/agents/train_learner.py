@@ -106,7 +106,7 @@ def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
     """
     state, working = training_bytes(task, hyperparams, meta_params)
     if jax.devices()[0].platform == "cpu":
-        state -= num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
+        state -= devices.num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
     return state + working
 
 
@@ -117,18 +117,15 @@ def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tup
     """
     learner, state = task.learner, _state(task, hyperparams, meta_params)
     obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)
-    gradient = num_bytes(jax.eval_shape(learner.policy, state))
-    return num_bytes(state), gradient + learner.config.batch_size * (2 * num_bytes(obs) + 64)
+    gradient = devices.num_bytes(jax.eval_shape(learner.policy, state))
+    return devices.num_bytes(state), gradient + learner.config.batch_size * (
+        2 * devices.num_bytes(obs) + 64
+    )
 
 
 def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
     key = jax.random.key(0)
     return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)
-
-
-def num_bytes(tree: Any) -> int:
-    """Return the bytes of all arrays (or their shapes) in a tree."""
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def measure_normalisation(

@@ -12,10 +12,8 @@ from typing import Any
 from metaevo.components import discovery
 from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
 from metaevo.config.command_line import parse_command_line
-from metaevo.evolve.conclusion import write_run_report
-from metaevo.evolve.run import check_settings
-from metaevo.held_out.protocol import compare, task_of
-from metaevo.held_out.tuning import tuning_space
+from metaevo.evolve.conclusion import write_report
+from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
 from metaevo.runs.lifecycle import (
     StopRequestedError,
@@ -25,7 +23,8 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 from metaevo.runs.signals import StopOnSignal
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
 
 FREE = (
     "task.",
@@ -112,10 +111,9 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     if not settings.evaluation.seeds:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
-    parts = make_parts(settings)
-    check_settings(settings, parts)
-    tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
-    slot_function, meta_params = discovery.load(run_dir, slot=parts.slot)
+    study = LearnerStudy(settings)
+    study.check()
+    _, meta_params = discovery.load(run_dir, slot=study.parts.slot)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
     if run.config_path.exists():
         other = saved_settings(run, type(settings), run.read_config()["config"])
@@ -128,21 +126,17 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:
             try:
-                result = compare(
-                    settings,
-                    parts,
-                    slot_function,
+                result = study.compare(
                     meta_params,
-                    path=run.path,
-                    figures=run.figures,
+                    run.path,
                     evolution_frames=0,
-                    normalisation=None,
+                    measured={},
                     check_stop=lambda: raise_if_requested(stop),
                 )
             except StopRequestedError:
                 print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
             write_json_atomic(run.evaluation_path, result)
-            write_run_report(run)
+            write_report(study, run)
             print(f"report: {run.report_path}")
             return stop.exit_code

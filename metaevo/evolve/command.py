@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.components import COMPONENTS
 from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.command_line import parse_command_line
-from metaevo.evolve.run import run_evolution
+from metaevo.evolve.run import run_study
 from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import (
     for_environment_of,
@@ -16,6 +16,7 @@ from metaevo.runs.lifecycle import (
     settings_to_resume,
     with_trackers,
 )
+from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, learner_entry
 
 
@@ -35,11 +36,13 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         given = hosts.of_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        return run_evolution(
-            from_dict(experiment_class(data, component), data),
+        settings: Any = from_dict(experiment_class(data, component), data)
+        study = hosts.agreed(lambda: LearnerStudy(settings))
+        return run_study(
+            study,
+            settings,
             run_dir=None if run_dir is None else Path(run_dir),
             resume=given["resume"],
-            experiment=f"evolve_{data['evolve']}",
         )
 
 

@@ -1,127 +1,87 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from metaevo.components import discovery
-from metaevo.held_out import policy_loss as policy_loss_study
 from metaevo.held_out.evaluation import LEARNED
-from metaevo.held_out.protocol import compare
-from metaevo.report import page as report
-from metaevo.report import plots
+from metaevo.outer_loop.evolution import Evolution
+from metaevo.report import page, plots
+from metaevo.runs import checkpoint, schema
+from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
-from purerl.learners import LEARNERS, num_frames
+from metaevo.studies.study import Study
 
-if TYPE_CHECKING:
-    from metaevo.evolve.run import EvolutionRun
+CAPTIONS = {
+    "fitness.png": "Fitness over the generations.",
+    "scores.png": "Interquartile mean on held-out seeds with 95% bootstrap intervals.",
+}
 
 
-def finish(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
-    """Compare what was discovered with tuned baselines, and write figures and report.
+def conclude(study: Study, run: Run, evolution: Evolution) -> None:
+    """Judge what was found, and write figures and report.
 
     Args:
-        this: the run, with all its generations done.
-        check_stop: raises if the run is to stop; called between chunks of agents.
+        study: what was evolved.
+        run: with all its generations done.
+        evolution: that has done them.
     """
-    settings, run = this.settings, this.run
-    records = run.read_metrics("generation")
+    directory = run.directory
+    records = directory.read_metrics("generation")
     if records:
-        plots.plot_fitness(records, run.figures / "fitness.png", title="")
-    if this.parts.slot == "policy_loss":
-        policy_loss_study.draw(
-            *discovery.load(run.path), settings.hyperparams, run.figures / "policy_loss.png"
-        )
-    if settings.evaluation.seeds:
-        _compare(this, check_stop)
-    write_run_report(run)
-    for path in (run.report_path, run.figures, run.meta_params, run.evaluation_path):
-        if path.exists():  # without held-out seeds there is no comparison
-            this.tracker.log_artifact(path)
-    print(f"report: {run.report_path}")
-
-
-def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
-    run = this.run
-    result = compare(
-        this.settings,
-        this.parts,
-        *discovery.load(run.path),
-        path=run.path,
-        figures=run.figures,
-        evolution_frames=this.evolution.frames(this.settings.evolution.generations),
-        normalisation=this.normalisation,
-        check_stop=check_stop,
+        plots.plot_fitness(records, directory.figures / "fitness.png", title="")
+    found, _ = checkpoint.load_tree(directory.meta_params)
+    study.draw(found, directory.figures)
+    frames = evolution.frames(run.settings.evolution.generations)
+    result = study.compare(
+        found,
+        directory.path,
+        evolution_frames=frames,
+        measured=run.resolved,
+        check_stop=run.check_stop,
     )
-    _log(this, result)
-    write_json_atomic(run.evaluation_path, result)
+    if result is not None:
+        rows, per_agent = result["variants"], result["frames_per_agent"]
+        run.log_evaluation(
+            rows,
+            [row["tuning_frames"] + row["seeds"] * per_agent for row in rows],
+            records[-1]["seconds"] if records else 0.0,
+        )
+        write_json_atomic(directory.evaluation_path, result)
+    write_report(study, directory)
+    for path in (
+        directory.report_path,
+        directory.figures,
+        directory.meta_params,
+        directory.evaluation_path,
+    ):
+        if path.exists():  # there may be no figures, and no comparison
+            run.tracker.log_artifact(path)
+    print(f"report: {directory.report_path}")
 
 
-def _log(this: "EvolutionRun", result: dict[str, Any]) -> None:
-    this.run.truncate_metrics("evaluation", 0)  # of an earlier end of this run
-    generations = this.run.read_metrics("generation")
-    seconds = generations[-1]["seconds"] if generations else 0.0
-    for index, row in enumerate(result["variants"]):
-        record = {
-            "kind": "evaluation",
-            "evaluation": index,
-            "frames": row["tuning_frames"]
-            + row["seeds"] * sum(num_frames(task.learner.config) for task in this.tasks),
-            "seconds": seconds,
-            "name": row["name"],
-            "iqm": row["iqm"],
-            "low": row["interval"][0],
-            "high": row["interval"][1],
-        }
-        this.run.append_metrics(record)
-        this.tracker.log(record)
-
-
-def write_run_report(run: RunDirectory) -> None:
-    """Write report.html from what lies in the run directory, and print the table."""
-    saved = run.read_config()
-    records = run.read_metrics("generation")
+def write_report(study: Study, directory: RunDirectory) -> None:
+    """Write report.html from what lies in a run's directory, and print the tables."""
+    saved = directory.read_config()
+    records = directory.read_metrics("generation")
     sections: list[Any] = []
-    if run.evaluation_path.exists():
-        result = read_json(run.evaluation_path)
-        table = _table(result)
-        print("\n" + table.text() + "\n\n" + conclusion_text(result) + "\n")
-        sections += [report.Text("Conclusion", conclusion_text(result)), table]
-        tables = []
-        if "ablation" in result:
-            tables.append(_scale_table(result, LEARNERS[saved["config"]["learner"]].loss_scale))
-        if "sides" in result:
-            tables.append(_sides_table(result))
-        for ablation in tables:
-            print(ablation.text() + "\n", file=sys.stdout)
-        sections += tables
-    captions = {
-        "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
-        "that occur half-way through training with squared error.",
-        "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
-        "of one standard deviation up and down. Above: the drift, what the objective is below "
-        "ratio times advantage; below: the objective's derivative, which pushes the policy.",
-        "fitness.png": "Fitness over the generations.",
-        "scores.png": "Interquartile mean on held-out seeds with 95% bootstrap intervals.",
-    }
-    for path in sorted(run.figures.glob("*.png")) if run.figures.is_dir() else []:
+    if directory.evaluation_path.exists():
+        result = read_json(directory.evaluation_path, schema.Evaluation)
+        tables = [_table(result), *study.tables(result)]
+        verdict = conclusion_text(result)
+        print(
+            "\n" + "\n\n".join([tables[0].text(), verdict, *(t.text() for t in tables[1:])]) + "\n"
+        )
+        sections += [page.Text("Conclusion", verdict), *tables]
+    captions = {**CAPTIONS, **study.captions}
+    for path in sorted(directory.figures.glob("*.png")) if directory.figures.is_dir() else []:
         caption = captions.get(
             path.name, "Learning curves on held-out seeds, mean and 95% interval."
         )
-        sections.append(report.Image(_heading(path), path, caption))
-    sections.append(report.KeyValues("Settings", saved["config"]))
-    sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    config = saved["config"]
-    env = config["task"]["env"]
-    component = config["evolve"].replace("_", " ")
-    title = f"Evolving the {component} of {config['learner']}"
-    names = env if isinstance(env, str) else ", ".join(env)
-    subtitle = f"{names}, {len(records)} generations"
-    if not records:  # of a transfer
-        title = f"A {component} of {config['learner']} on another task"
-        subtitle = f"{names} {config['task']['env_params'] or ''}"
-    report.write_report(run.report_path, title, subtitle, sections)
+        sections.append(page.Image(_heading(path), path, caption))
+    sections.append(page.KeyValues("Settings", saved["config"]))
+    sections.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    title, subtitle = study.title(len(records))
+    page.write_report(directory.report_path, title, subtitle, sections)
 
 
 def conclusion_text(result: dict[str, Any]) -> str:
@@ -150,7 +110,7 @@ def conclusion_text(result: dict[str, Any]) -> str:
     )
 
 
-def _table(result: dict[str, Any]) -> report.Table:
+def _table(result: dict[str, Any]) -> page.Table:
     pairs = {pair["other"]: pair for pair in result["pairs"]}
     rows = []
     for row in result["variants"]:
@@ -175,39 +135,7 @@ def _table(result: dict[str, Any]) -> report.Table:
     note = "P(learned is better): probability that the learned variant named in the conclusion "
     note += "scores higher than this one, with 95% interval."
     highlight = [i for i, row in enumerate(result["variants"]) if row["function"] == LEARNED]
-    return report.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
-
-
-def _scale_table(result: dict[str, Any], scale_name: Any) -> report.Table:
-    rows = []
-    for row in result["ablation"]:
-        low, high = row["interval"]
-        clipping = "on" if row["clipping"] else "off"
-        interval = f"[{low:.4g}, {high:.4g}]"
-        rows.append(
-            [row["shape"], row["scale"], clipping, row["coefficient"], row["iqm"], interval]
-        )
-    ratio = result["scale_ratio"]
-    note = (
-        f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
-        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
-        "without clipping of the gradient's norm where the learner clips."
-    )
-    columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
-    return report.Table("Ablation: scale against shape", columns, rows, note=note)
-
-
-def _sides_table(result: dict[str, Any]) -> report.Table:
-    rows = []
-    for row in result["sides"]:
-        low, high = row["interval"]
-        rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
-    note = (
-        "The even part treats predictions that are too high like those that are too low; the odd "
-        "part is the rest. A slope at zero error pushes predictions up or down for ever."
-    )
-    columns = ["loss", "IQM", "95% interval"]
-    return report.Table("Ablation: the two sides of the error", columns, rows, note=note)
+    return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 
 def _heading(path: Path) -> str:

@@ -21,6 +21,7 @@ from metaevo.held_out.comparison import Comparison, Variant
 from metaevo.held_out.evaluation import LEARNED, Contender, Progress, Scores, without_diverged
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.report.page import Table
 from metaevo.report.plots import LossCurve, plot_losses
 from metaevo.statistics.table import summarise
 from purerl.learners import LEARNERS
@@ -296,3 +297,50 @@ class Study:
         example = {"side": np.int32(0), "meta_params": self.meta_params}
         parts = contender(sides_of(self.value_loss), example)
         return {**result, "sides": ablate_sides(parts, self.meta_params, **options)}
+
+
+def tables(result: dict[str, Any], scale_name: str | None) -> list[Table]:
+    """Return the ablations in evaluation.json as tables for the report.
+
+    Args:
+        result: the content of evaluation.json.
+        scale_name: the hyperparam that multiplies the loss's gradient.
+    """
+    found = []
+    if "ablation" in result:
+        found.append(_scale_table(result, scale_name))
+    if "sides" in result:
+        found.append(_sides_table(result))
+    return found
+
+
+def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
+    rows = []
+    for row in result["ablation"]:
+        low, high = row["interval"]
+        clipping = "on" if row["clipping"] else "off"
+        interval = f"[{low:.4g}, {high:.4g}]"
+        rows.append(
+            [row["shape"], row["scale"], clipping, row["coefficient"], row["iqm"], interval]
+        )
+    ratio = result["scale_ratio"]
+    note = (
+        f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
+        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
+        "without clipping of the gradient's norm where the learner clips."
+    )
+    columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
+    return Table("Ablation: scale against shape", columns, rows, note=note)
+
+
+def _sides_table(result: dict[str, Any]) -> Table:
+    rows = []
+    for row in result["sides"]:
+        low, high = row["interval"]
+        rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+    note = (
+        "The even part treats predictions that are too high like those that are too low; the odd "
+        "part is the rest. A slope at zero error pushes predictions up or down for ever."
+    )
+    columns = ["loss", "IQM", "95% interval"]
+    return Table("Ablation: the two sides of the error", columns, rows, note=note)

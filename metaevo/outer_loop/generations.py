@@ -47,7 +47,13 @@ class Watch:
 
 
 def run_generations(
-    evolution: Evolution, start: State, *, every: int, stop: Stop, watch: Watch
+    evolution: Evolution,
+    start: State,
+    *,
+    every: int,
+    keep_chunks: bool,
+    stop: Stop,
+    watch: Watch,
 ) -> tuple[Evolution, State, int]:
     """Run the generations that are missing, or until a signal. All processes call it.
 
@@ -55,6 +61,7 @@ def run_generations(
         evolution: how many generations there are to be is in its config.
         start: one copy of the state to go on from; that of the first process counts.
         every: blocks end at multiples of this number of generations.
+        keep_chunks: whether chunks that do not fit are only warned of.
         stop: asked between two blocks.
         watch: told of every block.
 
@@ -65,7 +72,7 @@ def run_generations(
     start = hosts.share(jax.device_get(start))
     state, done = devices.replicate(start, evolution.num_devices), int(start.generation)
     if in_lockstep(stop, config.generations - done):  # nobody waits for a compilation to stop
-        evolution, needed = memory.fit(evolution, keep=config.chunk_size is not None)
+        evolution, needed = memory.fit(evolution, keep=keep_chunks)
         watch.begin(evolution, needed)
     length, seconds = 1, config.block_seconds
     while True:

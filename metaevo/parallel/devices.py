@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config import ConfigError
 from metaevo.parallel import compilation_cache
 from purerl.fast import threads
 
@@ -306,6 +307,29 @@ def memory_bytes() -> int | None:
     if device.platform == "cpu":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return (device.memory_stats() or {}).get("bytes_limit")
+
+
+def check_memory(what: str, needed: int) -> None:
+    """Refuse what needs more memory than there is at all.
+
+    Args:
+        what: needs it, for the message.
+        needed: a lower bound in bytes.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    present = memory_bytes()
+    if present is not None and needed > present:
+        raise ConfigError(
+            f"{what} would take {needed / 2**30:,.1f} GiB of memory at least; "
+            f"there are {present / 2**30:,.1f}"
+        )
+
+
+def num_bytes(tree: Any) -> int:
+    """Return the bytes of all arrays (or their shapes) in a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def free_bytes() -> int:

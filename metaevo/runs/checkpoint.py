@@ -82,7 +82,7 @@ def restore(
     """The newest usable checkpoint, with NumPy arrays (and typed keys) in the template's structure.
 
     Paths, shapes and dtypes must be the template's (arrays or jax.ShapeDtypeStructs), the items of
-    `expected` must be in the saved metadata, and these must be of a `kind` of metaevo.runs.schema. A
+    `expected` must be in the saved metadata, and these must be of a `kind` of the schema. A
     checkpoint that fails is passed over with a warning; those that are not `among` some indices are
     not looked at. Raises CheckpointError if none is left.
     """

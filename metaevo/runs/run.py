@@ -1,19 +1,19 @@
 """The life of a run, the same for every command: opened or resumed, saved, stopped, ended.
 
-    with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
-        run.start(resolved)
-        with run.working():
-            ...  # run.log, run.save, run.restore, run.check_stop
-    return run.exit_code
+with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
+run.start(resolved)
+with run.working():
+...  # run.log, run.save, run.restore, run.check_stop
+return run.exit_code
 """
 
 import contextlib
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from metaevo.config import to_dict
 from metaevo.parallel import devices
@@ -26,6 +26,7 @@ from metaevo.runs.lifecycle import (
     start_tracker,
     way_out,
 )
+from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
@@ -45,17 +46,6 @@ class Kind:
     """beginnings of the settings that a resumed run may change"""
 
 
-class Restored(NamedTuple):
-    """Where a resumed run goes on."""
-
-    tree: Any
-    """NumPy arrays in the structure of the template"""
-    index: int
-    """generations or updates done"""
-    seconds: float
-    """that they took"""
-
-
 class Run:
     """A run that is going on; made by `living`."""
 
@@ -65,15 +55,16 @@ class Run:
         settings: Any,
         directory: RunDirectory,
         saved: dict[str, Any] | None,
+        before: Any,
         stop: StopOnSignal,
     ):
         """Bind the parts; `start` begins."""
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
-        self.saved = saved
-        """config.yaml, if the run is resumed"""
+        self.saved, self.before = saved, before
+        """config.yaml, and the settings in it, if the run is resumed"""
         self.resolved: dict[str, Any] = dict(saved["resolved"]) if saved is not None else {}
         """what was chosen or measured when the run began, and is kept when it is resumed"""
-        self.tracker = RunTracker(None, [], job_type=kind.job_type)
+        self._tracker: RunTracker | None = None
 
     @property
     def exit_code(self) -> int:
@@ -92,7 +83,7 @@ class Run:
         self.directory.write_config(
             to_dict(self.settings), self.resolved, devices.describe(), self.saved
         )
-        self.tracker = start_tracker(self.settings, self.directory, self.kind.job_type)
+        self._tracker = start_tracker(self.settings, self.directory, self.kind.job_type)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -105,7 +96,8 @@ class Run:
                 file=sys.stderr,
             )
         finally:
-            self.tracker.finish()
+            if self._tracker is not None:
+                self._tracker.finish()
 
     def check_stop(self) -> None:
         """Leave what is going on if a signal has arrived.
@@ -120,6 +112,38 @@ class Run:
         """Add a record to metrics.jsonl and to what is mirrored."""
         self.directory.append_metrics(record)
         self.tracker.log(record)
+
+    @property
+    def tracker(self) -> RunTracker:
+        """What the run is mirrored by, once it has started."""
+        assert self._tracker is not None
+        return self._tracker
+
+    def log_evaluation(
+        self, rows: Sequence[dict[str, Any]], frames: Sequence[int], seconds: float
+    ) -> None:
+        """Log how the run ends, instead of how an earlier end of it did.
+
+        Args:
+            rows: of evaluation.json, with `name`, `iqm` and `interval`.
+            frames: environment steps behind each of them.
+            seconds: of the run so far.
+        """
+        self.directory.truncate_metrics("evaluation", 0)
+        for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
+            low, high = row["interval"]
+            self.log(
+                {
+                    "kind": "evaluation",
+                    "evaluation": index,
+                    "frames": count,
+                    "seconds": round(seconds, 3),
+                    "name": row["name"],
+                    "iqm": row["iqm"],
+                    "low": low,
+                    "high": high,
+                }
+            )
 
     def save(self, index: int, tree: Any, seconds: float) -> None:
         """Save a checkpoint; what was logged before it survives a power failure.
@@ -138,22 +162,26 @@ class Run:
             keep=self.settings.run.keep_checkpoints,
         )
 
-    def restore(self, template: Any) -> Restored | None:
-        """Return the last checkpoint and forget what was logged after it; None to begin anew.
+    def restore(
+        self, template: Any, logged: Callable[[int], Iterable[int]] = range
+    ) -> Resumed | None:
+        """Return where a resumed run goes on, and forget what was logged after it.
+
+        Args:
+            template: the structure, shapes and dtypes of what was saved.
+            logged: from the index of a checkpoint to the indices of all records before it.
+
+        Returns:
+            None if the run is new, or was killed before anything was saved.
 
         Raises:
-            CheckpointError: if there are checkpoints, and none of them can be used.
+            ConfigError: if there are checkpoints, and none of them can be used.
         """
-        directory, record = self.directory, self.kind.record
         if self.saved is None:
             return None
-        if checkpoint.is_empty(directory.checkpoints) and not directory.read_metrics(record):
-            return None  # killed before anything was saved
-        found = checkpoint.restore(
-            directory.checkpoints, template, expected={"run_id": self.resolved["run_id"]}
+        return restore_run(
+            self.directory, self.kind.record, template, self.resolved["run_id"], logged
         )
-        directory.truncate_metrics(record, found.index - 1)
-        return Restored(found.tree, found.index, float(found.metadata["seconds"]))
 
 
 @contextlib.contextmanager
@@ -183,8 +211,9 @@ def living(
     directory = open_run(run_dir, kind.name, resume=resume)
     with directory.held(way_out(directory), exclusively=exclusively):
         saved = directory.read_config() if resume else None
+        before = None
         if saved is not None:
-            check_same(saved["config"], settings, kind.harmless)
+            before = check_same(directory, saved["config"], settings, kind.harmless)
         failing = end_on_device_error(directory) if alone else contextlib.nullcontext()
         with StopOnSignal() as stop, failing:
-            yield Run(kind, settings, directory, saved, stop)
+            yield Run(kind, settings, directory, saved, before, stop)

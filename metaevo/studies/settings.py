@@ -8,10 +8,10 @@ import jax
 from annotated_types import Ge, Gt, Interval, Le
 
 from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.limits import check_numbers
 from metaevo.agents.train_learner import Task
 from metaevo.components import COMPONENTS, Component
 from metaevo.config import ConfigError, show
+from metaevo.config.numbers import check_numbers
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig

@@ -1,4 +1,4 @@
-"""What can be evolved, as its run sees it: the lifecycle, the report and trackers know only this."""
+"""A study, as its run sees it: lifecycle, comparison, report and trackers know only this."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from metaevo.outer_loop.problem import MetaParams, MetaProblem
 from metaevo.report.page import Table
+from metaevo.runs.run_directory import RunDirectory
 
 
 class Study(Protocol):
@@ -33,8 +34,8 @@ class Study(Protocol):
             measured: what `measure` returned, now or when the run began.
         """
 
-    def describe(self, meta_params: MetaParams) -> dict[str, Any]:
-        """Return plain data that is saved beside the result, from which it can be loaded."""
+    def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
+        """Write what was found, after some generations, into the run's directory."""
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw what was found."""
@@ -62,7 +63,7 @@ class Study(Protocol):
         """
 
     def title(self, generations: int) -> tuple[str, str]:
-        """Return the title and the subtitle of the report; no generations are those of a transfer."""
+        """Return title and subtitle of the report; without generations, of one on another task."""
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return tables for the report beside that of the contenders."""

@@ -13,16 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.limits import check_population
-from metaevo.agents.train_learner import TrainLearner
 from metaevo.config import ConfigError, to_dict
-from metaevo.evolve.run import check_settings
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.outer_loop.limits import check_population
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
-from metaevo.studies.settings import make_parts
+from metaevo.studies.learner import LearnerStudy
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")
@@ -91,7 +89,7 @@ class Evolutions(Trials):
             raise ConfigError(
                 f"task.env = {list(settings.task.env)!r}: must be a single environment"
             )
-        check_settings(settings, make_parts(settings))
+        LearnerStudy(settings).check()
 
     def scores(self, settings: Any, purpose: Purpose, seeds: int, progress: Progress) -> np.ndarray:
         """Evolve with `seeds` seeds, and judge what each of them found; NaN where it failed."""
@@ -127,15 +125,8 @@ class Evolutions(Trials):
     def _program(self, settings: Any) -> tuple[Evolution, devices.RowMap]:
         key = self.static_key(settings)
         if key not in self._programs:
-            parts = make_parts(settings)
-            shapes = jax.eval_shape(parts.component.init, jax.random.key(0))
-            check_population(settings.strategy, shapes)
-            problem = TrainLearner(
-                parts.tasks(settings, parts.component.apply),
-                settings.hyperparams,
-                parts.component,
-                settings.fitness,
-            )
+            problem = LearnerStudy(settings).problem({})
+            check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
             chunk_size = settings.run.chunk_size or settings.evolution.chunk_size
             config = replace(
                 settings.evolution,

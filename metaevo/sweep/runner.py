@@ -2,7 +2,6 @@
 
 import sys
 import time
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,9 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.parallel import devices
 from metaevo.runs import schema
-from metaevo.runs.lifecycle import (
-    StopRequestedError,
-    check_same,
-    end_on_device_error,
-    open_run,
-    raise_if_requested,
-    start_tracker,
-    way_out,
-)
+from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
-from metaevo.runs.signals import StopOnSignal
-from metaevo.runs.tracking import RunTracker
 from metaevo.search.space import make_space
 from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
@@ -50,17 +38,17 @@ SCHEDULE = "best member's schedule"
 BEFORE = "settings before the sweep"
 
 
+KIND = Kind(EXPERIMENT, EXPERIMENT, "trial", HARMLESS)
+
+
 @dataclass
 class SweepRun:
     """The parts of one sweep, built from its settings."""
 
-    settings: Any
-    run: RunDirectory
+    run: Run
     trials: Trials
     plan: Plan
     study: Study
-    tracker: RunTracker
-    stop: StopOnSignal
     curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     """learning curves of trials that are not logged yet"""
     logged: set[int] = field(default_factory=set)
@@ -101,62 +89,46 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
         raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
     trials = make_trials(settings)
     plan = make_plan(trials)
-    run = open_run(run_dir, EXPERIMENT, resume=resume or worker)
-    with run.held(way_out(run), exclusively=not worker):
-        if resume and _is_finished(run, settings):
-            print(f"{run.path} is finished ({plan.trials} trials)")
+    continued = resume or worker
+    with living(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
+        if resume and _is_finished(run):
+            print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
-        with StopOnSignal() as stop, end_on_device_error(run):
-            this = _build(settings, run, trials, plan, stop, resume, worker)
-            try:
-                with this.study:
-                    _search(this, worker)
-                if not worker:
-                    _finish(this)
-            except StopRequestedError:
-                print(f"stopped; continue with: --resume --run-dir {run.path}", file=sys.stderr)
-            finally:
-                this.tracker.finish()
-            return stop.exit_code
+        this = _open(run, trials, plan, worker)
+        with run.working():
+            with this.study:
+                _search(this, worker)
+            if not worker:
+                _finish(this)
+        return run.exit_code
 
 
-def _is_finished(run: RunDirectory, settings: Any) -> bool:
+def _is_finished(run: Run) -> bool:
     """Whether nothing is left to do; another number of fresh seeds asks for another end."""
-    before = check_same(run, run.read_config()["config"], settings, HARMLESS)
-    same_end = before.sweep.confirm_seeds == settings.sweep.confirm_seeds
-    return run.report_path.exists() and same_end
+    same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
+    return bool(run.directory.report_path.exists() and same_end)
 
 
-def _build(
-    settings: Any,
-    run: RunDirectory,
-    trials: Trials,
-    plan: Plan,
-    stop: StopOnSignal,
-    resume: bool,
-    worker: bool,
-) -> SweepRun:
-    saved = run.read_config() if resume or worker else None
-    if saved is not None:
-        check_same(run, saved["config"], settings, HARMLESS)
-    resolved = dict(saved["resolved"]) if saved is not None else {"run_id": uuid.uuid4().hex}
+def _open(run: Run, trials: Trials, plan: Plan, worker: bool) -> SweepRun:
+    """Open the study; the process that leads it also writes what the run begins with."""
+    directory, settings = run.directory, run.settings
     study = Study.open(
-        run.path, settings.sweep, trials.space, seed=settings.run.seed, name=run.path.name
+        directory.path,
+        settings.sweep,
+        trials.space,
+        seed=settings.run.seed,
+        name=directory.path.name,
     )
     if worker:
-        return SweepRun(
-            settings, run, trials, plan, study, RunTracker(run, [], job_type=EXPERIMENT), stop
-        )
-    logged = _logged(run)
+        return SweepRun(run, trials, plan, study)
+    logged = _logged(directory)
     if lost := [number for number in logged if number >= len(study.optuna_study.trials)]:
         raise ConfigError(
-            f"the study has no trial {min(lost)}, which {run.metrics_path} has: "
+            f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
             "was its storage changed or removed?"
         )
-    run.report_path.unlink(missing_ok=True)  # written anew at the end
-    run.write_config(to_dict(settings), resolved, devices.describe(), saved)
-    tracker = start_tracker(settings, run, EXPERIMENT)
-    return SweepRun(settings, run, trials, plan, study, tracker, stop, logged=logged)
+    run.start(run.resolved)
+    return SweepRun(run, trials, plan, study, logged=logged)
 
 
 def _logged(run: RunDirectory) -> set[int]:
@@ -180,9 +152,9 @@ def _executor(trials: Trials, run: RunDirectory) -> Executor:
 
 def _search(this: SweepRun, worker: bool) -> None:
     """Train trials until none is left, whoever trains the last ones."""
-    executor, plan, study = _executor(this.trials, this.run), this.plan, this.study
+    executor, plan, study = _executor(this.trials, this.run.directory), this.plan, this.study
     print(
-        f"{this.run.path}: {plan.trials} trials x {this.settings.sweep.seeds} seeds, "
+        f"{this.run.directory.path}: {plan.trials} trials x {this.run.settings.sweep.seeds} seeds, "
         f"compilations to expect: {plan.compilations()}",
         file=sys.stderr,
     )
@@ -195,7 +167,7 @@ def _search(this: SweepRun, worker: bool) -> None:
     ) as bar:  # fmt: skip
         watch = _watch(this, bar, worker)
         while True:
-            raise_if_requested(this.stop)
+            this.run.check_stop()
             if not worker:
                 _log(this)
             batch = _next_batch(study, executor)
@@ -234,7 +206,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
     def progress(frames: int) -> None:
         bar.update(frames)
-        raise_if_requested(this.stop)
+        this.run.check_stop()
 
     def group(number: int, count: int, name: str) -> None:
         text = f"group {number + 1}/{count}" if count > 1 else "searching"
@@ -262,15 +234,14 @@ def _log(this: SweepRun) -> None:
             "scores": record.attributes.get("scores"),
             "fraction": record.attributes.get("fraction"),
         }
-        this.run.append_metrics(line)
+        this.run.log(line)
         this.logged.add(record.number)
-        this.tracker.log(line)
         _track_trial(this, record)
 
 
 def _track_trial(this: SweepRun, record: Record) -> None:
     """Mirror a trial as a run of its own, with its learning curve where this process trained it."""
-    child = this.tracker.child(f"trial_{record.number:04d}", "trial", record.params)
+    child = this.run.tracker.child(f"trial_{record.number:04d}", "trial", record.params)
     curve = this.curves.pop(record.number, None)
     if curve is not None:
         steps, returns = curve
@@ -291,7 +262,7 @@ def _track_trial(this: SweepRun, record: Record) -> None:
 
 def _finish(this: SweepRun) -> None:
     """Confirm the winner on fresh seeds, and write table, settings, figures and report."""
-    run, trials, records = this.run, this.trials, this.study.records()
+    run, trials, records = this.run.directory, this.trials, this.study.records()
     results.write_trials(run, trials, records)
     best = this.study.best()
     if best is None:
@@ -300,11 +271,11 @@ def _finish(this: SweepRun) -> None:
         )
     frames = sum(record.attributes.get("frames", 0) for record in records)
     results.write_best(run, trials, _best_params(best), _comment(this, best))
-    if this.settings.sweep.confirm_seeds:
+    if this.run.settings.sweep.confirm_seeds:
         _confirm(this, best, frames)
     write_sweep_report(run, trials, this.study, this.plan)
     for path in (run.report_path, run.path / results.TRIALS, run.path / results.BEST, run.figures):
-        this.tracker.log_artifact(path)
+        this.run.tracker.log_artifact(path)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 
@@ -315,7 +286,7 @@ def _best_params(best: Record) -> dict[str, Any]:
 
 def _variants(this: SweepRun, best: Record) -> dict[str, dict[str, Any]]:
     """Return what is trained on fresh seeds: names, and the settings of each."""
-    if this.settings.sweep.scheduler != "pbt":
+    if this.run.settings.sweep.scheduler != "pbt":
         return {"best trial": best.params, BEFORE: {}}
     final = _best_params(best)
     return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
@@ -328,7 +299,7 @@ def _comment(this: SweepRun, best: Record) -> str:
 
 def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     """Train the winner, and the settings before the sweep, on seeds that the search never saw."""
-    run, trials, seeds = this.run, this.trials, this.settings.sweep.confirm_seeds
+    run, trials, seeds = this.run.directory, this.trials, this.run.settings.sweep.confirm_seeds
     settings = _variants(this, best)
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
@@ -341,7 +312,7 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
 
         def progress(frames: int) -> None:
             bar.update(frames)
-            raise_if_requested(this.stop)
+            this.run.check_stop()
 
         for name in missing:
             if name == SCHEDULE:
@@ -357,17 +328,6 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     }
     result = results.confirmation(found, settings, best, search_frames)
     write_json_atomic(run.evaluation_path, result)
-    run.truncate_metrics("evaluation", 0)  # of an earlier end of this sweep
-    for index, row in enumerate(result["variants"]):
-        record = {
-            "kind": "evaluation",
-            "evaluation": index,
-            "frames": search_frames + (index + 1) * frames,
-            "seconds": round(time.monotonic() - this.started, 3),
-            "name": row["name"],
-            "iqm": row["iqm"],
-            "low": row["interval"][0],
-            "high": row["interval"][1],
-        }
-        run.append_metrics(record)
-        this.tracker.log(record)
+    rows = result["variants"]
+    spent = [search_frames + (index + 1) * frames for index in range(len(rows))]
+    this.run.log_evaluation(rows, spent, time.monotonic() - this.started)

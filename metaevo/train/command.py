@@ -6,10 +6,8 @@ The host only starts blocks of updates; between two blocks it logs, saves and re
 import functools
 import sys
 import time
-import uuid
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +18,19 @@ from tqdm import tqdm
 from metaevo.agents.limits import check_training
 from metaevo.agents.population import Population, State
 from metaevo.agents.train_learner import Task
-from metaevo.config import ConfigError, exit_on_config_error, to_dict
+from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
-from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.runs import checkpoint, tracking
+from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
     StopRequestedError,
-    check_same,
-    end_on_device_error,
-    open_run,
-    raise_if_requested,
     run_parser,
     settings_to_resume,
-    start_tracker,
-    way_out,
     with_trackers,
 )
-from metaevo.runs.resume import check_chunk_size, restore_run
+from metaevo.runs.resume import check_chunk_size
+from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal
 from metaevo.statistics.table import mean_curve
 from metaevo.train import report as training_report
 from metaevo.train.settings import (
@@ -62,17 +53,7 @@ CURVE_POINTS = 200
 """of a learning curve, at most"""
 
 
-@dataclass
-class TrainingRun:
-    """The parts of one run, built from its settings."""
-
-    settings: Any
-    run: RunDirectory
-    trainee: Trainee
-    population: Population
-    run_id: str
-    tracker: tracking.Tracker
-    stop: StopOnSignal
+KIND = Kind(EXPERIMENT, EXPERIMENT, "update", HARMLESS)
 
 
 @exit_on_config_error()
@@ -123,37 +104,32 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         at_once=min(settings.run.chunk_size or 1, settings.seeds),
         points=settings.train.num_updates // (settings.run.log_every or settings.train.num_updates),
     )
-    run = open_run(run_dir, EXPERIMENT, resume=resume)
-    with run.held(way_out(run)):
-        saved = run.read_config() if resume else None
-        if saved is not None:
-            before = check_same(run, saved["config"], settings, HARMLESS)
-            check_chunk_size(
-                run, saved["resolved"], max(settings.seeds, before.run.chunk_size or 0)
-            )
-            if run.report_path.exists() and before.evaluation == settings.evaluation:
-                print(f"{run.path} is finished ({settings.train.total_timesteps} steps an agent)")
+    with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
+        if run.before is not None:
+            most = max(settings.seeds, run.before.run.chunk_size or 0)
+            check_chunk_size(run.directory, run.resolved, most)
+            same_end = run.before.evaluation == settings.evaluation
+            if run.directory.report_path.exists() and same_end:
+                steps = settings.train.total_timesteps
+                print(f"{run.directory.path} is finished ({steps} steps an agent)")
                 return 0
-            run.report_path.unlink(missing_ok=True)  # written anew at the new end
-        with StopOnSignal() as stop, end_on_device_error(run):
-            this = _build(settings, run, trainee, saved, stop)
-            try:
-                _train_and_finish(this, resume)
-            except StopRequestedError:
-                print(f"stopped; continue with: --resume --run-dir {run.path}", file=sys.stderr)
-            finally:
-                this.tracker.finish()
-            return stop.exit_code
+        population = _start(run, trainee)
+        with run.working():
+            state, seconds = _train(run, population)
+            policies = jax.vmap(trainee.learner.policy)(population.rows(state.agent))
+            save_policies(run.directory, policies, {"run_id": run.resolved["run_id"]})
+            training_report.finish(
+                training_report.Trained(run, trainee, population),
+                policies,
+                *population.curves(state),
+                seconds=seconds,
+            )
+        return run.exit_code
 
 
-def _build(
-    settings: Any,
-    run: RunDirectory,
-    trainee: Trainee,
-    saved: dict[str, Any] | None,
-    stop: StopOnSignal,
-) -> TrainingRun:
-    resolved = dict(saved["resolved"]) if saved is not None else {}
+def _start(run: Run, trainee: Trainee) -> Population:
+    """Lay out the agents, and write what the run begins with."""
+    settings, resolved = run.settings, run.resolved
     population = Population(
         trainee.learner,
         settings.hyperparams,
@@ -172,59 +148,47 @@ def _build(
             "may agree up to rounding only",
             stacklevel=2,
         )
-    resolved |= {
-        "run_id": resolved.get("run_id", uuid.uuid4().hex),
-        "chunk_size": population.chunk_size,
-        "num_devices": before,
-        "log_every": population.log_every,
-    }
     for slot in named_slots(settings.learner):  # a run is complete without the one it learned from
         source = RunDirectory(Path(getattr(settings, slot)))
-        copy = RunDirectory(copy_of_loss(run.path, slot))
+        copy = RunDirectory(copy_of_loss(run.directory.path, slot))
         if getattr(settings, slot) not in HAND_WRITTEN[slot] and not copy.meta_params.exists():
             checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
-    run.write_config(to_dict(settings), resolved, devices.describe(), saved)
-    tracker = start_tracker(settings, run, EXPERIMENT)
-    return TrainingRun(settings, run, trainee, population, resolved["run_id"], tracker, stop)
-
-
-def _train_and_finish(this: TrainingRun, resume: bool) -> None:
-    state, seconds = _train(this, resume)
-    policies = jax.vmap(this.trainee.learner.policy)(this.population.rows(state.agent))
-    save_policies(this.run, policies, {"run_id": this.run_id})
-    training_report.finish(
-        this,
-        policies,
-        *this.population.curves(state),
-        seconds=seconds,
-        check_stop=lambda: raise_if_requested(this.stop),
+    run.start(
+        {
+            **resolved,
+            "chunk_size": population.chunk_size,
+            "num_devices": before,
+            "log_every": population.log_every,
+        }
     )
+    return population
 
 
-def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
+def _train(run: Run, population: Population) -> tuple[State, float]:
     """Run the updates that are missing; return the final state and the seconds it took in all."""
-    population, settings, total = this.population, this.settings, this.settings.train.num_updates
-    restored = None
-    if resume:
-        logged_before = functools.partial(_logged, this)
-        restored = restore_run(this.run, "update", population.template, this.run_id, logged_before)
+    settings, total = run.settings, run.settings.train.num_updates
+    restored = run.restore(population.template, functools.partial(_logged, run, population))
     done, seconds = (restored.done, restored.seconds) if restored else (0, 0.0)
-    state = population.place(restored.tree) if restored else _initial(this)
+    if restored:
+        state = population.place(restored.tree)
+    else:
+        keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+        state = population.init(keys)
     logged = done // population.log_every if done < total else population.num_windows
     saved = started = time.monotonic()
     started -= seconds
     print(
-        f"{this.run.path}: {settings.seeds} agents on {population.num_devices} devices, "
+        f"{run.directory.path}: {settings.seeds} agents on {population.num_devices} devices, "
         f"{population.chunk_size} at once on each",
         file=sys.stderr,
     )
     if not done:  # so that whatever was logged has a checkpoint before it
-        _save(this, state, 0, 0.0)
-    raise_if_requested(this.stop)  # before it compiles
+        run.save(0, population.rows(state), 0.0)
+    run.check_stop()  # before it compiles
     with tqdm(total=total, initial=done, desc="compiling", unit="update") as bar:
         if done < total:
             state = jax.block_until_ready(population.run(state, done, 0))
-            raise_if_requested(this.stop)
+            run.check_stop()
         bar.set_description("training")
         bar.unpause()  # the time left does not count compilation
         length = 1
@@ -236,13 +200,13 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
             now = time.monotonic()
             done += length
             known = population.num_windows if done == total else done // population.log_every
-            _log(this, curves, logged, known, before - started, now - started)
+            _log(run, population, curves, logged, known, before - started, now - started)
             logged = known
-            _show(bar, this, curves, length, now - before)
+            _show(bar, settings, curves, length, now - before)
             due = now - saved >= settings.run.checkpoint_seconds or done == total
-            stopping = this.stop.requested  # looked at once: nobody leaves without having saved
+            stopping = run.stop.requested  # looked at once: nobody leaves without having saved
             if due or stopping:
-                _save(this, state, done, now - started)
+                run.save(done, population.rows(state), now - started)
                 saved = now
             if stopping:
                 raise StopRequestedError
@@ -250,19 +214,19 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
     return state, time.monotonic() - started
 
 
-def _initial(this: TrainingRun) -> State:
-    return this.population.init(
-        keys_for(this.settings.run.seed, Purpose.TRAINING, this.settings.seeds)
-    )
-
-
 def _log(
-    this: TrainingRun, curves: Any, logged: int, known: int, since: float, until: float
+    run: Run,
+    population: Population,
+    curves: Any,
+    logged: int,
+    known: int,
+    since: float,
+    until: float,
 ) -> None:
     """Log the points of the learning curves from `logged` to `known`."""
     if known == logged:
         return
-    config, population = this.settings.train, this.population
+    config = run.settings.train
     episodes, metrics = jax.tree.map(lambda leaf: leaf[:, logged:known], curves)
     returns = training_report.returns(episodes)
     mean, low, high = mean_curve(returns)
@@ -279,7 +243,7 @@ def _log(
         record = {
             "kind": "update",
             "update": end - 1,
-            "frames": end * config.frames_per_update * this.settings.seeds,
+            "frames": end * config.frames_per_update * run.settings.seeds,
             "seconds": round(since + (until - since) * (index + 1) / len(ends), 3),
             "episodes": int(episodes.episodes[:, index].sum()),
             "mean_return": mean[index],
@@ -289,13 +253,12 @@ def _log(
             "diverged": int(diverged[:, index].sum()),
             **{key: values[index] for key, values in means.items()},
         }
-        this.run.append_metrics(record)
-        this.tracker.log(record)
+        run.log(record)
 
 
-def _show(bar: Any, this: TrainingRun, curves: Any, length: int, elapsed: float) -> None:
+def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> None:
     bar.update(length)
-    per_update = this.settings.train.frames_per_update * this.settings.seeds
+    per_update = settings.train.frames_per_update * settings.seeds
     returns = training_report.returns(curves[0])
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan
@@ -305,20 +268,9 @@ def _show(bar: Any, this: TrainingRun, curves: Any, length: int, elapsed: float)
     )
 
 
-def _save(this: TrainingRun, state: State, done: int, seconds: float) -> None:
-    this.run.sync()
-    checkpoint.save(
-        this.run.checkpoints,
-        done,
-        this.population.rows(state),
-        metadata={"run_id": this.run_id, "seconds": seconds},
-        keep=this.settings.run.keep_checkpoints,
-    )
-
-
-def _logged(this: TrainingRun, done: int) -> Iterator[int]:
+def _logged(run: Run, population: Population, done: int) -> Iterator[int]:
     """Yield the indices of the records that are logged before a checkpoint."""
-    every, total = this.population.log_every, this.settings.train.num_updates
+    every, total = population.log_every, run.settings.train.num_updates
     yield from range(every - 1, done, every)
     if done >= total and total % every:  # the last point is shorter
         yield total - 1

@@ -3,31 +3,38 @@
 import csv
 import importlib
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from tqdm import tqdm
 
 from metaevo.agents.fitness import FINAL_FRACTION
+from metaevo.agents.population import Population
 from metaevo.config import ConfigError
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import page as report
 from metaevo.report import plots, value_maps
+from metaevo.runs.run import Run
 from metaevo.runs.run_directory import write_json_atomic, write_text_atomic
 from metaevo.statistics.table import summarise
+from metaevo.train.settings import Trainee
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif
 from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
 
-if TYPE_CHECKING:
-    from metaevo.train.command import TrainingRun
-
 AGENTS_AT_ONCE = 64
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
+
+
+class Trained(NamedTuple):
+    """A training run whose updates are all done."""
+
+    run: Run
+    trainee: Trainee
+    population: Population
 
 
 def check(settings: Any, env_name: str, env: Any) -> None:
@@ -70,13 +77,12 @@ def returns(episodes: EpisodeSums) -> np.ndarray:
 
 
 def finish(
-    this: "TrainingRun",
+    this: Trained,
     policies: Any,
     episodes: EpisodeSums,
     metrics: dict[str, np.ndarray],
     *,
     seconds: float,
-    check_stop: Callable[[], None],
 ) -> None:
     """Judge the policies, and write curves, figures and report.
 
@@ -86,22 +92,22 @@ def finish(
         episodes: fields [agents, points].
         metrics: summed over the updates of a point [agents, points].
         seconds: of the training so far, for the log.
-        check_stop: raises if the run is to stop; called between chunks of agents.
     """
-    run, settings = this.run, this.settings
+    run, settings = this.run, this.run.settings
+    directory = run.directory
     config, every = settings.train, this.population.log_every
     points = np.arange(1, this.population.num_windows + 1)
     steps = np.minimum(points * every, config.num_updates) * config.frames_per_update
     curves = returns(episodes)
-    _write_curves(run.path / CURVES, steps, curves)
+    _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
-        {settings.learner: curves}, steps, run.figures / "learning_curves.png", title=""
+        {settings.learner: curves}, steps, directory.figures / "learning_curves.png", title=""
     )
     _draw_table(this, policies)
     if settings.evaluation.film:
         _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
-    rows += _play(this, policies, check_stop)
+    rows += _play(this, policies)
     finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
     result = {
         "variants": rows,
@@ -110,13 +116,19 @@ def finish(
         "greedy": settings.evaluation.greedy,
         "steps_per_agent": config.num_updates * config.frames_per_update,
     }
-    _log(this, rows, seconds)
+    frames = config.num_updates * config.frames_per_update * settings.seeds
+    run.log_evaluation(rows, [frames] * len(rows), seconds)
     _track_seeds(this, steps, curves)
-    write_json_atomic(run.evaluation_path, result)
+    write_json_atomic(directory.evaluation_path, result)
     _write_report(this, result)
-    for path in (run.report_path, run.figures, run.path / CURVES, run.evaluation_path):
-        this.tracker.log_artifact(path)
-    print(f"report: {run.report_path}")
+    for path in (
+        directory.report_path,
+        directory.figures,
+        directory.path / CURVES,
+        directory.evaluation_path,
+    ):
+        this.run.tracker.log_artifact(path)
+    print(f"report: {directory.report_path}")
 
 
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
@@ -141,11 +153,9 @@ def _row(name: str, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _play(
-    this: "TrainingRun", policies: Any, check_stop: Callable[[], None]
-) -> list[dict[str, Any]]:
+def _play(this: Trained, policies: Any) -> list[dict[str, Any]]:
     """Let the trained policies play, here and in Gymnasium."""
-    settings, (env_name, learner, _, env_params) = this.settings, this.trainee
+    settings, (env_name, learner, _, env_params) = this.run.settings, this.trainee
     config, seed = settings.evaluation, settings.run.seed
     if not config.episodes:
         return []
@@ -164,7 +174,7 @@ def _play(
 
         def progress(agents):
             bar.update(agents)
-            check_stop()
+            this.run.check_stop()
 
         played = [_row(f"{kind} policy", row_map(rows, progress))]
         scores = []
@@ -199,29 +209,11 @@ def _write_curves(path: Any, steps: np.ndarray, curves: np.ndarray) -> None:
     write_text_atomic(path, text.getvalue())
 
 
-def _log(this: "TrainingRun", rows: list[dict[str, Any]], seconds: float) -> None:
-    this.run.truncate_metrics("evaluation", 0)  # of an earlier end of this run
-    config = this.settings.train
-    for index, row in enumerate(rows):
-        record = {
-            "kind": "evaluation",
-            "evaluation": index,
-            "frames": config.num_updates * config.frames_per_update * this.settings.seeds,
-            "seconds": round(seconds, 3),
-            "name": row["name"],
-            "iqm": row["iqm"],
-            "low": row["interval"][0],
-            "high": row["interval"][1],
-        }
-        this.run.append_metrics(record)
-        this.tracker.log(record)
-
-
-def _track_seeds(this: "TrainingRun", steps: np.ndarray, curves: np.ndarray) -> None:
+def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
     """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
-    config = this.settings.train
-    for seed, curve in enumerate(curves[: this.settings.run.track_seeds]):
-        child = this.tracker.child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1})
+    config = this.run.settings.train
+    for seed, curve in enumerate(curves[: this.run.settings.run.track_seeds]):
+        child = this.run.tracker.child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1})
         for frames, value in zip(steps.tolist(), curve.tolist(), strict=True):
             child.log(
                 {
@@ -234,7 +226,7 @@ def _track_seeds(this: "TrainingRun", steps: np.ndarray, curves: np.ndarray) -> 
         child.finish()
 
 
-def _draw_table(this: "TrainingRun", policies: Any) -> None:
+def _draw_table(this: Trained, policies: Any) -> None:
     """Draw what tabular agents have learned: the mean of their tables."""
     if not hasattr(policies, "visits"):
         return
@@ -242,24 +234,24 @@ def _draw_table(this: "TrainingRun", policies: Any) -> None:
     grid = value_maps.grid_map(this.trainee.learner.env, len(q))
     if grid is not None:
         visits = np.sum(policies.visits, axis=0)
-        value_maps.plot_value_map(q, visits, grid, this.run.figures / VALUE_MAP)
+        value_maps.plot_value_map(q, visits, grid, this.run.directory.figures / VALUE_MAP)
 
 
-def _film(this: "TrainingRun", policies: Any) -> None:
+def _film(this: Trained, policies: Any) -> None:
     """Record an episode of the first agent."""
-    settings, (_, learner, _, env_params) = this.settings, this.trainee
+    settings, (_, learner, _, env_params) = this.run.settings, this.trainee
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     frames = record_episode(
         learner, policy, key, env_params, greedy=settings.evaluation.greedy, max_steps=500
     )
-    save_gif(this.run.figures / FILM, frames)
+    save_gif(this.run.directory.figures / FILM, frames)
 
 
-def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
+def _write_report(this: Trained, result: dict[str, Any]) -> None:
     """Write report.html and print its table."""
-    run, settings = this.run, this.settings
-    saved = run.read_config()
+    directory, settings = this.run.directory, this.run.settings
+    saved = directory.read_config()
     rows = []
     for row in result["variants"]:
         low, high = row["interval"]
@@ -276,16 +268,16 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
         "An agent without a finished episode there has no score.",
     )
     print("\n" + table.text() + "\n")
-    path = run.figures / VALUE_MAP
+    path = directory.figures / VALUE_MAP
     caption = "Means over the agents: highest action value of each state with the greedy actions, "
     pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
-    if (run.figures / FILM).exists():
-        pictures.append(report.Image("An episode", run.figures / FILM, "Of the first agent."))
+    if (directory.figures / FILM).exists():
+        pictures.append(report.Image("An episode", directory.figures / FILM, "Of the first agent."))
     sections: list[Any] = [
         table,
         report.Image(
             "Learning curves",
-            run.figures / "learning_curves.png",
+            directory.figures / "learning_curves.png",
             "Mean return of finished episodes, with 95% bootstrap interval over agents.",
         ),
         *pictures,
@@ -293,7 +285,7 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
         report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}),
     ]
     report.write_report(
-        run.report_path,
+        directory.report_path,
         f"Training {settings.learner} on {this.trainee.env_name}",
         f"{settings.seeds} agents, {result['steps_per_agent']:,} steps each",
         sections,

@@ -1,0 +1,43 @@
+"""Numbers that no device can represent, refused before they reach one."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from metaevo.config.validation import flatten, show, to_dict
+
+INT_LIMIT = 2**31 - 1
+"""Counters and indices are int32 on the devices."""
+WIDER = ("run.seed",)
+"""Settings with a wider range of their own."""
+SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
+"""Of the finite numbers in float32, as the devices compute with them, but 0."""
+
+
+def check_numbers(settings: Any) -> None:
+    """Refuse numbers that would become others on a device: the `__post_init__` of all settings.
+
+    Raises:
+        ValueError: naming the first one.
+    """
+    for key, value in flatten(to_dict(settings)).items():
+        for number in _numbers(value):
+            where = f"{key} = {show(number)}"
+            if isinstance(number, int):
+                if abs(number) > INT_LIMIT and key not in WIDER:
+                    raise ValueError(f"{where}: must be at most {INT_LIMIT} in size")
+            elif number != number:
+                raise ValueError(f"{where}: must be a number")
+            elif number and np.isfinite(number) and not SMALLEST <= abs(number) <= LARGEST:
+                raise ValueError(
+                    f"{where}: must be 0 or {SMALLEST:.3g} to {LARGEST:.3g} in size (float32)"
+                )
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(each)
+    elif isinstance(value, int | float):
+        yield value
