@@ -14,7 +14,7 @@ from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.evaluate.command import main
+from metaevo.transfer.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

@@ -17,7 +17,7 @@ from metaevo.parallel import devices, hosts
 devices.setup()  # before anything starts JAX
 hosts.join(sys.argv[1:])
 
-from metaevo.evolve.command import main
+from metaevo.evolution.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], component="value_loss", description=__doc__))

@@ -8,11 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metaevo.components.discovery import load
+    from metaevo.evolution.api import Found, evolve
+    from metaevo.outer_loop.evolution import EvolutionConfig
+    from metaevo.outer_loop.problem import Evaluation, MetaProblem
+    from metaevo.outer_loop.strategy import StrategyConfig
     from metaevo.parallel import devices
 
-__all__ = ["devices", "load"]
+__all__ = [
+    "Evaluation",
+    "EvolutionConfig",
+    "Found",
+    "MetaProblem",
+    "StrategyConfig",
+    "devices",
+    "evolve",
+    "load",
+]
 
-_HOMES = {"load": "metaevo.components.discovery", "devices": "metaevo.parallel.devices"}
+_HOMES = {
+    "Evaluation": "metaevo.outer_loop.problem",
+    "EvolutionConfig": "metaevo.outer_loop.evolution",
+    "Found": "metaevo.evolution.api",
+    "MetaProblem": "metaevo.outer_loop.problem",
+    "StrategyConfig": "metaevo.outer_loop.strategy",
+    "devices": "metaevo.parallel.devices",
+    "evolve": "metaevo.evolution.api",
+    "load": "metaevo.components.discovery",
+}
 """Where each public name lives; imported when it is first used."""
 
 

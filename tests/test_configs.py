@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
-from metaevo.evolve.run import check_settings
-from metaevo.held_out.tuning import tuning_space
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials
 from metaevo.sweep.settings import sweep_class
@@ -26,15 +25,14 @@ def test_an_evolution_preset_fits_together(path):
     raw = load_yaml(path)
     component = path.parent.name.removeprefix("evolve_")
     settings = from_dict(experiment_class(raw, component), raw)
-    check_settings(settings, make_parts(settings))
-    tuning_space(settings.evaluation, settings)
+    LearnerStudy(settings).check()
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
 def test_a_training_preset_fits_together(path):
-    trainee = pytest.importorskip("metaevo.train.settings")
+    trainee = pytest.importorskip("metaevo.training.settings")
     raw = load_yaml(path)
     settings = from_dict(trainee.training_class(raw), raw)
     trainee.make_trainee(settings, None)

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from metaevo.agents.population import Population
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.train.report import returns
+from metaevo.training.report import returns
 from purerl.types import EpisodeSums, Learner
 
 BLOCK_SECONDS = 2.0

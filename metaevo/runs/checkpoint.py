@@ -111,6 +111,15 @@ def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> 
     _write(path, _leaves(tree), content)
 
 
+def check_tree(tree: Any) -> None:
+    """Find out whether `save_tree` can save a tree of arrays, or of their shapes.
+
+    Raises:
+        TypeError: if it holds anything but nested dicts, lists and tuples of numbers.
+    """
+    _structure(tree, ())
+
+
 def load_tree(path: Path) -> tuple[Any, dict[str, Any]]:
     """The tree and the metadata that save_tree saved. Raises CheckpointError."""
     leaves, content = _read(path)

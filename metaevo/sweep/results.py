@@ -13,7 +13,7 @@ from metaevo.search.study import Record
 from metaevo.statistics import table as statistics
 from metaevo.statistics.table import replace_diverged
 from metaevo.sweep.trials import Trials
-from metaevo.train.settings import default_function, named_slots
+from metaevo.training.settings import default_function, named_slots
 
 TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 

@@ -10,7 +10,7 @@ from metaevo.agents.fitness import FitnessConfig
 from metaevo.held_out.evaluation import MOST
 from metaevo.search.space import KINDS
 from metaevo.studies.settings import RecordConfig, experiment_class, settings_class
-from metaevo.train.settings import training_class
+from metaevo.training.settings import training_class
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ SPACE: tuple[Any, Any, str] = (
 def sweep_class(raw: dict[str, Any]) -> type:
     """Return the dataclass of a sweep's settings.
 
-    They are those of a training run (`metaevo.train.settings`) or, with `evolve:`, of an evolution
-    (`metaevo.studies.settings`), without what a sweep decides itself, and this module's sections.
+    They are those of a training run (`metaevo.training.settings`) or, with `evolve:`, of an
+    evolution (`metaevo.studies.settings`), without what a sweep decides, and this module's.
 
     Raises:
         ConfigError: for an unknown learner or component.

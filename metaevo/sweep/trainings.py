@@ -25,7 +25,7 @@ from metaevo.sweep.trials import (
     by_static_settings,
     plain_scores,
 )
-from metaevo.train.settings import make_trainee
+from metaevo.training.settings import make_trainee
 from purerl.learners import num_frames
 
 MAX_TRAINERS = 16

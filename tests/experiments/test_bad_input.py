@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.evolve import run as runner
-from metaevo.evolve.command import main
+from metaevo.evolution import run as runner
+from metaevo.evolution.command import main
 from metaevo.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,7 +126,7 @@ def complain(capsys, monkeypatch):
     def too_late(*_, **__):
         raise AssertionError("got as far as building the run")
 
-    monkeypatch.setattr(runner, "_build", too_late)
+    monkeypatch.setattr(runner, "Evolution", too_late)
 
     def run(*argv):
         with pytest.raises(SystemExit) as exit_info:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from metaevo.config import load_yaml
-from metaevo.evaluate import command as transfer
-from metaevo.evolve.command import main
+from metaevo.evolution.command import main
 from metaevo.held_out.value_loss import SIDES
+from metaevo.transfer import command as transfer
 
 TINY = """
 learner: q_learning

@@ -19,7 +19,7 @@ from metaevo.sweep import figures, population_based, runner
 from metaevo.sweep.main import main
 from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.trainings import Trainings
-from metaevo.train import settings as trainee
+from metaevo.training import settings as trainee
 
 TINY = """
 learner: q_learning

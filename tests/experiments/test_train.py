@@ -17,8 +17,8 @@ from metaevo.components import COMPONENTS, discovery
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.train import command as training
-from metaevo.train import settings as trainee
+from metaevo.training import command as training
+from metaevo.training import settings as trainee
 from purerl.parts.evaluation import mean_return
 from tests.metaevo.runs.tracking.fake_wandb import silence
 from tests.metaevo.runs.tracking.runs import read_mlflow, sync

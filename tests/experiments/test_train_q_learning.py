@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from metaevo.train import command as training
-from metaevo.train.report import FILM, VALUE_MAP
+from metaevo.training import command as training
+from metaevo.training.report import FILM, VALUE_MAP
 
 SETTINGS = (
     "--learner q_learning --seeds 2 --task.env GridWorld --task.env_params.size 3 "

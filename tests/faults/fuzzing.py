@@ -14,15 +14,14 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
-from metaevo.evolve import command as evolve_script
-from metaevo.evolve import run as runner
+from metaevo.evolution import command as evolve_script
 from metaevo.parallel import devices
+from metaevo.runs import run as lifecycle
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep import main as sweep_script
-from metaevo.sweep import runner as sweep_runner
 from metaevo.sweep.settings import sweep_class
-from metaevo.train import command as training
-from metaevo.train.settings import training_class
+from metaevo.training import command as training
+from metaevo.training.settings import training_class
 from purerl import envs
 from purerl.parts.losses import HAND_WRITTEN
 
@@ -69,8 +68,7 @@ def _stopped():
         raise ReachedError
 
     with contextlib.ExitStack() as stack:
-        for module in (runner, training, sweep_runner):
-            stack.enter_context(patch.object(module, "open_run", reached))
+        stack.enter_context(patch.object(lifecycle, "open_run", reached))
         stack.enter_context(patch.object(devices, "memory_bytes", lambda: MEMORY))
         yield
 

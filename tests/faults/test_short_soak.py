@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metaevo.evolve import command as evolve_script
+from metaevo.evolution import command as evolve_script
 from metaevo.runs import checkpoint
-from metaevo.train import command as training
+from metaevo.training import command as training
 from tests.faults.works import WORKS
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.evolve import command as evolve_script
-from metaevo.evolve import run as runner
+from metaevo.evolution import command as evolve_script
+from metaevo.runs import run as lifecycle
 from metaevo.runs.signals import StopOnSignal
-from metaevo.train import command as training
+from metaevo.training import command as training
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults
@@ -88,8 +88,8 @@ def test_a_signal_saves_and_leaves(name, moment, tmp_path, cache, undisturbed):
 
 
 @pytest.mark.parametrize("looks", [5, 6])
-@pytest.mark.parametrize(("name", "module"), [("short", runner), ("train", training)])
-def test_whenever_it_is_noticed_all_is_saved(name, module, looks, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["short", "train"])
+def test_whenever_it_is_noticed_all_is_saved(name, looks, tmp_path, monkeypatch):
     """The signal arrives between two looks of the loop, wherever these are."""
 
     class Stop(StopOnSignal):
@@ -104,7 +104,7 @@ def test_whenever_it_is_noticed_all_is_saved(name, module, looks, tmp_path, monk
         def requested(self, number):
             pass
 
-    monkeypatch.setattr(module, "StopOnSignal", Stop)
+    monkeypatch.setattr(lifecycle, "StopOnSignal", Stop)
     work, run_dir = WORKS[name], tmp_path / "run"
     seldom = {"short": "--run.checkpoint_every=50", "train": "--run.checkpoint_seconds=1000"}
     argv = [*work.command(run_dir)[2:], seldom[name]]

@@ -202,7 +202,7 @@ def test_solves_cartpole():
     pytest -m slow tests/purerl/test_dqn_properties.py
     """
     from metaevo.config import from_dict, load_yaml
-    from metaevo.train.settings import training_class
+    from metaevo.training.settings import training_class
 
     raw = load_yaml("configs/train/dqn_cartpole.yaml")
     settings = from_dict(training_class(raw), raw)

@@ -12,10 +12,10 @@ import pytest
 import metaevo
 from metaevo.components import COMPONENTS, Component, discovery, value_loss
 from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.evolve.run import check_settings
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
 from tests.metaevo.toy import TINY, assert_same
 
@@ -79,10 +79,10 @@ def test_a_component_must_return_a_scalar(monkeypatch):
         monkeypatch.setitem(COMPONENTS, "scaled", scaled(shape))
         settings = from_dict(experiment_class({}, "scaled"), {})
         if shape == ():
-            check_settings(settings, make_parts(settings))
+            LearnerStudy(settings).check()
         else:
             with pytest.raises(ConfigError, match=r"scaled must return a scalar"):
-                check_settings(settings, make_parts(settings))
+                LearnerStudy(settings).check()
 
 
 def other_component(metadata):

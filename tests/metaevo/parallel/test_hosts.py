@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.evolve.run import _in_lockstep
+from metaevo.outer_loop.generations import in_lockstep
 from metaevo.parallel import hosts
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
@@ -183,11 +183,11 @@ def test_all_processes_do_what_the_first_proposes_until_one_is_to_stop(others):
     answers, _ = others
     stop = SimpleNamespace(requested=None)
     answers[:] = [5, None], [7, None]
-    assert _in_lockstep(stop, 3) == 3
+    assert in_lockstep(stop, 3) == 3
     assert stop.requested is None
     answers[:] = [5, None], [7, signal.SIGTERM]
-    assert _in_lockstep(stop, 3) == 0
+    assert in_lockstep(stop, 3) == 0
     assert stop.requested == signal.SIGTERM
     stop.requested, answers[:] = signal.SIGINT, ([5, None], [7, None])
-    assert _in_lockstep(stop, 3) == 0
+    assert in_lockstep(stop, 3) == 0
     assert stop.requested == signal.SIGINT

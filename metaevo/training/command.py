@@ -32,8 +32,8 @@ from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics.table import mean_curve
-from metaevo.train import report as training_report
-from metaevo.train.settings import (
+from metaevo.training import report as training_report
+from metaevo.training.settings import (
     Trainee,
     copy_of_loss,
     make_trainee,

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.evolve.conclusion import conclude
+from metaevo.evolution.conclusion import conclude
 from metaevo.outer_loop import memory
 from metaevo.outer_loop.evolution import Evolution, State
 from metaevo.outer_loop.generations import Block, Watch, run_generations

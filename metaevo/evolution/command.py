@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.components import COMPONENTS
 from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.command_line import parse_command_line
-from metaevo.evolve.run import run_study
+from metaevo.evolution.run import run_study
 from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import (
     for_environment_of,

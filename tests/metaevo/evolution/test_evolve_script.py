@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import ConfigError, from_dict
-from metaevo.evolve.command import _parse
+from metaevo.evolution.command import _parse
 from metaevo.studies.settings import experiment_class
 
 CONFIGS = sorted((Path(__file__).parent.parent.parent / "configs").glob("evolve_*/*.yaml"))

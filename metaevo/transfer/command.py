@@ -12,7 +12,7 @@ from typing import Any
 from metaevo.components import discovery
 from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
 from metaevo.config.command_line import parse_command_line
-from metaevo.evolve.conclusion import write_report
+from metaevo.evolution.conclusion import write_report
 from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
 from metaevo.runs.lifecycle import (

@@ -19,7 +19,7 @@ from metaevo.report import plots, value_maps
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import write_json_atomic, write_text_atomic
 from metaevo.statistics.table import summarise
-from metaevo.train.settings import Trainee
+from metaevo.training.settings import Trainee
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif
 from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name

@@ -1,1 +1,0 @@
-"""Judging a discovery on a task that its evolution has not seen."""

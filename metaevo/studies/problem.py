@@ -1,0 +1,75 @@
+"""Any meta-problem: evolved and reported, with nothing that it is compared with."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from metaevo.config import ConfigError
+from metaevo.outer_loop.limits import check_evolution
+from metaevo.outer_loop.problem import MetaParams, MetaProblem
+from metaevo.report.page import Table
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+
+
+class ProblemStudy:
+    """Conforms to `metaevo.studies.study.Study`."""
+
+    captions: Mapping[str, str] = {}
+
+    def __init__(self, problem: MetaProblem, settings: Any):
+        """Bind a problem.
+
+        Args:
+            problem: what is evolved.
+            settings: with the sections `strategy` and `evolution`.
+        """
+        self._problem, self.settings = problem, settings
+        self.name = type(problem).__name__
+
+    def check(self) -> None:
+        """Find out before anything is compiled whether strategy and devices fit the problem."""
+        check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
+        try:
+            checkpoint.check_tree(jax.eval_shape(self._problem.init, jax.random.key(0)))
+        except TypeError as error:
+            raise ConfigError(f"{self.name}.init: {error}") from error
+
+    def measure(self) -> dict[str, Any]:
+        """Return nothing: there is nothing to measure before."""
+        return {}
+
+    def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
+        """Return the problem."""
+        del measured
+        return self._problem
+
+    def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
+        """Write the meta-parameters."""
+        tree = jax.device_get(meta_params)
+        checkpoint.save_tree(directory.meta_params, tree, {"generation": generation})
+
+    def draw(self, meta_params: MetaParams, figures: Path) -> None:
+        """Draw nothing but what every evolution has."""
+
+    def compare(
+        self,
+        meta_params: MetaParams,
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: Mapping[str, Any],
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any] | None:
+        """Return nothing: a problem alone has no contenders."""
+
+    def title(self, generations: int) -> tuple[str, str]:
+        """Return the problem's name and the number of generations."""
+        return f"Evolving {self.name}", f"{generations} generations"
+
+    def tables(self, result: dict[str, Any]) -> list[Table]:
+        """Return no tables."""
+        del result
+        return []
