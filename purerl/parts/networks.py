@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
 from purerl.fast.initializers import orthogonal
@@ -18,9 +19,13 @@ from purerl.fast.products import dot_general
 
 Carry = tuple[()]
 
+LECUN_NORMAL = nn.initializers.lecun_normal()
+"""A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
+orthogonal kernels: docs/dqn.md."""
 
-def _dense(size: int, scale: float) -> nn.Dense:
-    return nn.Dense(size, kernel_init=orthogonal(scale), dot_general=dot_general)
+
+def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
+    return nn.Dense(size, kernel_init=kernel_init, dot_general=dot_general)
 
 
 class Torso(nn.Module):
@@ -33,6 +38,7 @@ class Torso(nn.Module):
     obs_ndim: int
     hidden_sizes: Sequence[int]
     activation: str
+    kernel_init: Initializer
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -40,19 +46,18 @@ class Torso(nn.Module):
         activation = ACTIVATIONS[self.activation]
         batch_shape = x.shape[: x.ndim - self.obs_ndim]
         if self.obs_ndim == 3:
-            kernel_init = orthogonal(2.0**0.5)
-            x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=kernel_init)(x))
+            x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=self.kernel_init)(x))
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = activation(_dense(size, 2.0**0.5)(x))
+            x = activation(_dense(size, self.kernel_init)(x))
         return x
 
 
 class ActorCritic(nn.Module):
     """A policy head and a value head, on one shared torso or on a torso each.
 
-    The output layers start small (policy) and at unit scale (value), as in PPO's usual
-    implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
+    All kernels start orthogonal; the output layers start small (policy) and at unit scale (value),
+    as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
     """
 
     obs_ndim: int
@@ -65,11 +70,11 @@ class ActorCritic(nn.Module):
 
     def setup(self) -> None:
         """Create the layers."""
-        torso = (self.obs_ndim, self.hidden_sizes, self.activation)
+        torso = (self.obs_ndim, self.hidden_sizes, self.activation, orthogonal(2.0**0.5))
         self.actor_torso = Torso(*torso)
         self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
-        self.policy_head = _dense(self.policy_size, 0.01)
-        self.value_head = _dense(1, 1.0)
+        self.policy_head = _dense(self.policy_size, orthogonal(0.01))
+        self.value_head = _dense(1, orthogonal())
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
@@ -99,10 +104,10 @@ class QNetwork(nn.Module):
 
     def setup(self) -> None:
         """Create the layers."""
-        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation)
-        self.action_head = _dense(self.num_actions, 1.0)
+        self.torso = Torso(self.obs_ndim, self.hidden_sizes, self.activation, LECUN_NORMAL)
+        self.action_head = _dense(self.num_actions, LECUN_NORMAL)
         if self.dueling:
-            self.value_head = _dense(1, 1.0)
+            self.value_head = _dense(1, LECUN_NORMAL)
 
     def __call__(
         self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None

@@ -39,14 +39,15 @@ def generalized_advantages(
         advantages [T, ...] and value targets [T, ...] (advantage + value).
     """
     delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
-    decay = gamma * gae_lambda * (1.0 - jnp.logical_or(terminated, truncated))
+    done, decay = jnp.logical_or(terminated, truncated), gamma * gae_lambda
 
     def backward(advantage, inputs):
-        delta_t, decay_t = inputs
-        advantage = delta_t + decay_t * advantage
+        delta_t, done_t = inputs
+        # Chosen before it is multiplied: 0 * NaN would carry a NaN into the episode before.
+        advantage = delta_t + decay * jnp.where(done_t, 0.0, advantage)
         return advantage, advantage
 
-    _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
+    _, advantages = jax.lax.scan(backward, jnp.zeros_like(delta[0]), (delta, done), reverse=True)
     return advantages, advantages + value
 
 

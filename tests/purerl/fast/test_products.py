@@ -31,7 +31,7 @@ def test_layers_are_those_of_flax(batch, inputs, outputs, flags, monkeypatch):
     keys = jax.random.split(jax.random.key(0), 2)
     x = jax.random.normal(keys[0], (*batch, inputs))
     weights = jax.random.normal(keys[1], (*batch, outputs))
-    ours, flax = networks._dense(outputs, 1.0), nn.Dense(outputs)
+    ours, flax = networks._dense(outputs, networks.LECUN_NORMAL), nn.Dense(outputs)
     params = ours.init(jax.random.key(1), x)
     np.testing.assert_allclose(ours.apply(params, x), flax.apply(params, x), rtol=1e-5, atol=1e-6)
 

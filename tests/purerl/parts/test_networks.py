@@ -60,6 +60,35 @@ def test_scales_of_a_new_network():
                 assert not leaf.any()
 
 
+@pytest.mark.parametrize(
+    ("observations", "convolution"), [("flat", False), ("auto", True)], ids=["flat", "image"]
+)
+def test_scales_of_a_new_q_network(observations, convolution):
+    """LeCun et al. 1998, section 4.6: variance 1 / inputs, independent numbers, biases zero."""
+    env, env_params = envs.make("Breakout-MinAtar", observations=observations)
+    network = networks.q_network(
+        env, env_params, hidden_sizes=(256, 256), activation="relu", dueling=True
+    )
+    init = jax.jit(network.init)
+    keys = jax.random.split(jax.random.key(0), 8)
+    obs = jnp.zeros(env.observation_space(env_params).shape)
+    params = jax.vmap(init, (0, None, None))(keys, (), obs)["params"]
+    assert ("Conv_0" in params["torso"]) == convolution
+    for leaf in jax.tree.leaves(params):
+        if leaf.ndim == 2:
+            assert not leaf.any()
+            continue
+        kernels = np.asarray(leaf, np.float64).reshape(8, -1, leaf.shape[-1])
+        inputs, kernels = kernels.shape[1], kernels * np.sqrt(kernels.shape[1])
+        assert abs(np.mean(kernels)) < 5 / np.sqrt(kernels.size)
+        # the variance of a squared number of a normal distribution cut at two sigma is 1.06
+        assert abs(np.mean(np.square(kernels)) - 1.0) < 5 * np.sqrt(1.1 / kernels.size), inputs
+    square = np.asarray(params["torso"]["Dense_1"]["kernel"][0])
+    assert np.linalg.svd(square, compute_uv=False).min() < 0.1  # orthogonal: all are the same
+    hlo = jax.jit(jax.vmap(network.init, (0, None, None))).lower(keys, (), obs).compile().as_text()
+    assert "lapack" not in hlo
+
+
 def test_shared_or_separate_torso():
     x = jnp.ones(4)
     for shared in (False, True):
@@ -103,7 +132,7 @@ def test_gaussian():
 
 @pytest.mark.parametrize("activation", list(activations.ACTIVATIONS))
 def test_activations(activation):
-    network = networks.Torso(obs_ndim=1, hidden_sizes=(5,), activation=activation)
+    network = networks.Torso(1, (5,), activation, networks.LECUN_NORMAL)
     x = jnp.linspace(-1, 1, 3)
     features, params = network.init_with_output(jax.random.key(0), x)
     kernel = params["params"]["Dense_0"]["kernel"]

@@ -95,6 +95,54 @@ def test_what_a_reset_shows_has_no_influence():
     assert np.isfinite(advantage).all()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["reward", "value", "next_value"])
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_a_bad_number_stays_in_its_episode(bad, where, end):
+    """In a rollout of three episodes of two steps: nothing of the second reaches the others."""
+    rng = np.random.default_rng(0)
+    names = "reward", "value", "next_value"
+    clean = {name: rng.normal(size=6).astype(np.float32) for name in names}
+    flags = {"terminated": np.zeros(6, bool), "truncated": np.zeros(6, bool)}
+    flags[end][[1, 3, 5]] = True
+    dirty = {name: np.copy(x) for name, x in clean.items()}
+    dirty[where][2] = bad
+    others, decays = np.array([0, 1, 4, 5]), {"gamma": 0.9, "gae_lambda": 0.8}
+
+    def objective(numbers):
+        advantage, target = generalized_advantages(**numbers, **flags, **decays)
+        return jnp.sum(jnp.sin(advantage[others]) + jnp.cos(target[others]))
+
+    value_and_slopes = jax.jit(jax.value_and_grad(objective))
+    for found, expected in zip(value_and_slopes(dirty), value_and_slopes(clean), strict=True):
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_the_value_of_a_terminal_state_reaches_no_derivative():
+    ends = jnp.array([False, True]), jnp.zeros(2, bool)
+
+    def objective(gamma, final):
+        rollout = jnp.ones(2), jnp.ones(2), jnp.array([1.0, final])
+        return jnp.sum(generalized_advantages(*rollout, *ends, gamma=gamma, gae_lambda=0.8)[0])
+
+    # A_0 + A_1, with delta_1 = 0: only A_0 = 1 + gamma V(s'_0) - 1 depends on gamma
+    slopes = jax.grad(objective, (0, 1))(0.9, jnp.nan)
+    np.testing.assert_allclose(slopes, (1.0, 0.0))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_running_returns_forget_a_bad_number_with_its_episode(bad):
+    reward, done = jnp.array([bad, 1.0, 2.0]), jnp.array([True, False, False])
+
+    def objective(reward):
+        returns, last = discounted_running_returns(reward, done, jnp.float32(0.0), gamma=0.5)
+        return jnp.sum(returns[1:]) + last
+
+    total, slopes = jax.value_and_grad(objective)(reward)
+    assert total == 1.0 + 2.5 + 2.5
+    np.testing.assert_allclose(slopes, [0.0, 2.0, 2.0])
+
+
 def test_environments_are_independent():
     rng = np.random.default_rng(0)
     reward, value, final = (rng.normal(size=(6, 3)).astype(np.float32) for _ in range(3))
