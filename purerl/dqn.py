@@ -37,7 +37,9 @@ from purerl.types import (
 class Config:
     """What fixes shapes and counts. Static: a change recompiles.
 
-    The defaults are CleanRL's for classic control, with the 10 environments of PureJaxRL.
+    With those of `Hyperparams`, the defaults are those of PureJaxRL's `dqn.py` (CleanRL's for
+    classic control, with 10 environments instead of one) but for `max_grad_norm`: neither of them
+    clips gradients. PureJaxRL also takes a truncation for a termination, where ours bootstraps.
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be

@@ -39,7 +39,9 @@ from purerl.types import (
 class Config:
     """What fixes shapes and counts. Static: a change recompiles.
 
-    The defaults are CleanRL's for classic control.
+    With those of `Hyperparams`, the defaults are those of CleanRL's `ppo.py`, for classic control.
+    CleanRL also clips the value loss (`value_loss=losses.clipped_squared`, the default of
+    `train.py`), and takes a truncation for a termination, where ours bootstraps.
 
     Raises:
         ValueError: if a batch cannot be divided into minibatches or no update fits.

@@ -200,7 +200,7 @@ def torch_network(
     sizes = (obs_size, *config.hidden_sizes)
 
     def make():
-        return torch_networks.perceptron(torch, sizes, num_actions, activation="relu", scale=1.0)
+        return torch_networks.perceptron(torch, sizes, num_actions, activation="relu", scale=None)
 
     network, target = make(), make()
     target.load_state_dict(network.state_dict())

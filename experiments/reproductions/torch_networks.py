@@ -15,26 +15,31 @@ def load(seed: int) -> Any:
 
 
 def perceptron(
-    torch: Any, sizes: Sequence[int], outputs: int, *, activation: str, scale: float
+    torch: Any, sizes: Sequence[int], outputs: int, *, activation: str, scale: float | None
 ) -> Any:
-    """Return a multilayer perceptron with orthogonal kernels and zero biases.
+    """Return a multilayer perceptron with zero biases.
 
     Args:
         torch: the module.
         sizes: inputs, then units of the hidden layers.
         outputs: of the last layer.
         activation: tanh or relu.
-        scale: of the last kernel.
+        scale: of the last of orthogonal kernels (PPO); None for LeCun's normal ones (DQN).
     """
     make_activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
     layers = []
     for before, after in pairwise(sizes):
-        layers += [_linear(torch, before, after, 2.0**0.5), make_activation()]
+        hidden_scale = None if scale is None else 2.0**0.5
+        layers += [_linear(torch, before, after, hidden_scale), make_activation()]
     return torch.nn.Sequential(*layers, _linear(torch, sizes[-1], outputs, scale))
 
 
-def _linear(torch: Any, inputs: int, outputs: int, scale: float) -> Any:
+def _linear(torch: Any, inputs: int, outputs: int, scale: float | None) -> Any:
     layer = torch.nn.Linear(inputs, outputs)
-    torch.nn.init.orthogonal_(layer.weight, scale)
+    if scale is None:
+        std = inputs**-0.5 / 0.87962566  # cut at two of these, it is inputs^-0.5, as in JAX
+        torch.nn.init.trunc_normal_(layer.weight, std=std, a=-2.0 * std, b=2.0 * std)
+    else:
+        torch.nn.init.orthogonal_(layer.weight, scale)
     torch.nn.init.zeros_(layer.bias)
     return layer

@@ -8,7 +8,6 @@ and its `__post_init__` checks what concerns several fields. Whatever a user get
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import json
 import operator
@@ -30,6 +29,8 @@ from typing import (
 
 import annotated_types
 import yaml
+
+from metaevo.config import hints
 
 T = TypeVar("T")
 
@@ -196,7 +197,8 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 text") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{path}: cannot be read: {reason}") from None
+        near = hints.of_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{path}: cannot be read: {reason}{near}") from None
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which no config is")
     data = parse_yaml(text, str(path))
@@ -232,6 +234,7 @@ def from_dict(cls: type[T], data: Any) -> T:
         return _convert(cls, data, "", dataclasses.MISSING)
     except _ProblemsError as problems:
         first, *others = problems.args
+        first = first.explained(cls) if isinstance(first, hints.UnknownKey) else first
         raise ConfigError(first + (f" (and {len(others)} more)" if others else "")) from None
 
 
@@ -273,7 +276,7 @@ def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 class _ProblemsError(Exception):
-    """Everything that is wrong with a value, a line each."""
+    """Everything that is wrong with a value, a line (or an UnknownKey) each."""
 
 
 def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
@@ -318,26 +321,23 @@ def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
 
 
 def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any) -> Any:
-    hints = get_type_hints(cls, include_extras=True)
+    kinds = get_type_hints(cls, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     prefix = f"{path}." if path else ""
     problems = []
     for key in value:
         if key not in fields:
-            close = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            allowed = ", ".join(sorted(fields)) or "none"
-            problems.append(f"unknown key {show(f'{prefix}{key}')}{hint}; allowed: {allowed}")
+            problems.append(hints.UnknownKey(show(f"{prefix}{key}"), f"{prefix}{key}", [*fields]))
     arguments = {}
     for name, field in fields.items():
         known = getattr(default, name) if isinstance(default, cls) else default_of(field)
         if name not in value:
             arguments[name] = known
             if known is dataclasses.MISSING:
-                problems.append(f"missing key '{prefix}{name}': {describe(hints[name])}")
+                problems.append(f"missing key '{prefix}{name}': {describe(kinds[name])}")
             continue
         try:
-            arguments[name] = _convert(hints[name], value[name], prefix + name, known)
+            arguments[name] = _convert(kinds[name], value[name], prefix + name, known)
         except _ProblemsError as found:
             problems.extend(found.args)
     if not problems:

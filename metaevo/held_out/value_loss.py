@@ -162,6 +162,9 @@ def _can_clip(hyperparams: Any) -> bool:
     return hasattr(hyperparams, "max_grad_norm")
 
 
+SMALLER_SLOPES = {"a tenth": 1e-1, "a hundredth": 1e-2, "a thousandth": 1e-3}
+"""Parts of the learned slope: where the sign of a slope is what matters, a tiny one does most."""
+
 SIDES = (
     "learned",
     "learned, its even part",
@@ -170,6 +173,7 @@ SIDES = (
     "squared + the learned odd part",
     "squared + the learned slope at zero error",
     "squared + that slope over the learned curvature there",
+    *(f"squared + {part} of that slope" for part in SMALLER_SLOPES),
 )
 """The losses that `ablate_sides` compares."""
 
@@ -205,6 +209,7 @@ def sides_of(value_loss: Callable) -> Callable:
             squared + 0.5 * (there - mirrored),
             squared + tilt,
             squared + tilt / jnp.maximum(jnp.abs(curvature), 1e-3),
+            *(squared + part * tilt for part in SMALLER_SLOPES.values()),
         )
         return jax.lax.select_n(chosen_params["side"], *values)
 

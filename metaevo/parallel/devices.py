@@ -175,8 +175,11 @@ def map_rows(
 ) -> Any:
     """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
 
-    Rows are dealt to the devices in chunks; a chunk is vmapped and chunks follow one another. A
-    result depends on its row only, neither on the number of devices nor on the chunk size.
+    Rows are dealt to the devices in chunks; a chunk is vmapped and chunks follow one another. What
+    `f` is given depends on its row only, neither on the number of devices nor on the chunk size.
+    How its arithmetic is rounded does depend on the chunk size: XLA compiles other products for
+    other shapes. Training is chaotic and makes much of it: one and the same PPO agent ends with
+    returns that differ by up to 20 between chunk sizes, as if its seed were another.
 
     Args:
         f: from a row's index (int32 scalar) to a pytree of arrays.

@@ -20,9 +20,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import make_parts
 from purerl.learners import LEARNERS
 
-SCALAR_ARGUMENTS = {"value_loss": 3, "policy_loss": 2}
-"""Scalars that the functions in a slot are called with; they return a scalar."""
-
 
 class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
@@ -53,12 +50,6 @@ class LearnerStudy:
         settings, component = self.settings, self.parts.component
         shapes = jax.eval_shape(component.init, jax.random.key(0))
         check_agents(settings, self.tasks, shapes)
-        solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        scalars = [jax.ShapeDtypeStruct((), np.float32)] * SCALAR_ARGUMENTS.get(self.parts.slot, 0)
-        if scalars:
-            loss = jax.eval_shape(component.apply, solution, settings.hyperparams, *scalars)
-            if getattr(loss, "shape", None) != ():
-                raise ConfigError(f"evolve: {settings.evolve} must return a scalar, not {loss}")
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
         tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
 

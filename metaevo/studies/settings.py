@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Gt, Interval, Le
 
 from metaevo.agents.fitness import FitnessConfig
@@ -233,4 +235,45 @@ def make_parts(settings: Any) -> Parts:
     """
     module = COMPONENTS[settings.evolve]
     environments = make_environments(settings.task, settings.learner)
-    return Parts(module.make(settings.component), module.SLOT, environments)
+    component = module.make(settings.component)
+    _rehearse_component(settings.evolve, component, module.SLOT, settings.hyperparams)
+    return Parts(component, module.SLOT, environments)
+
+
+SLOT_SCALARS = {
+    "value_loss": ("prediction", "target", "old_prediction"),
+    "policy_loss": ("log_ratio", "advantage"),
+    "make_optimizer": (),
+}
+"""What a slot's function takes after meta_params and hyperparams."""
+
+
+def _rehearse_component(name: str, component: Component, slot: str, hyperparams: Any) -> None:
+    """Trace a component as its slot calls it, which compiles nothing.
+
+    Raises:
+        ConfigError: naming it, if it raises, evolves nothing or returns something else.
+    """
+    scalars = SLOT_SCALARS[slot]
+
+    def call(meta_params):
+        result: Any = component.apply(meta_params, hyperparams, *ones)
+        if slot == "make_optimizer":
+            optimizer, params = optax.with_extra_args_support(result), jnp.zeros(2)
+            optimizer.update(params, optimizer.init(params), params, progress=jnp.float32(0.0))
+            return jnp.float32(0.0)
+        return result
+
+    ones, signature = [jnp.float32(1.0)] * len(scalars), "init(key)"
+    try:
+        meta_params = jax.eval_shape(component.init, jax.random.key(0))
+        signature = f"{slot}({', '.join(('meta_params', 'hyperparams', *scalars))})"
+        result = jax.eval_shape(call, meta_params)
+    except Exception as error:
+        raise ConfigError(
+            f"evolve = {name!r}: {signature} fails: {type(error).__name__}: {error}"
+        ) from error
+    if not jax.tree.leaves(meta_params):
+        raise ConfigError(f"evolve = {name!r}: init returns no parameters: nothing can be evolved")
+    if getattr(result, "shape", None) != ():
+        raise ConfigError(f"evolve: {name} must return a scalar, not {result}")

@@ -58,7 +58,8 @@ class History(NamedTuple):
 class Pbt:
     """A population of members, each on several seeds; the members of a device are trained in turn.
 
-    The result depends neither on the number of devices nor on the chunks.
+    Keys and what is drawn depend neither on the number of devices nor on the chunks. Rounding does
+    (see `metaevo.devices.map_rows`), so scores, and with them who copies whom, may differ.
     """
 
     def __init__(

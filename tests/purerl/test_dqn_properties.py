@@ -199,6 +199,8 @@ def test_known_values(env, obs, values, changes):
 def test_solves_cartpole():
     """The settings of configs/train/dqn_cartpole.yaml, mean of 4 seeds; and in Gymnasium.
 
+    These agents ended at 500, 481, 490 and 500, and rounding differs between machines.
+
     pytest -m slow tests/purerl/test_dqn_properties.py
     """
     from metaevo.config import from_dict, load_yaml
@@ -212,7 +214,7 @@ def test_solves_cartpole():
     result = train(jax.random.split(jax.random.key(0), 4), settings.hyperparams, None, env_params)
     returns = last_tenth(result.episodes)
     print("mean return over the last tenth:", np.round(returns, 1))
-    assert np.mean(returns) >= 450, returns
+    assert np.mean(returns) >= 475, returns
     policy = jax.tree.map(lambda leaf: leaf[0], learner.policy(result.state))
     there = evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=5)
     assert there.mean() >= 450, there

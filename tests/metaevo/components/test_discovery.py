@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import metaevo
@@ -83,6 +84,60 @@ def test_a_component_must_return_a_scalar(monkeypatch):
         else:
             with pytest.raises(ConfigError, match=r"scaled must return a scalar"):
                 LearnerStudy(settings).check()
+
+
+def init(key):
+    return jnp.float32(1.0)
+
+
+def squared(scale, hyperparams, prediction, target, old_prediction):
+    return scale * hyperparams.vf_coef * (prediction - target) ** 2
+
+
+def adam(scale, hyperparams):
+    return optax.adam(scale * hyperparams.learning_rate)
+
+
+@pytest.mark.parametrize(
+    ("slot", "component", "complaint"),
+    [
+        ("value_loss", Component(init, squared), None),
+        ("make_optimizer", Component(init, adam), None),
+        (
+            "value_loss",
+            Component(init, lambda scale, hyperparams, error: scale * error**2),
+            r"value_loss\(meta_params, hyperparams, prediction, target, old_prediction\) fails: "
+            r"TypeError: .* takes 3 positional arguments but 5 were given",
+        ),
+        (
+            "policy_loss",
+            Component(init, lambda scale, hyperparams, ratio, advantage: hyperparams.clip_rang),
+            r"policy_loss\(meta_params, hyperparams, log_ratio, advantage\) fails: "
+            r"AttributeError: .* no attribute 'clip_rang'",
+        ),
+        (
+            "make_optimizer",
+            Component(init, lambda scale, hyperparams: scale),
+            r"make_optimizer\(meta_params, hyperparams\) fails: ",
+        ),
+        (
+            "value_loss",
+            Component(lambda key: {}, lambda meta_params, *others: others[1] ** 2),
+            r"init returns no parameters: nothing can be evolved",
+        ),
+        ("value_loss", Component(lambda: None, squared), r"init\(key\) fails: TypeError"),
+    ],
+)
+def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
+    module = SimpleNamespace(SLOT=slot, Config=Nothing, make=lambda config: component)
+    monkeypatch.setitem(COMPONENTS, "mine", module)
+    settings = from_dict(experiment_class({}, "mine"), {})
+    if complaint is None:
+        assert make_parts(settings).component is component
+    else:
+        with pytest.raises(ConfigError, match=f"^evolve = 'mine': {complaint}") as caught:
+            make_parts(settings)
+        assert "\n" not in str(caught.value)
 
 
 def other_component(metadata):

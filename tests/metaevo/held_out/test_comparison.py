@@ -251,4 +251,5 @@ def test_the_sides_of_a_loss_by_hand():
         for i in range(len(value_loss_study.SIDES))
     ]
     expected = [0.95, 0.75, 0.75, 0.125, 0.325, 0.325, 0.125 + 0.4 * 0.5 / 6.0]
+    expected += [0.125 + 0.2 * part for part in (0.1, 0.01, 0.001)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)

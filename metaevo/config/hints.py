@@ -1,0 +1,69 @@
+"""What somebody who typed an unknown key or file name may have meant."""
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
+
+SCRIPTS = {
+    **dict.fromkeys(("seeds", "value_loss"), "train.py"),
+    **dict.fromkeys(("evolve", "component", "strategy", "evolution"), "evolve.py"),
+    **dict.fromkeys(("space", "sweep"), "sweep.py"),
+}
+"""Settings at the root of a config, by the script in `experiments/` that knows them."""
+
+
+class UnknownKey(NamedTuple):
+    """A key that a section of the settings does not have."""
+
+    shown: str
+    key: str
+    """dotted"""
+    siblings: list[str]
+    """the keys that the section has"""
+
+    def explained(self, root: Any) -> str:
+        """Return the complaint; `root` is the dataclass of all settings."""
+        hint = of_key(self.key, self.siblings, root)
+        allowed = ", ".join(sorted(self.siblings)) or "none"
+        return f"unknown key {self.shown}{hint}; allowed: {allowed}"
+
+
+def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
+    """Return what to add to the complaint about an unknown key: " (did you mean ...?)", or nothing.
+
+    Args:
+        key: dotted.
+        siblings: the keys that its section has.
+        root: the dataclass of all settings.
+    """
+    section, _, name = key.rpartition(".")
+    if not section and name in SCRIPTS:
+        return f" (a setting of experiments/{SCRIPTS[name]}; is this a config for it?)"
+    by_name: dict[str, list[str]] = {}
+    for dotted in _dotted(root):
+        by_name.setdefault(dotted.rpartition(".")[2], []).append(dotted)
+    meant = by_name.get(name) or difflib.get_close_matches(name, list(siblings), n=1)
+    if not meant:
+        short = [each for each in by_name if "".join(w[:1] for w in each.split("_")) == name]
+        for other in short or difflib.get_close_matches(name, list(by_name), n=1, cutoff=0.7):
+            meant = meant + by_name[other]
+    return f" (did you mean {' or '.join(repr(each) for each in meant[:3])}?)" if meant else ""
+
+
+def of_file(path: Path) -> str:
+    """Return the same for a YAML file that is not there; those below `configs/` count, too."""
+    known = [*path.parent.glob("*.yaml"), *Path("configs").glob("*/*.yaml")]
+    close = difflib.get_close_matches(path.name, [each.name for each in known], n=1, cutoff=0.7)
+    meant = sorted({str(each) for each in known if each.name in close})
+    return f" (did you mean {' or '.join(meant[:3])}?)" if meant else ""
+
+
+def _dotted(cls: Any, prefix: str = "") -> Iterator[str]:
+    if dataclasses.is_dataclass(cls):
+        kinds = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if field.init:
+                yield prefix + field.name
+                yield from _dotted(kinds[field.name], f"{prefix}{field.name}.")
