@@ -324,7 +324,7 @@ def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any)
     kinds = get_type_hints(cls, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     prefix = f"{path}." if path else ""
-    problems = []
+    problems: list[str | hints.UnknownKey] = []
     for key in value:
         if key not in fields:
             problems.append(hints.UnknownKey(show(f"{prefix}{key}"), f"{prefix}{key}", [*fields]))
