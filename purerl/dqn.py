@@ -37,9 +37,7 @@ from purerl.types import (
 class Config:
     """What fixes shapes and counts. Static: a change recompiles.
 
-    With those of `Hyperparams`, the defaults are those of PureJaxRL's `dqn.py` (CleanRL's for
-    classic control, with 10 environments instead of one) but for `max_grad_norm`: neither of them
-    clips gradients. PureJaxRL also takes a truncation for a termination, where ours bootstraps.
+    With those of `Hyperparams`, they are PureJaxRL's, but gradients are clipped: docs/dqn.md.
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be
