@@ -37,7 +37,7 @@ from purerl.types import (
 class Config:
     """What fixes shapes and counts. Static: a change recompiles.
 
-    With those of `Hyperparams`, they are PureJaxRL's, but gradients are clipped: docs/dqn.md.
+    The defaults, here and of `Hyperparams`, are PureJaxRL's but for clipping (see docs/dqn.md).
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be
