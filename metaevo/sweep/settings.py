@@ -15,7 +15,11 @@ from metaevo.training.settings import training_class
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """How trials are chosen, trained and judged."""
+    """How trials are chosen, trained and judged.
+
+    Raises:
+        ValueError: for a sampler that learns nothing under the scheduler.
+    """
 
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """settings to try; a grid has as many as it has, at most"""
@@ -43,6 +47,15 @@ class SweepConfig:
     """Optuna storage URL shared by several machines; by default a journal in the run directory"""
     study: str | None = None
     """name of the study in the storage; by default that of the run directory"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        if self.sampler == "cma_es" and self.scheduler in ("successive_halving", "hyperband"):
+            # Optuna's CMA-ES is told of complete trials only.
+            raise ValueError(
+                f"sampler = 'cma_es' learns nothing from trials that scheduler = "
+                f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
+            )
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,14 @@ BAD = {
         "--sweep.scheduler pbt --pbt.rounds 3 --sweep.trials 1",
         ["sweep.trials = 1", "2 members"],
     ),
+    "halving with CMA-ES": (
+        "--dry-run --sweep.sampler cma_es --sweep.scheduler successive_halving",
+        ["sweep: sampler = 'cma_es'", "'successive_halving'", "tpe", "none"],
+    ),
+    "Hyperband with CMA-ES": (
+        "--sweep.sampler cma_es --sweep.scheduler hyperband",
+        ["sweep: sampler = 'cma_es'", "'hyperband'", "tpe", "none"],
+    ),
     "halving of an evolution": (
         "--evolve value_loss --sweep.scheduler hyperband "
         "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
