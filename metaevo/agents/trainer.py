@@ -83,7 +83,7 @@ class Trainer:
             num_devices: at most that many; by default all.
         """
         config = task.learner.config
-        self.task, self.hyperparams = task, hyperparams
+        self.task, self.hyperparams, self.fitness = task, hyperparams, fitness
         self._learner, self._others = task.learner, (meta_params, task.env_params)
         self._score = jax.jit(jax.vmap(lambda sums: score_of(fitness, measures(sums))))
         self.num_updates = config.num_updates

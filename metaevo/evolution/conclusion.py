@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.held_out.evaluation import LEARNED
-from metaevo.outer_loop.evolution import Evolution
 from metaevo.report import page, plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run import Run
@@ -17,13 +16,12 @@ CAPTIONS = {
 }
 
 
-def conclude(study: Study, run: Run, evolution: Evolution) -> None:
+def conclude(study: Study, run: Run) -> None:
     """Judge what was found, and write figures and report.
 
     Args:
         study: what was evolved.
         run: with all its generations done.
-        evolution: that has done them.
     """
     directory = run.directory
     records = directory.read_metrics("generation")
@@ -31,11 +29,10 @@ def conclude(study: Study, run: Run, evolution: Evolution) -> None:
         plots.plot_fitness(records, directory.figures / "fitness.png", title="")
     found, _ = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    frames = evolution.frames(run.settings.evolution.generations)
     result = study.compare(
         found,
         directory.path,
-        evolution_frames=frames,
+        evolution_frames=records[-1]["frames"] if records else 0,
         measured=run.resolved,
         check_stop=run.check_stop,
     )

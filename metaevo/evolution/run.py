@@ -87,9 +87,9 @@ def _lead(study: Study, run: Run) -> int:
     )
     with run.working():
         try:
-            evolution = _evolve(study, run, evolution)
+            _evolve(study, run, evolution)
             hosts.leave()  # the rest is done by this process alone
-            conclude(study, run, evolution)
+            conclude(study, run)
         except StopRequestedError:
             hosts.leave()
             raise
@@ -146,7 +146,7 @@ def _evolution(study: Study, settings: Any, resolved: dict[str, Any]) -> Evoluti
     return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
 
 
-def _evolve(study: Study, run: Run, evolution: Evolution) -> Evolution:
+def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
     """Run the generations that are missing, and save what they have found."""
 
     def restore() -> Resumed | None:
@@ -164,7 +164,6 @@ def _evolve(study: Study, run: Run, evolution: Evolution) -> Evolution:
         logbook.save(state)
         raise StopRequestedError
     study.save(run.directory, evolution.result(state), done)
-    return evolution
 
 
 def _generations(
@@ -186,6 +185,9 @@ class _Logbook(Watch):
     def __init__(self, run: Run, bar: Any, total: int, started: float):
         self.run, self.bar, self.total, self.started = run, bar, total, started
         self.saved = bar.n
+        self.frames = 0
+        if records := run.directory.read_metrics("generation"):
+            self.frames = records[-1]["frames"]
         self.of_mean = "-"
 
     def begin(self, evolution: Evolution, bytes_needed: int) -> None:
@@ -208,17 +210,20 @@ class _Logbook(Watch):
         since = time.monotonic() - self.started - block.seconds
         length = len(block.metrics["fitness_mean"])
         first = block.done - length
+        spent = block.evolution.frames(first)
         for index in range(length):
             self.run.log(
                 {
                     "kind": "generation",
                     "generation": first + index,
-                    "frames": block.evolution.frames(first + index + 1),
+                    "frames": self.frames + block.evolution.frames(first + index + 1) - spent,
                     "seconds": round(since + block.seconds * (index + 1) / length, 3),
                     **{key: values[index] for key, values in block.metrics.items()},
                 }
             )
-        self._show(block, length)
+        frames = block.evolution.frames(block.done) - spent
+        self.frames += frames
+        self._show(block, length, frames)
         if block.done % self.run.settings.run.checkpoint_every == 0 or block.done == self.total:
             self.save(block.state)
 
@@ -230,13 +235,11 @@ class _Logbook(Watch):
             self.run.save(done, copy, time.monotonic() - self.started)
             self.saved = done
 
-    def _show(self, block: Block, length: int) -> None:
+    def _show(self, block: Block, length: int, frames: int) -> None:
         metrics = block.metrics
         of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
         if len(of_mean):
             self.of_mean = f"{of_mean[-1]:.4g}"
-        evolution = block.evolution
-        frames = evolution.frames(block.done) - evolution.frames(block.done - length)
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
         self.bar.update(length)
         self.bar.set_description("evolving", refresh=False)
@@ -244,5 +247,5 @@ class _Logbook(Watch):
             f"of mean {self.of_mean}, mean {metrics['fitness_mean'][-1]:.4g}, "
             f"best {metrics['fitness_best'][-1]:.4g}{rate}"
         )
-        if int(metrics["diverged"][-1]) == evolution.population_size:
+        if int(metrics["diverged"][-1]) == block.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

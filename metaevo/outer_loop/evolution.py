@@ -32,7 +32,8 @@ class EvolutionConfig:
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
     validation_every: Annotated[int, Gt(0)] = 5
-    """generations between two evaluations of the mean on the fixed validation keys"""
+    """generations between two evaluations of the mean on the fixed validation keys; the last
+    generation's is always evaluated"""
     validation_seeds: Annotated[int, Ge(0)] = 32
     """agents of such an evaluation; 0 for none"""
     chunk_size: Annotated[int, Gt(0)] | None = None
@@ -65,6 +66,8 @@ class Traced(NamedTuple):
     """[] float32, at generation 0"""
     learning_rate: Any
     """[] float32, at generation 0"""
+    last: Any
+    """[] int32, the last generation, whose mean is validated"""
 
 
 class Evolution:
@@ -79,7 +82,7 @@ class Evolution:
             ConfigError: if the strategy refuses its settings.
         """
         self.problem, self.config = problem, config
-        self.traced = _traced(seed, strategy)
+        self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         self.strategy = Strategy(strategy, solution)
@@ -112,7 +115,7 @@ class Evolution:
         if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
             raise ValueError("only sigma and learning_rate can change without compiling anew")
         other = copy.copy(self)
-        other.traced = _traced(seed, strategy)
+        other.traced = _traced(seed, strategy, self.config)
         return other
 
     def with_chunk_size(self, chunk_size: int) -> "Evolution":
@@ -189,8 +192,9 @@ class Evolution:
         """Return the environment steps of that many generations, validation included."""
         evaluations = generations * self.evaluations
         if self.config.validation_seeds:
-            validations = -(-generations // self.config.validation_every)
-            validations -= bool(validations and not self.strategy.has_mean)  # not of the first
+            every, last = self.config.validation_every, self.config.generations - 1
+            validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
+            validations -= bool(generations and not self.strategy.has_mean)  # not of the first
             evaluations += validations * self.config.validation_seeds
         return evaluations * frames_per_evaluation(self.problem)
 
@@ -235,7 +239,7 @@ class Evolution:
             return self.problem.evaluate(key, meta_params)
 
         # The first population of an algorithm without a mean has no best member yet.
-        due = state.generation % config.validation_every == 0
+        due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
         if not strategy.has_mean:
             due = jnp.logical_and(due, state.generation > 0)
         validations = config.validation_seeds * due
@@ -284,6 +288,6 @@ def _mean(values: jax.Array, where: jax.Array) -> jax.Array:
     return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)
 
 
-def _traced(seed: int, strategy: StrategyConfig) -> Traced:
+def _traced(seed: int, strategy: StrategyConfig, config: EvolutionConfig) -> Traced:
     steps = np.float32(strategy.sigma), np.float32(strategy.learning_rate)
-    return Traced(np.uint32(seed), *steps)
+    return Traced(np.uint32(seed), *steps, np.int32(config.generations - 1))

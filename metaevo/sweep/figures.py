@@ -22,7 +22,7 @@ CAPTIONS = {
     "contour.png": "The objective over pairs of the most important settings.",
     "parallel_coordinate.png": "Every trial as a line through its settings.",
     "rungs.png": "The objective of every trial at the rungs of its bracket.",
-    "pbt.png": "Population-based training: the best return of every round and the settings of "
+    "pbt.png": "Population-based training: the best fitness of every round and the settings of "
     "the best member's ancestors (red), and those of all members.",
 }
 MOST_SETTINGS = 4

@@ -4,7 +4,7 @@ pbt = Pbt(trainer, dims, config, sweep_config, members=32)
 state, history = pbt.run(settings, keys, key)
 schedule = lineage(history, winner(history))       # what the winner's ancestors learned with
 
-After each round the worst members become copies of the best ones and try something near. It all
+Members are ranked by the fitness of the round. After it the worst members become copies of the best ones and try something near. It all
 happens inside one compiled program: members are dealt to the devices, which exchange states.
 """
 
@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from metaevo.agents.fitness import FitnessConfig, measures
+from metaevo.agents.fitness import fitness as fitness_of
 from metaevo.agents.trainer import Agents, Row, Trainer
 from metaevo.parallel import devices
 from metaevo.search.objective import traced
@@ -74,7 +76,7 @@ class Pbt:
         """Bind the parts; nothing is compiled before `run`.
 
         Args:
-            trainer: of single members; its devices and its chunk size are used.
+            trainer: of single members; its devices, its chunk size and its fitness are used.
             dims: the settings that change.
             config: rounds and rules.
             sweep: the number of seeds and the statistic over them.
@@ -168,7 +170,8 @@ class Pbt:
     def _round_device(self, state, index, done, updates, key_data):
         before = _totals(state.rows)
         rows = self._train(state.rows, done, updates)
-        score = _score(jax.tree.map(jnp.subtract, _totals(rows), before), state.score)
+        recent = jax.tree.map(jnp.subtract, _totals(rows), before)
+        score = round_score(self.trainer.fitness, recent, state.score)
         value = jax.vmap(lambda scores: traced(scores, self.sweep))(score)
         usable = jnp.all(rows.finite, axis=1) & jnp.isfinite(value)
         values = _gather(jnp.where(usable, value, -jnp.inf))
@@ -294,12 +297,25 @@ def _totals(rows: Row) -> EpisodeSums:
     return jax.tree.map(lambda windows: windows.sum(axis=-1), rows.episodes)
 
 
-def _score(recent: EpisodeSums, previous: jax.Array) -> jax.Array:
-    """Mean return of the round's episodes; where none finished, the last score, or the reward."""
-    some = recent.episodes > 0
-    returns = recent.returns / jnp.where(some, recent.episodes, 1.0)
-    reward = recent.rewards / jnp.maximum(recent.steps, 1.0)
-    return jnp.where(some, returns, jnp.where(jnp.isnan(previous), reward, previous))
+def round_score(config: FitnessConfig, recent: EpisodeSums, previous: jax.Array) -> jax.Array:
+    """Return the fitness of a round, whose final return is its mean return.
+
+    Args:
+        config: weights of the measures.
+        recent: sums over the round, each field [members, seeds].
+        previous: scores of the round before [members, seeds], NaN before the first.
+
+    Returns:
+        scores [members, seeds]. Where the fitness needs an episode and none finished, the previous
+        score, or the reward per step in the first round.
+    """
+
+    def of_agent(sums):
+        measured = measures(jax.tree.map(lambda leaf: leaf[jnp.newaxis], sums))
+        return fitness_of(config, measured), measured["reward_per_step"]
+
+    score, reward = jax.vmap(jax.vmap(of_agent))(recent)
+    return jnp.where(jnp.isnan(score), jnp.where(jnp.isnan(previous), reward, previous), score)
 
 
 def _gather(leaf: jax.Array) -> jax.Array:

@@ -83,11 +83,13 @@ def test_a_run_leaves_what_it_should(reference):
     assert saved["resolved"]["num_devices"] == 2
     assert "experiments/evolve_value_loss.py" in saved["environment"]["command_line"]
     records = metrics(reference)
-    assert records[-1]["frames"] == 2000 * (8 * GENERATIONS + 4 * GENERATIONS // 4)
+    validations = GENERATIONS // 4 + 1  # the last generation's too
+    assert records[-1]["frames"] == 2000 * (8 * GENERATIONS + 4 * validations)
     assert records[0]["fitness_mean"] != records[-1]["fitness_mean"]
     assert [each["fitness_of_mean"] is None for each in records[:5]] == [
         False, True, True, True, False
     ]  # fmt: skip
+    assert records[-1]["fitness_of_mean"] is not None
     assert (reference / "figures" / "fitness.png").stat().st_size > 1000
     _, meta_params = metaevo.load(reference)
     assert meta_params[0]["kernel"].shape == (1, 4)
@@ -154,6 +156,9 @@ def test_more_generations_and_a_comparison_are_added(place, copy):
     result = json.loads((copy / "evaluation.json").read_text())
     assert {row["seeds"] for row in result["variants"]} == {4}
     assert result["evolution_frames"] == after[-1]["frames"]
+    validated = [each["generation"] for each in after if each["fitness_of_mean"] is not None]
+    assert validated[-4:] == [299, 300, 304, 305]  # both last ones
+    assert after[-1]["frames"] == 2000 * (8 * 306 + 4 * len(validated))
     assert len(result["ablation"]) == 4
     evaluations = [each["evaluation"] for each in metrics(copy, "evaluation")]
     assert evaluations == list(range(len(result["variants"])))
@@ -173,7 +178,7 @@ def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path):
     assert all(len(row["scores"]) == row["seeds"] == 4 for row in rows.values())
     assert rows["huber (tuned)"]["tuning_frames"] == 2 * 2 * 512
     assert result["conclusion"] in ("better", "worse", "undecided")
-    assert result["evolution_frames"] == metrics(run_dir)[-1]["frames"] == 512 * (8 * 6 + 4 * 2)
+    assert result["evolution_frames"] == metrics(run_dir)[-1]["frames"] == 512 * (8 * 6 + 4 * 3)
     evaluations = metrics(run_dir, "evaluation")
     assert [each["evaluation"] for each in evaluations] == list(range(6))
     figures = {path.name for path in (run_dir / "figures").iterdir()}

@@ -57,6 +57,7 @@ def test_finds_the_optimum(name, noise):
     assert metrics["fitness_mean"][-1] > metrics["fitness_mean"][0]
     of_mean = metrics["fitness_of_mean"]
     due = np.arange(60) % 10 == 0
+    due[29] = True  # the last of as many as there are by default
     due[0] &= this.strategy.has_mean  # the first population of the others has no best yet
     np.testing.assert_array_equal(np.isfinite(of_mean), due)
 
@@ -91,6 +92,26 @@ def test_validation_judges_the_mean_on_its_own_keys():
     noise = jax.vmap(jax.random.normal)(keys_for(0, Purpose.VALIDATION, 5))
     expected = 10 - distance(mean) ** 2 + float(noise.mean())
     assert metrics["fitness_of_mean"][0] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
+def test_the_last_generation_is_validated_however_many_there_are(name, compilations):
+    """Whoever asks for more goes on with the same program, from a record that has its own."""
+    config = {"validation_seeds": 4, "validation_every": 5, "generations": 7}
+    this = evolution(Quadratic(0.1), config, algorithm=name)
+    state, metrics = run(this, 3, 4)
+    validated = np.flatnonzero(np.isfinite(metrics["fitness_of_mean"]))
+    first = [0] if this.strategy.has_mean else []  # the others have no best one yet
+    assert validated.tolist() == [*first, 5, 6]
+    more = evolution(this.problem, {**config, "generations": 9}, algorithm=name)
+    before = compilations()
+    more._programs.append(this.program)
+    _, metrics = run(more, 2, state=state)
+    assert compilations() == before
+    assert np.isfinite(metrics["fitness_of_mean"]).tolist() == [False, True]
+    assert [this.frames(n) - this.frames(n - 1) for n in (6, 7)] == [3 * (16 + 4)] * 2
+    one = evolution(Quadratic(), {**config, "generations": 1}, algorithm=name)
+    assert one.frames(1) == 3 * (16 + 4 * len(first))
 
 
 # --- Keys ---------------------------------------------------------------------------------------

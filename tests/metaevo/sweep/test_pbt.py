@@ -12,6 +12,7 @@ from metaevo.sweep import pbt
 from metaevo.sweep.pbt import Dim, History, Pbt
 from metaevo.sweep.settings import PbtConfig, SweepConfig
 from purerl import envs, q_learning
+from purerl.types import EpisodeSums
 
 BASE = q_learning.Hyperparams()
 MEMBERS, SEEDS, ROUNDS, BROKEN = 4, 2, 4, 2
@@ -98,6 +99,27 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(two_devices, ran,
     np.testing.assert_array_equal(record.scores, ran[1].scores[-1])
     want = ran[0].rows.agent.q
     np.testing.assert_array_equal(jax.device_get(state.rows.agent.q), jax.device_get(want))
+
+
+def test_a_round_is_scored_by_the_fitness_of_the_run(two_devices, keys):
+    """Here the reward of a step, of which an episode's return knows nothing."""
+    state, record = two_devices.round(two_devices.init(SETTINGS, keys), 0, jax.random.key(7))
+    rows = jax.tree.map(lambda leaf: leaf.reshape(MEMBERS, SEEDS, -1), jax.device_get(state.rows))
+    went_on = record.parents == np.arange(MEMBERS)
+    rewards = rows.episodes.rewards.sum(axis=-1) / rows.episodes.steps.sum(axis=-1)
+    np.testing.assert_allclose(record.scores[went_on], rewards.mean(axis=1)[went_on], rtol=1e-6)
+
+
+def test_measures_of_a_round_are_weighted_and_bridged():
+    """Members: one that finished two episodes; one that finished none, with and without a past."""
+    sums = [[2, 0, 0], [30, 0, 0], [0, 0, 0], [40, 8, 8], [100, 100, 100]]
+    recent = EpisodeSums(*np.float32(sums)[..., np.newaxis])  # a field, and a member, each
+    previous = np.float32([[1.0], [7.0], [np.nan]])
+    weights = FitnessConfig(mean_return=1.0, final_return=2.0, reward_per_step=10.0)
+    scores = pbt.round_score(weights, recent, previous)
+    np.testing.assert_allclose(scores[:, 0], [15 + 2 * 15 + 10 * 0.4, 7.0, 0.08], rtol=1e-6)
+    steps_only = pbt.round_score(FitnessConfig(0, 0, 10.0), recent, previous)
+    np.testing.assert_allclose(steps_only[:, 0], [4.0, 0.8, 0.8], rtol=1e-6)
 
 
 def test_a_lineage_by_hand():
