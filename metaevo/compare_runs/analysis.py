@@ -7,18 +7,18 @@ from itertools import combinations
 import numpy as np
 
 from metaevo.compare_runs import curves
+from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.efficiency import Efficiency, efficiency
 from metaevo.compare_runs.grouping import (
-    Group,
     differing,
     group,
     plainness,
     value_of,
     with_variants,
 )
+from metaevo.compare_runs.scoring import Scored, best_score, comparable, score
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source
 from metaevo.compare_runs.selection import Selection, select
-from metaevo.config import ConfigError
 from metaevo.statistics import strata
 from metaevo.statistics.strata import Contrast, Estimate, Paired
 from metaevo.statistics.table import Verdict
@@ -26,8 +26,6 @@ from metaevo.statistics.table import Verdict
 _PAIRS_OF_ALL = 5
 """Up to so many groups every pair is shown, beyond it the best group against the others."""
 _MOST_KEYS, _MOST_VALUES = 12, 12
-_BEST_POSSIBLE = {"CartPole-v1": 500.0, "Catch-bsuite": 1.0, "FourRooms-misc": 1.0}
-"""Mean returns that no agent can exceed, in environments with their default parameters."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +39,6 @@ class Options:
     threshold: float | None = None
     optimum: float | None = None
     full_length: bool = False
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A group with its scores."""
-
-    group: Group
-    scores: dict[str, FloatArray]
-    """by task, [seeds], as they were recorded"""
-    strata: dict[str, FloatArray]
-    """by task, comparable over tasks: between 0 and 1 if there are several"""
-
-    @property
-    def label(self) -> str:
-        """Its name in tables."""
-        return self.group.label
-
-    @property
-    def count(self) -> int:
-        """Seeds, of all tasks."""
-        return sum(map(len, self.scores.values()))
 
 
 @dataclass(frozen=True)
@@ -125,9 +102,9 @@ class Analysis:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def best(self) -> GroupRow:
-        """The group with the highest interquartile mean."""
-        return max(self.rows, key=lambda row: row.iqm.value)
+    def ranked(self) -> list[GroupRow]:
+        """The groups by their interquartile means, the best one first: the order of everything."""
+        return sorted(self.rows, key=lambda row: -self.groups[0].sign * row.iqm.value)
 
 
 def analyse(sources: list[Source], options: Options, notes: Sequence[str] = ()) -> Analysis:
@@ -139,101 +116,20 @@ def analyse(sources: list[Source], options: Options, notes: Sequence[str] = ()) 
     collected = list(notes)
     chosen = select(sources, options.metric, options.align, options.full_length, collected)
     seeds = chosen.seeds
-    if chosen.metric == curves.EVALUATION:
+    if chosen.metric == EVALUATION:
         seeds = with_variants(seeds, chosen.variant)
     groups = group(seeds, options.group_by)
-    scored = _score(groups, chosen, options.score, collected)
-    optimum, optimum_is = _optimum(scored, chosen, options.optimum)
-    rows = [_row(each, _comparable(optimum, scored)) for each in scored]
+    scored = score(groups, chosen, options.score, collected)
+    optimum, optimum_is = best_score(scored, chosen, options.optimum)
+    on_scale = comparable(optimum, scored, chosen.lower_is_better)
+    rows = [_row(each, on_scale) for each in scored]
     pairs, comparisons = _pairs(scored, rows)
     return Analysis(
         sources, options, chosen, scored, rows, pairs, comparisons,
-        _effects(scored), efficiency(groups, chosen, options.threshold), optimum, optimum_is,
-        collected,
+        _effects(scored),
+        efficiency([each.group for each in scored], chosen, options.threshold),
+        optimum, optimum_is, collected,
     )  # fmt: skip
-
-
-def _score(
-    groups: Sequence[Group], chosen: Selection, how: curves.Score, notes: list[str]
-) -> list[Scored]:
-    """Scores of all groups; a seed without one gets the worst of its task."""
-
-    def of(seed: SeedRun) -> float:
-        if chosen.metric == curves.EVALUATION:
-            return next(iter(seed.scores.values()))
-        x, y = curves.curve(seed, chosen.metric, chosen.axis)
-        end = curves.reach(seed, chosen.axis) if chosen.full_length else chosen.ends[seed.task]
-        return curves.score(x, y, end, how)
-
-    raw = [
-        {task: np.array([of(s) for s in each.seeds if s.task == task]) for task in each.tasks}
-        for each in groups
-    ]
-    tasks = sorted({task for scores in raw for task in scores})
-    every = {task: np.concatenate([s[task] for s in raw if task in s]) for task in tasks}
-    for task, values in every.items():
-        missing = int((~np.isfinite(values)).sum())
-        if missing == len(values):
-            raise ConfigError(f"no run has a value of {chosen.metric} to be judged by yet")
-        if missing:
-            notes.append(
-                f"{missing} of {len(values)} seeds{_on(task)} have no score (they diverged, or no "
-                "episode finished); they count as the worst one"
-            )
-    worst = {task: float(np.nanmin(values)) for task, values in every.items()}
-    best = {task: float(np.nanmax(values)) for task, values in every.items()}
-    filled = [
-        {task: np.where(np.isfinite(s), s, worst[task]) for task, s in scores.items()}
-        for scores in raw
-    ]
-    if len(tasks) > 1:
-        notes.append(
-            "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
-            "task before they are pooled"
-        )
-
-    def scaled(task: str, values: FloatArray) -> FloatArray:
-        if len(tasks) == 1:
-            return values
-        return (values - worst[task]) / ((best[task] - worst[task]) or 1.0)
-
-    return [
-        Scored(each, scores, {task: scaled(task, values) for task, values in scores.items()})
-        for each, scores in zip(groups, filled, strict=True)
-    ]
-
-
-def _on(task: str) -> str:
-    return f" on {task}" if task else ""
-
-
-def _optimum(
-    scored: Sequence[Scored], chosen: Selection, given: float | None
-) -> tuple[dict[str, float], str]:
-    """The score that the gap is measured from, by task, and where it comes from."""
-    tasks = sorted({task for each in scored for task in each.scores})
-    if given is not None:
-        return dict.fromkeys(tasks, given), "given"
-    returns = chosen.metric in ("mean_return", curves.EVALUATION)
-    if returns and all(task in _BEST_POSSIBLE for task in tasks):
-        return {task: _BEST_POSSIBLE[task] for task in tasks}, "the best possible return"
-    highest = {
-        task: max(float(each.scores[task].max()) for each in scored if task in each.scores)
-        for task in tasks
-    }
-    return highest, "the highest score of any seed"
-
-
-def _comparable(optimum: dict[str, float], scored: Sequence[Scored]) -> dict[str, float]:
-    """The optimum on the scale of the strata, which is linear in the scores."""
-    if len(optimum) == 1:
-        return optimum
-    result = {}
-    for task, value in optimum.items():
-        every = np.concatenate([each.scores[task] for each in scored if task in each.scores])
-        low, high = float(every.min()), float(every.max())
-        result[task] = (value - low) / ((high - low) or 1.0)
-    return result
 
 
 def _row(scored: Scored, optimum: dict[str, float]) -> GroupRow:
@@ -241,13 +137,16 @@ def _row(scored: Scored, optimum: dict[str, float]) -> GroupRow:
     values = list(scored.strata.values())
     pooled = np.concatenate(values)
     variances = [each.var(ddof=1) if len(each) > 1 else 0.0 for each in values]
+    sign = scored.sign
     return GroupRow(
         scored.label,
         scored.count,
         strata.estimate(values),
         float(pooled.mean()),
         float(np.sqrt(np.mean(variances))),
-        strata.optimality_gap(values, [optimum[task] for task in tasks]),
+        strata.optimality_gap(
+            [sign * each for each in values], [sign * optimum[task] for task in tasks]
+        ),
         {task: strata.estimate([each]) for task, each in scored.scores.items()},
     )
 
@@ -258,7 +157,9 @@ def _common(first: Scored, second: Scored) -> list[str]:
 
 def _pairs(scored: Sequence[Scored], rows: Sequence[GroupRow]) -> tuple[list[PairRow], int]:
     """The pairs that are shown, better first, with p values that allow for all of them."""
-    order = sorted(range(len(scored)), key=lambda index: -rows[index].iqm.value)
+    order = sorted(
+        range(len(scored)), key=lambda index: -scored[index].sign * rows[index].iqm.value
+    )
     ranked = [scored[index] for index in order]
     every = [pair for pair in combinations(ranked, 2) if _common(*pair)]
     if not every:
@@ -280,18 +181,30 @@ def _both(first: Scored, second: Scored) -> tuple[list[FloatArray], list[FloatAr
 
 def _pair(first: Scored, second: Scored, adjusted: float, comparisons: int) -> PairRow:
     x, y = _both(first, second)
-    result = strata.contrast(x, y)
+    result = _contrast(x, y, first.sign)
+    claimable = first.complete and second.complete
     return PairRow(
         first.label,
         second.label,
         (sum(map(len, x)), sum(map(len, y))),
-        result,
+        result._replace(difference=_signed(result.difference, first.sign)),
         adjusted,
-        strata.verdict(result, adjusted),
+        strata.verdict(result, adjusted) if claimable else "undecided",
         strata.needed_runs(x, y, alpha=0.05 / comparisons),
         min(1.0, strata.smallest_p(x, y) * comparisons),
         _paired(first, second),
     )
+
+
+def _contrast(x: list[FloatArray], y: list[FloatArray], sign: int) -> Contrast:
+    """Two groups beside each other; its difference is positive where x is better."""
+    return strata.contrast([sign * each for each in x], [sign * each for each in y])
+
+
+def _signed(estimate: Estimate, sign: int) -> Estimate:
+    """The same number of -1 times the scores, if that is the sign."""
+    low, high = sorted(sign * each for each in estimate.interval)
+    return Estimate(sign * estimate.value, (low, high))
 
 
 def _paired(first: Scored, second: Scored) -> Paired | None:
@@ -319,6 +232,8 @@ def _named(scored: Scored, task: str) -> dict[str, float]:
 
 def _effects(scored: Sequence[Scored]) -> list[EffectRow]:
     """The table of settings: for each that differs, the scores by its values."""
+    if not all(each.complete for each in scored):
+        return []  # nothing is claimed
     flat = [
         (seed, task, float(value))
         for each in scored
@@ -332,7 +247,7 @@ def _effects(scored: Sequence[Scored]) -> list[EffectRow]:
     found = {key: values for key, values in differing(seeds).items() if key not in redundant}
     rows = []
     for key, values in list(found.items())[:_MOST_KEYS]:
-        rows += _effect(key, values[:_MOST_VALUES], flat)
+        rows += _effect(key, values[:_MOST_VALUES], flat, scored[0].sign)
     known = [index for index, row in enumerate(rows) if row.p is not None]
     adjusted = strata.holm([rows[index].p or 0.0 for index in known])
     for index, p in zip(known, adjusted, strict=True):
@@ -341,7 +256,7 @@ def _effects(scored: Sequence[Scored]) -> list[EffectRow]:
 
 
 def _effect(
-    key: str, values: Sequence[str], flat: Sequence[tuple[SeedRun, str, float]]
+    key: str, values: Sequence[str], flat: Sequence[tuple[SeedRun, str, float]], sign: int
 ) -> list[EffectRow]:
     parts: dict[str, dict[str, FloatArray]] = {}
     for value in values:
@@ -349,17 +264,17 @@ def _effect(
         tasks = sorted({task for task, _ in mine})
         parts[value] = {task: np.array([s for t, s in mine if t == task]) for task in tasks}
     estimates = {value: strata.estimate(list(part.values())) for value, part in parts.items()}
-    best = max(values, key=lambda value: estimates[value].value)
+    best = max(values, key=lambda value: sign * estimates[value].value)
     rows = []
     for value in values:
         tasks = [task for task in parts[best] if task in parts[value]]
         other = None
         if value != best and tasks:
-            other = strata.contrast(
-                [parts[value][task] for task in tasks], [parts[best][task] for task in tasks]
+            other = _contrast(
+                [parts[value][task] for task in tasks], [parts[best][task] for task in tasks], sign
             )
         count = sum(map(len, parts[value].values()))
-        difference, p = (other.difference, other.p) if other else (None, None)
+        difference, p = (_signed(other.difference, sign), other.p) if other else (None, None)
         rows.append(EffectRow(key, value, count, estimates[value], difference, p))
     return rows
 

@@ -13,7 +13,6 @@ Score = Literal["final", "area", "best"]
 FINAL_FRACTION = 0.1
 POINTS = 120
 """of a curve, at most"""
-EVALUATION = "evaluation"
 
 
 def default_axis(seeds: Sequence[SeedRun]) -> str:
@@ -52,18 +51,21 @@ def common_reach(seeds: Sequence[SeedRun], axis: str) -> float:
     return min(reach(seed, axis) for seed in seeds)
 
 
-def score(x: FloatArray, y: FloatArray, end: float, how: Score) -> float:
+def score(
+    x: FloatArray, y: FloatArray, end: float, how: Score, *, lower_is_better: bool = False
+) -> float:
     """One number of a curve up to `end`; NaN if nothing is known there.
 
-    `final` is the mean of what was recorded in the last tenth of the way (the last record if there
-    is none), `area` the mean height of the curve (trapezoids over its width), `best` its maximum.
+    `final` is the mean of what was recorded in the last tenth of the way (the last record if
+    there is none), `area` the mean height of the curve (trapezoids over its width), `best` its best
+    point.
     """
     inside = x <= end * (1 + 1e-9)
     x, y = x[inside], y[inside]
     if not len(y):
         return np.nan
     if how == "best":
-        return float(y.max())
+        return float(y.min() if lower_is_better else y.max())
     if how == "area":
         width = x[-1] - x[0]
         return float(np.trapezoid(y, x) / width) if width > 0 else float(y.mean())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metaevo.compare_runs import curves
+from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.grouping import Group
 from metaevo.compare_runs.seed_run import FloatArray
 from metaevo.compare_runs.selection import Selection
@@ -13,7 +14,7 @@ from metaevo.statistics.table import iqm
 
 RESAMPLES = 400
 _SHARE_OF_WAY = 0.9
-"""The default threshold: from the lowest to the highest point of any group's middle curve."""
+"""The default threshold: from the worst to the best point of any group's middle curve."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def efficiency(
     groups: Sequence[Group], chosen: Selection, threshold: float | None
 ) -> list[Efficiency]:
     """A row for every group and task; none for scores without curves."""
-    if chosen.metric == curves.EVALUATION:
+    if chosen.metric == EVALUATION:
         return []
     rows: list[Efficiency] = []
     for task in sorted(chosen.ends):
@@ -90,9 +91,12 @@ def efficiency(
         levels = [part.iqm for _, part in parts.values() if len(part.iqm)]
         if not levels:
             continue
-        lowest, highest = min(map(np.min, levels)), max(map(np.max, levels))
-        level = lowest + _SHARE_OF_WAY * (highest - lowest) if threshold is None else threshold
-        rows += [_row(label, task, level, *part) for label, part in parts.items()]
+        worst, best = min(map(np.min, levels)), max(map(np.max, levels))
+        if chosen.lower_is_better:
+            worst, best = best, worst
+        level = worst + _SHARE_OF_WAY * (best - worst) if threshold is None else threshold
+        sign = -1 if chosen.lower_is_better else 1
+        rows += [_row(label, task, level, sign, *part) for label, part in parts.items()]
     return rows
 
 
@@ -100,18 +104,20 @@ def _row(
     label: str,
     task: str,
     threshold: float,
+    sign: int,
     own: list[tuple[FloatArray, FloatArray]],
     part: Middle,
 ) -> Efficiency:
-    at = first_reach(part.x, part.iqm, threshold)
-    redrawn = np.array([first_reach(part.x, each, threshold) for each in part.resampled])
+    level = sign * threshold
+    at = first_reach(part.x, sign * part.iqm, level)
+    redrawn = np.array([first_reach(part.x, sign * each, level) for each in part.resampled])
     # `interpolate` would make a number between a step and never.
     low, high = (
         np.quantile(redrawn, [0.025, 0.975], method="nearest") if len(redrawn) else (np.inf, np.inf)
     )
     return Efficiency(
         label, task, float(threshold), _or_none(at), (_or_none(low), _or_none(high)),
-        len(own), sum(bool(np.any(y >= threshold)) for _, y in own), part,
+        len(own), sum(bool(np.any(sign * y >= level)) for _, y in own), part,
     )  # fmt: skip
 
 

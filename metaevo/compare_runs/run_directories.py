@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
 from metaevo.runs.run_directory import RunDirectory, read_json
@@ -16,6 +17,8 @@ from metaevo.runs.schema import Evaluation
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
+_OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
+"""Numbers of an update that a diverged agent has, too."""
 _DEFAULTS = {"update": "mean_return", "generation": "fitness_of_mean", "trial": "best_value"}
 _TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
 
@@ -48,7 +51,7 @@ def read(path: Path) -> Source:
     records = [record for record in records if record.get("kind") == kind]
     notes: list[str] = []
     seeds = _seeds(run, config, kind, records, notes) if kind else []
-    seeds = _with_scores(seeds, _evaluated(run, config))
+    seeds = _with_scores(seeds, _evaluated(run, config, evolved=kind == "generation"))
     progress = _progress(config, kind, records)
     return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
@@ -67,6 +70,16 @@ def _seeds(
     if kind != "update":
         axes["generations"] = column([record.get(kind) for record in records])
     metrics = _metrics(kind, records)
+    diverged = max((int(record.get("diverged") or 0) for record in records), default=0)
+    if kind == "update" and diverged:
+        notes.append(
+            f"{diverged} of its {number} agents diverged: metrics that are recorded as a mean over "
+            "the others count as missing"
+        )
+        metrics = {
+            name: values if name in _OF_EPISODES else np.full_like(values, np.nan)
+            for name, values in metrics.items()
+        }
     base = str(config.get("run.seed", 0))
 
     def seed(name: str, axes: dict[str, FloatArray], metrics: dict[str, FloatArray]) -> SeedRun:
@@ -98,12 +111,16 @@ def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
 
 
 def _metrics(kind: str, records: list[dict[str, Any]]) -> dict[str, FloatArray]:
-    """The numbers of the records under their names."""
+    """The numbers of the records under their names; of an agent that diverged at once, none."""
     names = {name for record in records for name in record} - _NOT_METRICS - {kind}
     metrics = {name: column([record.get(name) for record in records]) for name in sorted(names)}
     if kind == "trial" and "value" in metrics:
         metrics["best_value"] = np.fmax.accumulate(metrics["value"])
-    return {name: values for name, values in metrics.items() if np.isfinite(values).any()}
+    return {
+        name: values
+        for name, values in metrics.items()
+        if np.isfinite(values).any() or (kind == "update" and name not in _OF_EPISODES)
+    }
 
 
 def _returns(
@@ -137,12 +154,16 @@ def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun
     return [*joined, *scored.values()]
 
 
-def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
-    """A seed without curves for every score of evaluation.json."""
+def _evaluated(run: RunDirectory, config: dict[str, Any], *, evolved: bool) -> list[SeedRun]:
+    """A seed without curves for every score of evaluation.json.
+
+    An evolution is judged by those of what it found.
+    """
     if not run.evaluation_path.is_file():
         return []
     result = read_json(run.evaluation_path, Evaluation)
     scores = {row["name"]: _by_seed(row["scores"]) for row in result["variants"]}
+    learned = result.get("learned")
     base = config.get("run.seed", 0)
     return [
         SeedRun(
@@ -151,6 +172,7 @@ def _evaluated(run: RunDirectory, config: dict[str, Any]) -> list[SeedRun]:
             config,
             {},
             {},
+            f"{EVALUATION}:{learned}" if evolved and learned else None,
             scores={
                 name: float(values[index]) for name, values in scores.items() if index < len(values)
             },

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from metaevo.compare_runs import curves
-from metaevo.compare_runs.curves import EVALUATION
+from metaevo.compare_runs.directions import EVALUATION, direction
 from metaevo.compare_runs.seed_run import AXES, SeedRun, Source
 from metaevo.config import ConfigError
 
@@ -24,6 +24,11 @@ class Selection:
     """how far along the axis all seeds of a task have come: they are judged there"""
     full_length: bool
 
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether low values of the metric are known to be better."""
+        return direction(self.metric) == "lower"
+
 
 def select(
     sources: Sequence[Source],
@@ -37,13 +42,12 @@ def select(
     Raises:
         ConfigError: a run lacks the metric or the axis, or no run has anything yet.
     """
-    name, variant = metric, None
-    if metric is not None and metric.split(":", 1)[0] == EVALUATION:
-        name, _, rest = metric.partition(":")
-        variant = rest or None
     notes += [f"{source.name}: {note}" for source in sources for note in source.notes]
     notes += [f"{source.name}: {source.status}" for source in sources if not source.complete]
-    chosen = name or _default(sources)
+    chosen, variant = metric or _default(sources, notes), None
+    if chosen.split(":", 1)[0] == EVALUATION:
+        chosen, _, rest = chosen.partition(":")
+        variant = rest or None
     seeds: list[SeedRun] = []
     for source in sources:
         mine = [seed for seed in source.seeds if _has(seed, chosen, variant)]
@@ -75,11 +79,37 @@ def _has(seed: SeedRun, metric: str, variant: str | None) -> bool:
     return metric in seed.metrics
 
 
-def _default(sources: Sequence[Source]) -> str:
-    """What the runs are judged by if nothing is named; they have to agree."""
+def _default(sources: Sequence[Source], notes: list[str]) -> str:
+    """What the runs are judged by if nothing is named; they have to agree.
+
+    Evolutions are judged by what they found, on held-out seeds, if all of them have been.
+    """
+    held_out = {
+        source.name: {each.default for each in source.seeds if _is_held_out(each)}
+        for source in sources
+        if source.seeds
+    }
+    names = set().union(*held_out.values())
+    if len(names) == 1 and all(held_out.values()):
+        notes.append(
+            "judged by the held-out scores of what each evolution found, a seed for each agent "
+            "that learned with it: they say nothing about another evolution with the same settings "
+            "(--metric fitness_of_mean shows the curves)"
+        )
+        return str(names.pop())
+    if len(names) > 1:
+        notes.append(
+            "the runs are not judged by their held-out scores, which are of different variants: "
+            f"{', '.join(sorted(map(str, names)))}"
+        )
+    elif names:
+        without = ", ".join(name for name, found in held_out.items() if not found)
+        notes.append(f"the runs are not judged by held-out scores, which {without} lacks")
     defaults: dict[str, str] = {}
     for source in sources:
-        found = next((seed.default for seed in source.seeds if seed.default), None)
+        found = next(
+            (each.default for each in source.seeds if each.default and not _is_held_out(each)), None
+        )
         if found:
             defaults.setdefault(found, source.name)
         elif any(seed.metrics for seed in source.seeds):
@@ -92,6 +122,10 @@ def _default(sources: Sequence[Source]) -> str:
             return EVALUATION
         raise ConfigError("no run has recorded anything to compare yet")
     return next(iter(defaults))
+
+
+def _is_held_out(seed: SeedRun) -> bool:
+    return (seed.default or "").startswith(f"{EVALUATION}:")
 
 
 def _names(source: Source) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.analysis import Analysis
+from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.efficiency import middle
 from metaevo.compare_runs.grouping import differing, group, known_key
 from metaevo.compare_runs.seed_run import AXES, FloatArray, SeedRun
@@ -39,7 +40,7 @@ def views(analysis: Analysis) -> dict[str, Any]:
         )
     }
     groupings = _groupings(analysis, seeds)
-    has_curves = analysis.selection.metric != curves.EVALUATION
+    has_curves = analysis.selection.metric != EVALUATION
     axes = [axis for axis in AXES if has_curves and all(axis in seed.axes for seed in seeds)]
     return {
         "what": what(analysis),

@@ -3,14 +3,10 @@
 import numpy as np
 
 from metaevo.compare_runs.analysis import Analysis, PairRow, change_together
-from metaevo.compare_runs.curves import EVALUATION
+from metaevo.compare_runs.directions import EVALUATION, direction
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.report.page import Table, cell
 from metaevo.statistics.strata import MOST_RUNS, Estimate
-
-_GOOD_IF_HIGH = (
-    "return", "fitness", "reward", "value", "best_value", "score", "success", "length", EVALUATION,
-)  # fmt: skip
 
 _MOST_SENTENCES = 10
 
@@ -30,11 +26,9 @@ def what(analysis: Analysis) -> str:
 
 
 def _adjectives(analysis: Analysis) -> tuple[str, str]:
-    """Whether more is better is known of returns and fitness only."""
-    last = analysis.selection.metric.rpartition("/")[2]
-    good = last == EVALUATION or any(last.endswith(word) for word in _GOOD_IF_HIGH[:-1])
-    good = (good or last.startswith(("fitness", "return"))) and "loss" not in last
-    return ("better than", "worse than") if good else ("higher than", "lower than")
+    """Which is better is not known of every metric."""
+    known = direction(analysis.selection.metric) is not None
+    return ("better than", "worse than") if known else ("higher than", "lower than")
 
 
 def conclusions(analysis: Analysis) -> list[str]:
@@ -61,7 +55,7 @@ def conclusions(analysis: Analysis) -> list[str]:
 
 
 def _ranking(analysis: Analysis) -> str:
-    best = analysis.best
+    best = analysis.ranked[0]
     mine = [pair for pair in analysis.pairs if pair.first == best.label]
     beaten = sum(pair.verdict == "better" for pair in mine)
     return (

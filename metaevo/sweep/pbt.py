@@ -4,8 +4,9 @@ pbt = Pbt(trainer, dims, config, sweep_config, members=32)
 state, history = pbt.run(settings, keys, key)
 schedule = lineage(history, winner(history))       # what the winner's ancestors learned with
 
-Members are ranked by the fitness of the round. After it the worst members become copies of the best ones and try something near. It all
-happens inside one compiled program: members are dealt to the devices, which exchange states.
+Members are ranked by the fitness of the round. After each round the worst ones become copies of the
+best ones and try something near. It all happens inside one compiled program: members are dealt to
+the devices, which exchange states.
 """
 
 from collections.abc import Callable, Sequence

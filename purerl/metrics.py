@@ -1,0 +1,21 @@
+"""What the learners record while they train, beside returns, and which way is better.
+
+It imports nothing, so that recorded numbers can be read without JAX.
+"""
+
+from typing import Literal
+
+Direction = Literal["higher", "lower"]
+
+BETTER: dict[str, Direction | None] = {
+    "value_loss": "lower",
+    "value_error": "lower",
+    "policy_loss": None,
+    "entropy": None,
+    "approximate_kl": None,
+    "clip_fraction": None,
+    "q_value": None,
+    "epsilon": None,
+    "visited": None,
+}
+"""By name; None where neither high nor low values are better in themselves."""

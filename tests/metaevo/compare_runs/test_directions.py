@@ -1,0 +1,163 @@
+"""Which values of a metric are better, and what becomes of seeds that have none."""
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo.compare_runs.analysis import Options
+from metaevo.compare_runs.directions import direction
+from metaevo.compare_runs.main import analyse_runs
+from metaevo.compare_runs.words import conclusions, terminal
+from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from purerl import dqn, envs, ppo, q_learning
+from purerl.learners import LEARNERS
+from purerl.metrics import BETTER
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("ppo", ppo.Config(total_timesteps=64, num_envs=2, num_steps=8, num_minibatches=1)),
+        ("dqn", dqn.Config(total_timesteps=20_000, num_envs=2, num_steps=10)),
+        ("q_learning", q_learning.Config(total_timesteps=64, num_steps=8)),
+    ],
+)
+def test_all_metrics_of_the_learners_are_declared(name, config):
+    entry = LEARNERS[name]
+    env, env_params = envs.make("GridWorld", observations=entry.observations)
+    learner, others = entry.make(config, env), (entry.module.Hyperparams(), None, env_params)
+    state = jax.eval_shape(learner.init, jax.random.key(0), *others)
+    *_, metrics = jax.eval_shape(learner.update, state, *others)
+    assert set(metrics) <= set(BETTER)
+
+
+@pytest.mark.parametrize(
+    ("metric", "better"),
+    [
+        ("value_loss", "lower"), ("CartPole-v1/mean_return", "higher"), ("entropy", None),
+        ("charts/episodic_return", "higher"), ("rollout/ep_rew_mean", "higher"),
+        ("policy_loss", None), ("test/accuracy", None), ("fitness_of_mean", "higher"),
+    ],
+)  # fmt: skip
+def test_directions(metric, better):
+    assert direction(metric) == better
+
+
+def training(path, *, rate, seed, values, diverged=0):
+    """A training of one agent with a metric; None where its parameters are no numbers."""
+    run = RunDirectory.create(path, "train")
+    config = {
+        "seeds": 1, "task": {"env": "CartPole-v1"}, "train": {"total_timesteps": 400},
+        "hyperparams": {"learning_rate": rate}, "run": {"seed": seed},
+    }  # fmt: skip
+    run.write_config(config, {})
+    for index in range(4):
+        record = {"kind": "update", "update": index, "frames": 100 * (index + 1), "seconds": index}
+        last = {name: value if index or not diverged else 0.0 for name, value in values.items()}
+        run.append_metrics({**record, "diverged": diverged if index else 0, **last})
+    run.report_path.write_text("done")
+    return str(path)
+
+
+@pytest.fixture
+def trainings(tmp_path):
+    """Of one rate ten that end at 5 to 6, of another two at 1 and eight that diverged."""
+    paths = []
+    for seed in range(10):
+        values = dict.fromkeys(("value_loss", "entropy"), 5 + seed / 10)
+        paths.append(training(tmp_path / f"a{seed}", rate=0.1, seed=seed, values=values))
+        lost = seed >= 2
+        values = dict.fromkeys(("value_loss", "entropy"), None if lost else 1 + seed / 10)
+        paths.append(training(tmp_path / f"b{seed}", rate=0.5, seed=seed, values=values,
+                              diverged=int(lost)))  # fmt: skip
+    return paths
+
+
+def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
+    result = analyse_runs(trainings, Options(metric="value_loss"))
+    (pair,) = result.pairs
+    assert [row.label for row in result.ranked] == ["learning_rate=0.1", "learning_rate=0.5"]
+    assert (pair.first, pair.verdict) == ("learning_rate=0.1", "undecided")
+    diverged = result.groups[1].scores["CartPole-v1"]
+    assert diverged.tolist() == [1.0, 1.1] + [pytest.approx(5.9)] * 8
+    assert any("8 of 20 seeds" in note and "count as the worst" in note for note in result.notes)
+
+
+def test_nothing_is_claimed_where_nobody_knows_how_bad_a_missing_value_is(trainings):
+    result = analyse_runs(trainings, Options(metric="entropy"))
+    (pair,) = result.pairs
+    assert pair.verdict == "undecided"
+    assert {row.label: row.seeds for row in result.rows} == {
+        "learning_rate=0.1": 10, "learning_rate=0.5": 2,
+    }  # fmt: skip
+    assert result.effects == []
+    assert any("nothing is claimed" in note for note in result.notes)
+    assert "Undecided" in conclusions(result)[-1]
+
+
+def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
+    paths = [
+        training(tmp_path / f"{rate}-{seed}", rate=rate, seed=seed,
+                 values={"value_loss": level + seed / 100})
+        for rate, level in [(0.1, 5.0), (0.5, 2.0)] for seed in range(6)
+    ]  # fmt: skip
+    result = analyse_runs(paths, Options(metric="value_loss", threshold=3.0))
+    (pair,) = result.pairs
+    assert (pair.first, pair.verdict) == ("learning_rate=0.5", "better")
+    assert pair.contrast.difference.value == pytest.approx(-3, abs=0.01)
+    assert pair.contrast.probability.value == 1.0
+    assert pair.contrast.difference.interval[1] < 0
+    assert result.optimum["CartPole-v1"] == 2.0
+    by_label = {row.label: row for row in result.rows}
+    assert by_label["learning_rate=0.1"].gap.value == pytest.approx(3.025, abs=1e-6)
+    reached = {row.label: row.seeds_that_reach for row in result.efficiency}
+    assert reached == {"learning_rate=0.1": 0, "learning_rate=0.5": 6}
+    assert {row.value: row.difference for row in result.effects}["0.5"] is None
+    best = analyse_runs(paths, Options(metric="value_loss", score="best"))
+    assert best.ranked[0].iqm.value == pytest.approx(2.025)
+    assert "learning_rate=0.5" in terminal(result).splitlines()[3]
+
+
+def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
+    for name, rate, diverged in (("a", 0.1, 0), ("b", 0.5, 8)):
+        path = tmp_path / name
+        training(path, rate=rate, seed=0, values={"value_loss": 5.0 if rate == 0.1 else 1.0},
+                 diverged=diverged)  # fmt: skip
+    result = analyse_runs([str(tmp_path / "a"), str(tmp_path / "b")], Options(metric="value_loss"))
+    assert [row.iqm.value for row in result.rows] == [5.0, 5.0]
+    assert any("8 of its 1 agents diverged" in note for note in result.notes)
+
+
+def evolution(path, sigma, held_out, of_mean):
+    """An evolution that was validated at its beginning only, and then compared."""
+    run = RunDirectory.create(path, "evolve")
+    config = {"strategy": {"sigma": sigma}, "evolution": {"generations": 3}, "run": {"seed": 0}}
+    run.write_config({**config, "task": {"env": "CartPole-v1"}}, {})
+    for index in range(3):
+        record = {"kind": "generation", "generation": index, "frames": 10 * index, "seconds": 1.0}
+        value = of_mean if index == 0 else None
+        run.append_metrics({**record, "fitness_mean": 1.0, "fitness_of_mean": value})
+    if held_out is not None:
+        variants = [
+            {"name": "learned (tuned)", "scores": held_out}, {"name": "squared", "scores": [0] * 8},
+        ]  # fmt: skip
+        content = {"variants": variants, "learned": "learned (tuned)"}
+        write_json_atomic(run.evaluation_path, content)
+    run.report_path.write_text("done")
+    return str(path)
+
+
+def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
+    """Whatever their validations were, of which the last may be long ago."""
+    low, high = np.linspace(10, 11, 8).tolist(), np.linspace(20, 21, 8).tolist()
+    paths = [evolution(tmp_path / "a", 0.1, low, 99.0), evolution(tmp_path / "b", 0.5, high, 1.0)]
+    result = analyse_runs(paths, Options())
+    (pair,) = result.pairs
+    assert (pair.first, pair.verdict) == ("sigma=0.5", "better")
+    assert pair.contrast.difference.value == pytest.approx(10)
+    assert [row.seeds for row in result.rows] == [8, 8]
+    assert any("held-out scores" in note for note in result.notes)
+    paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
+    result = analyse_runs(paths, Options())
+    assert result.selection.metric == "fitness_of_mean"
+    assert any("held-out scores, which" in n and "/c lacks" in n for n in result.notes)
