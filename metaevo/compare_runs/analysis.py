@@ -67,6 +67,8 @@ class PairRow:
     needed: float
     smallest_p: float
     paired: Paired | None
+    claimable: bool
+    """whether no seed had to be left out of which nobody knows how bad it is"""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class Analysis:
     options: Options
     selection: Selection
     groups: list[Scored]
+    """the best one first, as in `rows`"""
     rows: list[GroupRow]
     pairs: list[PairRow]
     comparisons: int
@@ -100,11 +103,6 @@ class Analysis:
     optimum: dict[str, float]
     optimum_is: str
     notes: list[str] = field(default_factory=list)
-
-    @property
-    def ranked(self) -> list[GroupRow]:
-        """The groups by their interquartile means, the best one first: the order of everything."""
-        return sorted(self.rows, key=lambda row: -self.groups[0].sign * row.iqm.value)
 
 
 def analyse(sources: list[Source], options: Options, notes: Sequence[str] = ()) -> Analysis:
@@ -123,7 +121,10 @@ def analyse(sources: list[Source], options: Options, notes: Sequence[str] = ()) 
     optimum, optimum_is = best_score(scored, chosen, options.optimum)
     on_scale = comparable(optimum, scored, chosen.lower_is_better)
     rows = [_row(each, on_scale) for each in scored]
-    pairs, comparisons = _pairs(scored, rows)
+    # Best first: the order of all rows, legends and plots.
+    order = sorted(range(len(rows)), key=lambda at: -scored[at].sign * rows[at].iqm.value)
+    scored, rows = [scored[at] for at in order], [rows[at] for at in order]
+    pairs, comparisons = _pairs(scored)
     return Analysis(
         sources, options, chosen, scored, rows, pairs, comparisons,
         _effects(scored),
@@ -155,12 +156,8 @@ def _common(first: Scored, second: Scored) -> list[str]:
     return [task for task in first.strata if task in second.strata]
 
 
-def _pairs(scored: Sequence[Scored], rows: Sequence[GroupRow]) -> tuple[list[PairRow], int]:
+def _pairs(ranked: Sequence[Scored]) -> tuple[list[PairRow], int]:
     """The pairs that are shown, better first, with p values that allow for all of them."""
-    order = sorted(
-        range(len(scored)), key=lambda index: -scored[index].sign * rows[index].iqm.value
-    )
-    ranked = [scored[index] for index in order]
     every = [pair for pair in combinations(ranked, 2) if _common(*pair)]
     if not every:
         return [], 0
@@ -169,7 +166,7 @@ def _pairs(scored: Sequence[Scored], rows: Sequence[GroupRow]) -> tuple[list[Pai
     shown = [
         (pair, p)
         for pair, p in zip(every, adjusted, strict=True)
-        if len(scored) <= _PAIRS_OF_ALL or pair[0] is ranked[0]
+        if len(ranked) <= _PAIRS_OF_ALL or pair[0] is ranked[0]
     ]
     return [_pair(*pair, p, len(every)) for pair, p in shown], len(every)
 
@@ -193,6 +190,7 @@ def _pair(first: Scored, second: Scored, adjusted: float, comparisons: int) -> P
         strata.needed_runs(x, y, alpha=0.05 / comparisons),
         min(1.0, strata.smallest_p(x, y) * comparisons),
         _paired(first, second),
+        claimable,
     )
 
 

@@ -13,6 +13,8 @@ Score = Literal["final", "area", "best"]
 FINAL_FRACTION = 0.1
 POINTS = 120
 """of a curve, at most"""
+SMOOTHING = 20
+"""A curve is smoothed over one in so many of its points."""
 
 
 def default_axis(seeds: Sequence[SeedRun]) -> str:
@@ -92,6 +94,19 @@ def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -
             inside = (points >= x[0]) & (points <= x[-1])
             row[inside] = np.interp(points[inside], x, y)
     return aligned
+
+
+def smooth(y: FloatArray) -> FloatArray:
+    """The mean of every point and its neighbours, a twentieth of the curve in all, for the eye.
+
+    Near the ends fewer neighbours count, as many on both sides, so that nothing is shifted. The
+    page draws the same (`smooth` in page.js).
+    """
+    half = len(y) // (2 * SMOOTHING)
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    at = np.arange(len(y))
+    reach = np.minimum(half, np.minimum(at, len(y) - 1 - at))
+    return np.asarray((sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1))
 
 
 def shared(aligned: FloatArray) -> NDArray[np.bool_]:

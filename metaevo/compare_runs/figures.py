@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from metaevo.compare_runs import curves
 from metaevo.compare_runs.analysis import Analysis
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.compare_runs.words import what
@@ -33,9 +34,7 @@ def draw(analysis: Analysis, folder: Path) -> list[Path]:
 
 def _styles(analysis: Analysis) -> dict[str, dict[str, Any]]:
     """A colour and a dash for every group that is drawn."""
-    order = [row.label for row in sorted(analysis.rows, key=lambda row: -row.iqm.value)]
-    kept = set(order[:_MOST_GROUPS])
-    labels = [row.label for row in analysis.rows if row.label in kept]
+    labels = [row.label for row in analysis.rows[:_MOST_GROUPS]]
     return {
         label: {"color": COLORS[i % len(COLORS)], "linestyle": _DASHES[i // len(COLORS)]}
         for i, label in zip(range(len(labels)), labels, strict=True)
@@ -57,11 +56,10 @@ def _curves(analysis: Analysis, path: Path) -> Path:
             if row.task != task or row.label not in styles or not len(row.middle.x):
                 continue
             part, style = row.middle, styles[row.label]
-            axes.fill_between(
-                part.x, part.low, part.high, color=style["color"], alpha=0.18, linewidth=0
-            )
+            low, middle, high = map(curves.smooth, (part.low, part.iqm, part.high))
+            axes.fill_between(part.x, low, high, color=style["color"], alpha=0.18, linewidth=0)
             marker = "o" if len(part.x) == 1 else ""
-            axes.plot(part.x, part.iqm, marker=marker, linewidth=2, label=f"{row.label}", **style)
+            axes.plot(part.x, middle, marker=marker, linewidth=2, label=f"{row.label}", **style)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[len(tasks) :]:
         axes.set_visible(False)
@@ -71,7 +69,7 @@ def _curves(analysis: Analysis, path: Path) -> Path:
 
 def _intervals(analysis: Analysis, path: Path) -> Path:
     """A dot and a bar a group, its single seeds behind."""
-    order = sorted(analysis.rows, key=lambda row: -row.iqm.value)[: 2 * _MOST_GROUPS]
+    order = analysis.rows[: 2 * _MOST_GROUPS]
     styles = _styles(analysis)
     figure = plots._figure("", 1.4 + 0.42 * len(order))
     axes = plots._style(figure.subplots(), what(analysis), "", grid="x")

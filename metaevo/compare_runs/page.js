@@ -1,5 +1,6 @@
 // Draws the plots of a comparison from the data in the page. Nothing is fetched and nothing computed
-// that a table shows: groups, middles and bands come from the program that wrote the page.
+// that a table shows: groups, middles and bands come from the program that wrote the page. Curves are
+// smoothed here, for the eye only.
 "use strict";
 (function () {
   const data = JSON.parse(document.getElementById("comparison-data").textContent);
@@ -25,6 +26,18 @@
   });
   const faint = (color) =>
     "rgba(" + [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16)).join(",") + ",0.18)";
+
+  // The mean of a point and its neighbours: `smooth` in curves.py. Gaps stay gaps.
+  function smooth(y) {
+    if (control("smoothing").value === "raw") return y;
+    const half = Math.floor(y.length / (2 * data.smoothing));
+    return y.map((value, at) => {
+      if (value === null) return null;
+      const reach = Math.min(half, at, y.length - 1 - at);
+      const near = y.slice(at - reach, at + reach + 1).filter((each) => each !== null);
+      return near.reduce((sum, each) => sum + each, 0) / near.length;
+    });
+  }
 
   function fill(name, entries, chosen) {
     entries.forEach(([value, text]) => control(name).add(new Option(text, value)));
@@ -100,7 +113,7 @@
       if (lines !== "groups" || !middle) {
         members.forEach((i) => {
           traces.push({
-            ...common, x: part.x, y: part.curves[i], connectgaps: true, name: plain(label),
+            ...common, x: part.x, y: smooth(part.curves[i]), connectgaps: true, name: plain(label),
             line: { color, width: drawMiddle ? 0.7 : 1.2, dash: drawMiddle ? "solid" : dash },
             opacity: drawMiddle ? 0.5 : 0.9, showlegend: !named && !drawMiddle,
             text: plain(data.seeds[i].name), hoverinfo: "x+y+text",
@@ -110,12 +123,12 @@
       }
       if (drawMiddle && grouping.labels.length <= MOST_BANDS) {
         const edge = { ...common, hoverinfo: "skip", showlegend: false, line: { width: 0 }, name: "" };
-        middles.push({ ...edge, x: middle.x, y: middle.low });
-        middles.push({ ...edge, x: middle.x, y: middle.high, fill: "tonexty", fillcolor: faint(color) });
+        middles.push({ ...edge, x: middle.x, y: smooth(middle.low) });
+        middles.push({ ...edge, x: middle.x, y: smooth(middle.high), fill: "tonexty", fillcolor: faint(color) });
       }
       if (drawMiddle) {
         middles.push({
-          ...common, x: middle.x, y: middle.y, line: { color, width: 2.5, dash },
+          ...common, x: middle.x, y: smooth(middle.y), line: { color, width: 2.5, dash },
           name: plain(label) + " (" + members.length + ")", hoverinfo: "x+y+name",
           mode: middle.x.length === 1 ? "markers" : "lines",
         });
@@ -177,7 +190,7 @@
     const task = control("task").value;
     const lines = control("lines").value;
     const axis = control("axis").value;
-    history.replaceState(null, "", "#" + [index, task, lines, axis].map(encodeURIComponent).join("/"));
+    history.replaceState(null, "", "#" + [index, task, lines, axis, control("smoothing").value].map(encodeURIComponent).join("/"));
     const grouping = data.groupings[index];
     if (axis) drawCurves(index, task, axis, lines);
     drawScores(grouping, task);
@@ -190,13 +203,14 @@
   fill("grouping", data.groupings.map((each, i) => [String(i), shorten(each.name, 60)]), "0");
   fill("task", data.tasks.map((task) => [task, task || "all"]), data.tasks[0]);
   fill("lines", [["groups", "groups, 95% bands"], ["both", "groups and seeds"], ["seeds", "single seeds"]]);
+  fill("smoothing", [["smooth", "smoothed"], ["raw", "raw"]]);
   fill("axis", axes.map((axis) => [axis, data.axisNames[axis]]), axes.includes(data.axis) ? data.axis : axes[0]);
   // A page that reloads itself goes on with what was chosen.
   let saved = [];
   try { saved = location.hash.slice(1).split("/").map(decodeURIComponent); } catch (error) { saved = []; }
-  ["grouping", "task", "lines", "axis"].forEach((name, i) => {
+  ["grouping", "task", "lines", "axis", "smoothing"].forEach((name, i) => {
     const offered = [...control(name).options].map((option) => option.value);
-    if (saved.length === 4 && offered.includes(saved[i])) control(name).value = saved[i];
+    if (saved.length === 5 && offered.includes(saved[i])) control(name).value = saved[i];
   });
   dark.addEventListener("change", draw);
   narrow.addEventListener("change", draw);

@@ -20,6 +20,8 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; form-action 'none'; base-uri 'none'"
 )
+_BAR, _MOST_BARS = 38, 12
+"""Height of a group in the drawing of intervals in pixels, and how many it has at most."""
 _CSS = """
 body { max-width: 70rem; }
 .controls { display: flex; flex-wrap: wrap; gap: .6rem 1.4rem; margin: 0 0 .6rem; }
@@ -27,6 +29,13 @@ body { max-width: 70rem; }
 .controls label[hidden] { display: none; }
 .controls select { display: block; font: inherit; color: var(--ink); background: var(--panel);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
+.beside { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 2rem; }
+@media (min-width: 60rem) { .beside { grid-template-columns: minmax(0, 3fr) minmax(14rem, 1fr);
+  align-items: center; } }
+.intervals { overflow: visible; font-size: .8rem; }
+.intervals text { fill: var(--ink); }
+.intervals line { stroke: var(--accent); stroke-width: 3; stroke-linecap: round; }
+.intervals circle { fill: var(--accent); }
 .plot { width: 100%; min-height: 120px; }
 .verdicts { margin: 0; padding-left: 1.2rem; }
 .verdicts li { margin-bottom: .5rem; max-width: 52rem; overflow-wrap: anywhere; }
@@ -49,6 +58,41 @@ class _List:
 
 
 @dataclass(frozen=True)
+class _Groups:
+    """The table of groups, and its intervals as a drawing beside it."""
+
+    table: report.Table
+    analysis: Analysis
+
+    def html(self) -> str:
+        rows = self.analysis.rows[:_MOST_BARS]
+        edges = [edge for row in rows for edge in row.iqm.interval]
+        low, high = min(edges), max(edges)
+        scale = 100 / ((high - low) or 1.0)
+        bars = []
+        for at, row in enumerate(rows):
+            (left, right), y = row.iqm.interval, 14 + _BAR * at
+            left, middle, right = (scale * (each - low) for each in (left, row.iqm.value, right))
+            bars.append(
+                f'<text x="0%" y="{y}">{escape(row.label)}</text>'
+                f'<svg x="2%" width="96%" overflow="visible"><line x1="{left:.2f}%" '
+                f'x2="{right:.2f}%" y1="{y + 10}" y2="{y + 10}"/>'
+                f'<circle cx="{middle:.2f}%" cy="{y + 10}" r="5"/></svg>'
+            )
+        bottom = 16 + _BAR * len(rows)
+        axis = (
+            f'<text x="0%" y="{bottom}">{escape(report.cell(low))}</text>'
+            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(report.cell(high))}</text>'
+        )
+        return (
+            f'<div class="beside"><div>{self.table.html()}</div><figure><svg class="intervals" '
+            f'role="img" aria-label="IQM and 95% interval of each group" width="100%" '
+            f'height="{bottom + 6}">{"".join(bars)}{axis}</svg><figcaption>IQM and 95% interval.'
+            "</figcaption></figure></div>\n"
+        )
+
+
+@dataclass(frozen=True)
 class _Plots:
     """The interactive part: controls, plots, data and program."""
 
@@ -58,7 +102,8 @@ class _Plots:
         controls = "".join(
             f'<label>{text} <select id="choose-{name}"></select></label>\n'
             for name, text in (
-                ("grouping", "group by"), ("task", "task"), ("lines", "lines"), ("axis", "align by")
+                ("grouping", "group by"), ("task", "task"), ("lines", "lines"),
+                ("axis", "align by"), ("smoothing", "curves"),
             )
         )  # fmt: skip
         script = files("metaevo.compare_runs").joinpath("page.js").read_text(encoding="utf-8")
@@ -98,11 +143,11 @@ def write(analysis: Analysis, path: Path, *, reload_seconds: float | None = None
         path: of the file.
         reload_seconds: the page loads itself again after so long; for `--watch`.
     """
-    parts: list[report.Section] = [_List("Conclusion", conclusions(analysis))]
+    parts: list[report.Section] = [report.Text("Conclusion", conclusions(analysis))]
     if analysis.notes:
         parts.append(_List("To know", analysis.notes))
     first, *others = tables(analysis)
-    parts += [first, _Plots(views(analysis)), *others]
+    parts += [_Groups(first, analysis), _Plots(views(analysis)), *others]
     parts.append(report.KeyValues("How this was computed", vars(analysis.options)))
     reload = ""
     if reload_seconds is not None:

@@ -58,6 +58,7 @@ def views(analysis: Analysis) -> dict[str, Any]:
         "axes": {axis: _axis(analysis, seeds, groupings, axis) for axis in axes},
         "axisNames": AXES,
         "axis": analysis.selection.axis,
+        "smoothing": curves.SMOOTHING,
     }
 
 

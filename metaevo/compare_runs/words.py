@@ -8,8 +8,6 @@ from metaevo.compare_runs.seed_run import AXES
 from metaevo.report.page import Table, cell
 from metaevo.statistics.strata import MOST_RUNS, Estimate
 
-_MOST_SENTENCES = 10
-
 
 def what(analysis: Analysis) -> str:
     """What is compared, in words."""
@@ -18,9 +16,9 @@ def what(analysis: Analysis) -> str:
         return "scores of evaluation.json" + (f" ({chosen.variant})" if chosen.variant else "")
     name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
     words = {
-        "final": "over the last tenth of the way",
-        "area": "over the whole curve",
-        "best": "highest point of the curve",
+        "final": "mean of the last tenth of a run",
+        "area": "mean of a whole run",
+        "best": f"{'lowest' if chosen.lower_is_better else 'highest'} point of a run",
     }
     return f"{name}, {words[how]}"
 
@@ -32,90 +30,60 @@ def _adjectives(analysis: Analysis) -> tuple[str, str]:
 
 
 def conclusions(analysis: Analysis) -> list[str]:
-    """Which is better, by how much, how sure; a sentence or two a pair."""
-    if len(analysis.rows) == 1:
-        row = analysis.rows[0]
+    """What may be said, in a sentence or two; all numbers behind it are in the tables."""
+    best, *others = analysis.rows
+    if not others:
         return [
-            f"There is one group only ({row.label}, {_count(row.seeds)}): nothing to compare it "
+            f"There is one group only ({best.label}, {_count(best.seeds)}): nothing to compare it "
             "with. Group by a setting with --group-by, or name more runs."
         ]
     if not analysis.pairs:
         return ["The groups have no task in common: nothing can be compared."]
-    pairs = analysis.pairs
-    if len(pairs) <= _MOST_SENTENCES:
-        lines = [_ranking(analysis)] if len(analysis.rows) > 2 else []
-        return [*lines, *(_sentence(analysis, pair) for pair in pairs)]
-    # Many groups: what is surely worse needs no sentence each, the table has the numbers.
-    open_ones = [pair for pair in pairs if pair.verdict == "undecided"]
-    lines = [_ranking(analysis)]
-    lines += [_sentence(analysis, pair) for pair in open_ones[:_MOST_SENTENCES]]
-    if len(open_ones) > _MOST_SENTENCES:
-        lines.append(f"{len(open_ones) - _MOST_SENTENCES} more are undecided: see the table.")
-    return lines
-
-
-def _ranking(analysis: Analysis) -> str:
-    best = analysis.ranked[0]
+    value = {row.label: cell(row.iqm.value) for row in analysis.rows}
     mine = [pair for pair in analysis.pairs if pair.first == best.label]
-    beaten = sum(pair.verdict == "better" for pair in mine)
-    return (
-        f"{best.label} has the highest interquartile mean, {cell(best.iqm.value)} "
-        f"{interval(best.iqm)}. It is {_adjectives(analysis)[0]} {beaten or 'none'} of the "
-        f"{len(analysis.rows) - 1} others{'' if beaten == len(mine) else ' beyond doubt'}."
-    )
+    if not mine:
+        return [f"{best.label} leads ({value[best.label]}), but shares no task with the others."]
+    better = _adjectives(analysis)[0]
+    beaten = [pair.second for pair in mine if pair.verdict == "better"]
+    rivals = [pair for pair in mine if pair.verdict != "better"]
+    if rivals:
+        text = f"Undecided: {best.label} leads ({value[best.label]}); {_needs(rivals[0])}."
+        if len(rivals) > 1:
+            more = len(rivals) - 1
+            text += f" {more} more {'is' if more == 1 else 'are'} undecided, too."
+        if beaten:
+            names = f"the other {len(beaten)}" if len(beaten) > 1 else beaten[0]
+            text += f" {best.label} is {better} {names}."
+        return [text]
+    lead = mine[0].contrast.difference
+    low, high = sorted(abs(each) for each in lead.interval)
+    by = f"by {cell(abs(lead.value))} [{cell(low)}, {cell(high)}]"
+    first = f"{best.label} ({value[best.label]})"
+    second = f"{mine[0].second} ({value[mine[0].second]})"
+    if len(mine) == 1:
+        return [f"{first} is {better} {second}, {by}."]
+    return [f"{first} is {better} all {len(mine)} others; the next is {second}, behind {by}."]
 
 
-def _sentence(analysis: Analysis, pair: PairRow) -> str:
-    difference, probability = pair.contrast.difference, pair.contrast.probability
-    numbers = (
-        f"difference of interquartile means {signed(difference.value)} {interval(difference)}, "
-        f"probability of improvement {probability.value:.2f} "
-        f"[{probability.interval[0]:.2f}, {probability.interval[1]:.2f}], {_p(pair, analysis)}"
-    )
-    better, worse = _adjectives(analysis)
-    if pair.verdict == "undecided":
-        return f"Undecided: {pair.first} against {pair.second}: {numbers}. {_too_few(pair)}"
-    word = better if pair.verdict == "better" else worse
-    return f"{pair.first} is {word} {pair.second}: {numbers}."
-
-
-def _p(pair: PairRow, analysis: Analysis) -> str:
-    value = _small(pair.adjusted_p)
-    value = f"p {value}" if value.startswith("<") else f"p = {value}"
-    if analysis.comparisons == 1:
-        return value
-    return f"{value} (Holm, {analysis.comparisons} comparisons)"
+def _needs(pair: PairRow) -> str:
+    """What it would take to separate a pair of which nothing is claimed."""
+    rival, (a, b) = pair.second, pair.seeds
+    if not pair.claimable:
+        return "seeds without a score are left out, so that nothing is claimed"
+    few = f"{a} against {b} seeds are too few to tell" if pair.smallest_p > 0.05 else ""
+    if not np.isfinite(pair.needed):
+        return few or f"nothing separates it from {rival}"
+    if pair.needed > MOST_RUNS:
+        return f"more than {MOST_RUNS:,} seeds would be needed to separate it from {rival}"
+    if pair.needed <= min(pair.seeds):
+        return f"a few more seeds may separate it from {rival}"
+    needed = f"about {pair.needed:.0f} seeds would separate it from {rival}"
+    return f"{few}, {needed}" if few else needed
 
 
 def _small(p: float) -> str:
     """A p value; beyond three decimals nobody should read it."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
-
-
-def _too_few(pair: PairRow) -> str:
-    """Why nothing is claimed, and how many seeds might change that."""
-    parts = []
-    if pair.smallest_p > 0.05:
-        parts.append(
-            f"{pair.seeds[0]} against {pair.seeds[1]} seeds are too few to conclude anything: even "
-            f"if all of one were above all of the other, p would be {pair.smallest_p:.2g}."
-        )
-    if not np.isfinite(pair.needed):
-        if min(pair.seeds) < 2:
-            parts.append("How many would be needed cannot be told from single seeds.")
-        else:
-            parts.append("There is no difference to look for.")
-    elif pair.needed > MOST_RUNS:
-        parts.append(
-            f"If the true difference is the observed one, more than {MOST_RUNS:,} seeds a group "
-            "would be needed to see it: it hardly matters."
-        )
-    else:
-        parts.append(
-            f"If the true difference is the observed one, about {pair.needed:.0f} seeds a group "
-            "would show it with 80% probability."
-        )
-    return " ".join(parts)
 
 
 def tables(analysis: Analysis) -> list[Table]:
@@ -128,7 +96,6 @@ def tables(analysis: Analysis) -> list[Table]:
 
 
 def _groups(analysis: Analysis) -> Table:
-    order = sorted(analysis.rows, key=lambda row: -row.iqm.value)
     optimum = ", ".join(cell(value) for value in analysis.optimum.values())
     several = len(analysis.optimum) > 1
     return Table(
@@ -139,7 +106,7 @@ def _groups(analysis: Analysis) -> Table:
                 row.label, row.seeds, row.iqm.value, row.iqm.interval, row.mean, row.std,
                 row.gap.value, row.gap.interval,
             ]
-            for row in order
+            for row in analysis.rows
         ],
         note="IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. "
         f"Optimality gap: mean distance below {optimum} ({analysis.optimum_is})."
@@ -169,8 +136,9 @@ def _pairs(analysis: Analysis) -> Table:
             f", adjusted by Holm's method for all {analysis.comparisons} pairs"
             if analysis.comparisons > 1 else ""
         )
-        + ". A verdict needs p below 0.05 and an interval that excludes 0. Seeds needed: of each "
-        "group, for 80% power at the observed difference and spread.",
+        + ". A verdict needs p below 0.05 and an interval that excludes 0; fewer than 4 against 4 "
+        "seeds never have both. Seeds needed: of each group, for 80% power at the observed "
+        "difference and spread.",
     )  # fmt: skip
 
 
@@ -217,15 +185,18 @@ def _efficiency(analysis: Analysis) -> Table:
     levels = list(dict.fromkeys(cell(row.threshold) for row in analysis.efficiency))
     chosen = (
         "given" if analysis.options.threshold is not None
-        else "90% of the way from the lowest to the highest middle curve"
+        else "90% of the way from the worst to the best point of any group's middle"
     )  # fmt: skip
 
     def point(value: float | None) -> str:
-        return "never" if value is None else cell(round(value, 3))
+        return "not reached" if value is None else cell(round(value, 3))
 
     return Table(
         f"{AXES[analysis.selection.axis].capitalize()} to reach {', '.join(levels)}",
-        [*(["task"] * several), "group", "IQM reaches it at", "95% interval", "seeds that do"],
+        [
+            *(["task"] * several), "group", "middle of the group", "95% interval",
+            "single seeds, at some point",
+        ],
         [
             [
                 *([row.task] * several), row.label, point(row.reached_at),
@@ -234,8 +205,9 @@ def _efficiency(analysis: Analysis) -> Table:
             ]
             for row in analysis.efficiency
         ],
-        note=f"The threshold is {chosen}; --threshold names another. A single "
-        "seed reaches it with any one point of its curve.",
+        note=f"The threshold is {chosen}; --threshold names another. The middle "
+        "is the interquartile mean of a group's curves. A single seed counts with any one point of "
+        "its curve, so that all may touch what their middle never reaches.",
     )  # fmt: skip
 
 
@@ -274,11 +246,6 @@ def _sources(analysis: Analysis) -> Table:
             for each in analysis.sources
         ],
     )
-
-
-def interval(estimate: Estimate) -> str:
-    """An interval as text."""
-    return cell(estimate.interval)
 
 
 def _two(estimate: Estimate) -> str:

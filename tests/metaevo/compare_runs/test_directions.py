@@ -43,11 +43,11 @@ def test_directions(metric, better):
     assert direction(metric) == better
 
 
-def training(path, *, rate, seed, values, diverged=0):
-    """A training of one agent with a metric; None where its parameters are no numbers."""
+def training(path, *, rate, seed, values, diverged=0, agents=1):
+    """A training with some metrics; None where the parameters of its agent are no numbers."""
     run = RunDirectory.create(path, "train")
     config = {
-        "seeds": 1, "task": {"env": "CartPole-v1"}, "train": {"total_timesteps": 400},
+        "seeds": agents, "task": {"env": "CartPole-v1"}, "train": {"total_timesteps": 400},
         "hyperparams": {"learning_rate": rate}, "run": {"seed": seed},
     }  # fmt: skip
     run.write_config(config, {})
@@ -76,7 +76,7 @@ def trainings(tmp_path):
 def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
     result = analyse_runs(trainings, Options(metric="value_loss"))
     (pair,) = result.pairs
-    assert [row.label for row in result.ranked] == ["learning_rate=0.1", "learning_rate=0.5"]
+    assert [row.label for row in result.rows] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert (pair.first, pair.verdict) == ("learning_rate=0.1", "undecided")
     diverged = result.groups[1].scores["CartPole-v1"]
     assert diverged.tolist() == [1.0, 1.1] + [pytest.approx(5.9)] * 8
@@ -114,7 +114,7 @@ def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
     assert reached == {"learning_rate=0.1": 0, "learning_rate=0.5": 6}
     assert {row.value: row.difference for row in result.effects}["0.5"] is None
     best = analyse_runs(paths, Options(metric="value_loss", score="best"))
-    assert best.ranked[0].iqm.value == pytest.approx(2.025)
+    assert best.rows[0].iqm.value == pytest.approx(2.025)
     assert "learning_rate=0.5" in terminal(result).splitlines()[3]
 
 
@@ -122,10 +122,10 @@ def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
     for name, rate, diverged in (("a", 0.1, 0), ("b", 0.5, 8)):
         path = tmp_path / name
         training(path, rate=rate, seed=0, values={"value_loss": 5.0 if rate == 0.1 else 1.0},
-                 diverged=diverged)  # fmt: skip
+                 diverged=diverged, agents=10)  # fmt: skip
     result = analyse_runs([str(tmp_path / "a"), str(tmp_path / "b")], Options(metric="value_loss"))
     assert [row.iqm.value for row in result.rows] == [5.0, 5.0]
-    assert any("8 of its 1 agents diverged" in note for note in result.notes)
+    assert any("8 of its 10 agents diverged" in note for note in result.notes)
 
 
 def evolution(path, sigma, held_out, of_mean):

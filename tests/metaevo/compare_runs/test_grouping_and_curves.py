@@ -104,6 +104,16 @@ def test_curves_are_aligned_where_they_are_known():
     assert len(many) == curves.POINTS
 
 
+def test_smoothing_keeps_lines_and_flattens_what_is_ragged():
+    line = np.linspace(3.0, 8.0, 60)
+    np.testing.assert_allclose(curves.smooth(line), line)
+    ragged = curves.smooth(np.tile([0.0, 3.0, 0.0], 20))
+    np.testing.assert_allclose(ragged[1:-1], 1.0)  # over three points
+    assert ragged[0] == 0  # which has no neighbour on one side
+    assert curves.smooth(np.array([1.0, 9.0])).tolist() == [1, 9]
+    assert curves.smooth(np.empty(0)).size == 0
+
+
 def test_missing_values_are_bridged_and_never_counted_as_zero():
     one = seed(x=[1, 2, 3, 4], y=[np.nan, 4, np.nan, 8])
     x, y = curves.curve(one, "m", "steps")
