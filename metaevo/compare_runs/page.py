@@ -29,8 +29,8 @@ body { max-width: 70rem; }
 .controls label[hidden] { display: none; }
 .controls select { display: block; font: inherit; color: var(--ink); background: var(--panel);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
-.beside { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 2rem; }
-@media (min-width: 60rem) { .beside { grid-template-columns: minmax(0, 3fr) minmax(14rem, 1fr);
+.beside { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 1.5rem; }
+@media (min-width: 60rem) { .beside { grid-template-columns: minmax(0, 1fr) 11rem;
   align-items: center; } }
 .intervals { overflow: visible; font-size: .8rem; }
 .intervals text { fill: var(--ink); }

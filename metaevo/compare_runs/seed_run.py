@@ -74,11 +74,14 @@ class SeedRun:
 
 def settings_of(seed: SeedRun) -> dict[str, str]:
     """What a group shares: its settings as text, without seeds, bookkeeping and the task."""
+    searches = any(key == "evolve" or key.startswith("sweep.") for key in seed.config)
+    # A training's fitness only judges it.
+    bookkeeping = BOOKKEEPING if searches else (*BOOKKEEPING, "fitness.")
     return {
         key: _text(value)
         for key, value in seed.config.items()
         if key.rpartition(".")[2] not in SEED_KEYS
-        and not key.startswith(BOOKKEEPING)
+        and not key.startswith(bookkeeping)
         and key not in TASK_KEYS
         and not key.startswith("task.env_params.")
         and not (key == AGENT and RUN_ID in seed.config)

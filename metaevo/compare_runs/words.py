@@ -49,11 +49,11 @@ def conclusions(analysis: Analysis) -> list[str]:
     if rivals:
         text = f"Undecided: {best.label} leads ({value[best.label]}); {_needs(rivals[0])}."
         if len(rivals) > 1:
-            more = len(rivals) - 1
-            text += f" {more} more {'is' if more == 1 else 'are'} undecided, too."
+            more = rivals[1].second if len(rivals) == 2 else f"{len(rivals) - 1} more"
+            text += f" It is undecided against {more}, too."
         if beaten:
             names = f"the other {len(beaten)}" if len(beaten) > 1 else beaten[0]
-            text += f" {best.label} is {better} {names}."
+            text += f" It is {better} {names}."
         return [text]
     lead = mine[0].contrast.difference
     low, high = sorted(abs(each) for each in lead.interval)

@@ -17,7 +17,7 @@ from metaevo.held_out.tuning import tuning_space
 from metaevo.outer_loop.limits import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import make_parts
+from metaevo.studies.settings import check_baselines, make_parts
 from purerl.learners import LEARNERS
 
 
@@ -48,10 +48,12 @@ class LearnerStudy:
     def check(self) -> None:
         """Find out before anything is compiled whether strategy, learner and environments fit."""
         settings, component = self.settings, self.parts.component
+        check_baselines(settings, self.parts.slot)
         shapes = jax.eval_shape(component.init, jax.random.key(0))
         check_agents(settings, self.tasks, shapes)
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
-        tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
+        if hasattr(settings, "evaluation"):  # a sweep has none
+            tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
 
     def measure(self) -> dict[str, Any]:
         """Return what makes the fitness of several environments comparable."""

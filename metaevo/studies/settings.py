@@ -277,3 +277,22 @@ def _rehearse_component(name: str, component: Component, slot: str, hyperparams:
         raise ConfigError(f"evolve = {name!r}: init returns no parameters: nothing can be evolved")
     if getattr(result, "shape", None) != ():
         raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
+
+
+def check_baselines(settings: Any, slot: str) -> None:
+    """Refuse a comparison with hand-written functions that there are none of.
+
+    Raises:
+        ConfigError: naming the key to change.
+    """
+    if LEARNERS[settings.learner].slots[slot]:
+        return
+    none = f"{settings.learner} has no hand-written {slot} to compare {settings.evolve} with"
+    evaluation = getattr(settings, "evaluation", None)  # a sweep has none
+    if evaluation is not None and evaluation.seeds:
+        raise ConfigError(f"evaluation.seeds = {evaluation.seeds}: {none}; allowed: 0")
+    if len(settings.task.items()) > 1:
+        raise ConfigError(
+            f"task.env = {list(settings.task.env)!r}: {none}, as normalising several environments "
+            "needs; allowed: a single one"
+        )

@@ -1,4 +1,7 @@
-"""The figures of a sweep, drawn by Optuna: history, importance, slice, contour, parallel axes."""
+"""The figures of a sweep: history, importance, slice, contour, parallel axes.
+
+Optuna draws them; they get the look of our other figures afterwards.
+"""
 
 import math
 import warnings
@@ -9,9 +12,11 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import optuna
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from optuna.trial import TrialState
 
-from metaevo.report.plots import DPI, WIDTH
+from metaevo.report import plots
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
@@ -25,6 +30,8 @@ CAPTIONS = {
     "pbt.png": "Population-based training: the best fitness of every round and the settings of "
     "the best member's ancestors (red), and those of all members.",
 }
+_OURS = {"#1f77b4": plots.BLUE, "#d62728": plots.LEARNED, "#ff0000": plots.LEARNED}
+"""Colours of Optuna's, and ours."""
 MOST_SETTINGS = 4
 """that a contour plot shows against each other: the most important ones"""
 
@@ -93,24 +100,57 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
     return copy
 
 
+def _restyle(axes: Axes, *, parallel: bool) -> None:
+    """Give what Optuna drew the look of our figures: its grey panels, titles and colours go.
+
+    Args:
+        axes: to change.
+        parallel: whether they are one of several that share a place, each a line with ticks.
+    """
+    for side in ("left", "center"):
+        axes.set_title("", loc=side)  # type: ignore[arg-type]
+    if axes.get_label() == "<colorbar>":
+        return
+    if parallel:
+        axes.set_facecolor("none")
+        axes.grid(visible=False)
+        return
+    shown = axes.get_xlim()
+    plots._style(axes, axes.get_xlabel(), axes.get_ylabel())
+    axes.set_xlim(shown)
+    for line in axes.lines:
+        line.set_color(_OURS.get(to_hex(line.get_color()), line.get_color()))
+    for drawn in (*axes.collections, *axes.patches):
+        faces = np.atleast_2d(drawn.get_facecolor())
+        if len(faces) == 1 and (ours := _OURS.get(to_hex(faces[0]))):
+            drawn.set_color(ours)
+    if (legend := axes.get_legend()) is not None:
+        legend.set_frame_on(False)
+
+
 def _save(plot: Callable[[], Any], path: Path) -> Path:
     from matplotlib import pyplot
 
-    with warnings.catch_warnings():
+    # Optuna changes pyplot's style for good.
+    with mpl.rc_context({}), warnings.catch_warnings():
         # Drawing with matplotlib is "experimental" in Optuna since 2020; its layouts warn, too.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         warnings.filterwarnings("ignore", message=".*[Ll]ayout.*")
         axes = np.ravel(np.asarray(plot(), dtype=object))
         figure = axes[0].figure
+        figure.set_facecolor("white")
+        figure.suptitle("")  # a report has its own heading
+        for each in figure.axes:
+            _restyle(each, parallel=path.stem == "parallel_coordinate")
         # Many axes side by side. A contour of two settings has one, with a colour bar whose grid
         # matplotlib's layout cannot handle (it divides by a ratio of zero).
         if path.stem in ("slice", "contour") and len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
-        figure.set_size_inches(WIDTH, max(4.5, 2.4 * rows))
+        figure.set_size_inches(plots.WIDTH, max(4.5, 2.4 * rows))
         if path.stem == "rungs" and axes[0].get_legend() is not None:
             axes[0].get_legend().remove()  # a line a trial
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=DPI // 2, bbox_inches="tight")
+        figure.savefig(path, dpi=plots.DPI // 2, bbox_inches="tight")
     pyplot.close(figure)
     return path

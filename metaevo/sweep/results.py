@@ -50,10 +50,9 @@ def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], commen
     """
     settings = trials.settings_of(params)
     everything = to_dict(settings)
-    for name in ("space", "sweep", "pbt", "run", "fitness"):
+    for name in ("space", "sweep", "pbt", "run"):
         everything.pop(name)
     if "evolve" in everything:
-        everything["fitness"] = to_dict(settings.fitness)
         write_text_atomic(run.path / BEST, f"# {comment}\n{dump_yaml(everything)}")
         return
     chosen = {name: everything.pop(name) for name in named_slots(settings.learner)}

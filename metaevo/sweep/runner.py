@@ -294,7 +294,13 @@ def _variants(this: SweepRun, best: Record) -> dict[str, dict[str, Any]]:
 
 def _comment(this: SweepRun, best: Record) -> str:
     names = ", ".join(this.trials.space.distributions)
-    return f"Trial {best.number}, the best of a sweep over {names}."
+    config, what = this.settings.sweep, f"Trial {best.number}, the best of a sweep over {names}."
+    if config.scheduler == "pbt" or best.value is None:  # it was judged by its last round
+        return what
+    statistic = (
+        f"quantile {config.quantile:g}" if config.statistic == "quantile" else config.statistic
+    )
+    return f"{what} Its objective: {best.value:.6g} ({statistic} of {config.seeds} seeds' fitness)."
 
 
 def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:

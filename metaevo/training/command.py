@@ -45,8 +45,8 @@ from purerl.parts.losses import HAND_WRITTEN
 
 EXPERIMENT = "train"
 HARMLESS = (
-    "evaluation.", "run.block_seconds", "run.checkpoint_seconds", "run.keep_checkpoints",
-    "run.num_devices", "run.wandb", "run.mlflow", "run.track",
+    "evaluation.", "fitness.", "run.block_seconds", "run.checkpoint_seconds",
+    "run.keep_checkpoints", "run.num_devices", "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
 CURVE_POINTS = 200

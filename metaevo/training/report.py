@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.agents.fitness import FINAL_FRACTION
+from metaevo.agents.fitness import FINAL_FRACTION, measures
+from metaevo.agents.fitness import fitness as fitness_of
 from metaevo.agents.population import Population
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import page as report
@@ -26,6 +27,8 @@ from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_n
 from purerl.types import EpisodeSums
 
 AGENTS_AT_ONCE = 64
+WHOLE = "whole training (fitness)"
+"""What a sweep maximises: with its `best.yaml`, this row can confirm it."""
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
@@ -107,6 +110,8 @@ def finish(
     if settings.evaluation.film:
         _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
+    fitness = jax.vmap(lambda sums: fitness_of(settings.fitness, measures(sums)))(episodes)
+    rows.append(_row(WHOLE, np.asarray(fitness)))
     rows += _play(this, policies)
     finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
     result = {
@@ -129,6 +134,12 @@ def finish(
     ):
         this.run.tracker.log_artifact(path)
     print(f"report: {directory.report_path}")
+
+
+def _weights(config: Any) -> str:
+    """What the fitness is made of, such as "2 x mean_return + 0.5 x reward_per_step"."""
+    weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
+    return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
 
 
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
@@ -263,9 +274,10 @@ def _write_report(this: Trained, result: dict[str, Any]) -> None:
         "Returns",
         ["episodes", "agents", "mean", "IQM", "95% interval of IQM", "worst", "best"],
         rows,
-        note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; a policy "
-        f"plays {result['episodes']} episodes. Diverged agents: {result['diverged']}. "
-        "An agent without a finished episode there has no score.",
+        note=f"Mean returns of an agent; end of training: its last {FINAL_FRACTION:.0%}; fitness: "
+        f"{_weights(settings.fitness)}; a policy plays {result['episodes']} episodes. "
+        f"Diverged agents: {result['diverged']}. An agent without a finished episode there has no "
+        "score.",
     )
     print("\n" + table.text() + "\n")
     path = directory.figures / VALUE_MAP

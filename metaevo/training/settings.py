@@ -9,6 +9,7 @@ import flax.serialization
 import jax
 from annotated_types import Ge, Gt, Interval
 
+from metaevo.agents.fitness import FitnessConfig
 from metaevo.components import discovery
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.held_out.evaluation import MOST
@@ -90,6 +91,7 @@ def training_class(raw: dict[str, Any]) -> type:
         "task": TaskConfig,
         "train": entry.module.Config,
         "hyperparams": entry.module.Hyperparams,
+        "fitness": FitnessConfig,
         "evaluation": PlayConfig,
         "run": RunConfig,
     }

@@ -129,8 +129,11 @@ def test_a_random_sweep_leaves_everything(finished):
         assert 0.01 <= float(row[RATE]) <= 0.9
     best = max(rows, key=lambda row: float(row["value"]))
     assert result["best_trial"] == int(best["trial"])
-    kept = load_yaml(finished / "best.yaml")["hyperparams"]
-    assert kept["learning_rate"] == float(best[RATE])
+    kept = load_yaml(finished / "best.yaml")
+    assert kept["hyperparams"]["learning_rate"] == float(best[RATE])
+    assert kept["fitness"]["reward_per_step"] == 1.0
+    comment = (finished / "best.yaml").read_text().splitlines()[0]
+    assert f"Its objective: {float(best['value']):.6g} (mean of 2 seeds' fitness)." in comment
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

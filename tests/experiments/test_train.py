@@ -70,7 +70,8 @@ def test_a_run_leaves_everything(finished, capsys):
     np.testing.assert_allclose(logged, returns, rtol=1e-5)
     result = json.loads((finished / "evaluation.json").read_text())
     assert [(row["name"], row["seeds"]) for row in result["variants"]] == [
-        ("end of training", 3), ("greedy policy", 3), ("greedy policy in Gymnasium", 1),
+        ("end of training", 3), ("whole training (fitness)", 3), ("greedy policy", 3),
+        ("greedy policy in Gymnasium", 1),
     ]  # fmt: skip
     assert "Learning curves" in (finished / "report.html").read_text()
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
@@ -118,6 +119,11 @@ def test_agents_side_by_side_learn_as_alone(finished):
     rows = np.genfromtxt(finished / "learning_curves.csv", delimiter=",", skip_header=1)
     first = jax.tree.map(lambda sums: sums[:10], alone.episodes)
     np.testing.assert_allclose(rows[0, 2], mean_return(first), rtol=1e-5)
+    (fitness,) = [
+        row for row in json.loads((finished / "evaluation.json").read_text())["variants"]
+        if row["name"] == "whole training (fitness)"
+    ]  # fmt: skip
+    np.testing.assert_allclose(fitness["scores"][1], mean_return(alone.episodes), rtol=1e-5)
 
 
 def test_loaded_policies_act(finished):

@@ -75,7 +75,7 @@ def test_several_comparisons_are_allowed_for(make_run):
     beaten = sum(pair.verdict == "better" for pair in many.pairs)
     assert beaten == 10  # it is sure of all but the next one
     assert line.startswith("Undecided: learning_rate=1.1 leads (66.00); about ")
-    assert line.endswith("from learning_rate=1. learning_rate=1.1 is better than the other 10.")
+    assert line.endswith("from learning_rate=1. It is better than the other 10.")
     order = [row.label for row in many.rows]
     assert order == [f"learning_rate={i / 10:g}" for i in reversed(range(12))]
     assert [row.label for row in many.efficiency] == [each.label for each in many.groups] == order

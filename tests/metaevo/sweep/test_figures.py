@@ -1,7 +1,9 @@
 """Figures of studies of every shape: what can be drawn is drawn, without a warning."""
 
+import matplotlib as mpl
 import optuna
 import pytest
+from matplotlib import pyplot as plt
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
@@ -84,6 +86,26 @@ def test_what_can_be_drawn_is(case, tmp_path):
     for path in files:
         assert path.read_bytes()[:4] == b"\x89PNG"
     assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_optunas_style_and_titles_go_and_leave_no_trace(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(plt, "close", seen.append)
+    before = dict(mpl.rcParams)
+    study = study_of([RATE, GAMMA], [float(each) for each in range(8)])
+    figures.draw(study, tmp_path)
+    monkeypatch.undo()
+    for figure in seen:
+        for axes in figure.axes:
+            assert not any(axes.get_title(loc=side) for side in ("left", "center", "right"))
+            if axes.get_label() != "<colorbar>":
+                assert axes.get_facecolor() in ((1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0))
+        assert not figure.get_suptitle()
+        plt.close(figure)
+    assert len(seen) == 5
+    assert {key: mpl.rcParams[key] for key in before if key != "backend"} == {
+        key: value for key, value in before.items() if key != "backend"
+    }
 
 
 def test_names_are_short_unless_they_would_say_two_things():
