@@ -108,7 +108,7 @@ def _restyle(axes: Axes, *, parallel: bool) -> None:
         parallel: whether they are one of several that share a place, each a line with ticks.
     """
     for side in ("left", "center"):
-        axes.set_title("", loc=side)  # type: ignore[arg-type]
+        axes.set_title("", loc=side)
     if axes.get_label() == "<colorbar>":
         return
     if parallel:
@@ -120,7 +120,8 @@ def _restyle(axes: Axes, *, parallel: bool) -> None:
     axes.set_xlim(shown)
     for line in axes.lines:
         line.set_color(_OURS.get(to_hex(line.get_color()), line.get_color()))
-    for drawn in (*axes.collections, *axes.patches):
+    filled: list[Any] = [*axes.collections, *axes.patches]
+    for drawn in filled:
         faces = np.atleast_2d(drawn.get_facecolor())
         if len(faces) == 1 and (ours := _OURS.get(to_hex(faces[0]))):
             drawn.set_color(ours)
