@@ -294,7 +294,8 @@ def _variants(this: SweepRun, best: Record) -> dict[str, dict[str, Any]]:
 
 def _comment(this: SweepRun, best: Record) -> str:
     names = ", ".join(this.trials.space.distributions)
-    config, what = this.settings.sweep, f"Trial {best.number}, the best of a sweep over {names}."
+    config = this.run.settings.sweep
+    what = f"Trial {best.number}, the best of a sweep over {names}."
     if config.scheduler == "pbt" or best.value is None:  # it was judged by its last round
         return what
     statistic = (

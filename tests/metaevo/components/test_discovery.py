@@ -16,7 +16,7 @@ from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.settings import experiment_class, make_parts
 from purerl import envs, ppo
 from tests.metaevo.toy import TINY, assert_same
 
