@@ -4,7 +4,9 @@ PYTHON ?=#      the interpreter that creates the virtual environment; by default
 VENV ?= .venv#  the virtual environment; created, and kept up to date with pyproject.toml and constraints.txt
 ARGS ?=#        passed on to the experiment or to pytest
 
-CANDIDATES := $(or $(strip $(PYTHON)),python3 python3.12 python3.11 python3.13)
+# A name on the PATH may be a pyenv shim for a Python that is not there, while pyenv has another.
+PYENV := $(HOME)/.pyenv/versions
+CANDIDATES := $(or $(strip $(PYTHON)),python3 python3.12 python3.11 python3.13 $(PYENV)/3.1[123].*/bin/python)
 RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 

@@ -23,7 +23,6 @@ if __name__ == "__main__":  # before anything starts JAX
         lift_loop_limit()
     devices.setup()
 
-import argparse
 import dataclasses
 import difflib
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ from typing import Any
 from experiments.reproductions.comparison import Output
 from experiments.reproductions.registry import COMPARISONS
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
-from metaevo.config.command_line import parse_command_line
+from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -58,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(f"unknown comparison {name!r}{hint}; known: {', '.join(COMPARISONS)}")
     comparison = COMPARISONS[name]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"reproduce.py {name}",
         description=f"{comparison.title}. Published: {comparison.published}",
         allow_abbrev=False,

@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import os
 import pkgutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -151,6 +152,26 @@ def test_installed_distribution_is_this_one():
 def test_every_folder_with_modules_is_a_package(package: str):
     folders = {path.parent for path in (ROOT / package).rglob("*.py")}
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_set_up_tries_every_python_by_running_it(tmp_path: Path):
+    """The names on the PATH are pyenv's shims for Pythons that are not there; it has another."""
+
+    def program(path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    for name in ("python3", *(f"python{version}" for version in PYTHONS)):
+        program(tmp_path / "shims" / name, f"echo 'pyenv: {name}: command not found' >&2; exit 127")
+    venv = tmp_path / "venv"
+    makes_venv = f'[ "$2" != venv ] || {{ mkdir -p {venv}/bin && cp "$0" {venv}/bin/python; }}'
+    program(tmp_path / ".pyenv" / "versions" / "3.12.9" / "bin" / "python", makes_venv)
+    environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path / 'shims'}:/usr/bin:/bin"}
+    command = ["make", "-C", str(ROOT), "setup", f"VENV={venv}"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (venv / "bin" / "python").is_file()
 
 
 def test_ci_runs_the_documented_test_command():

@@ -8,7 +8,6 @@ short: the average of the shortest one is taken off all. With fewer than eight a
 so short that this is too rough, and of some XLA does not say what they are for.
 """
 
-import argparse
 import gzip
 import json
 import re
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmarks.comparison import Table, number
+from metaevo.config import exit_on_config_error
+from metaevo.config.command_line import Parser
 
 UPDATES = 5
 REPEATS = 7
@@ -31,9 +32,10 @@ CONTAINERS = {"while", "call", "conditional"}
 """Operations whose time is that of what they contain."""
 
 
+@exit_on_config_error()
 def main() -> int:
     """Compile, run a few updates under the profiler, print where the time went."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Parser(description=__doc__)
     parser.add_argument("--agents", type=int, default=8, help="side by side; default: 8")
     options = parser.parse_args()
     from metaevo.parallel import devices

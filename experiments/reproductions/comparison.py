@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic, write_text_atomic
+from metaevo.runs.files import write_json_atomic, write_text_atomic
+from metaevo.runs.run_directory import RunDirectory
 
 Row = Sequence[Any]
 

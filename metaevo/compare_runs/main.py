@@ -12,7 +12,9 @@ from metaevo.compare_runs.analysis import Analysis, Options, analyse
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.compare_runs.words import conclusions, terminal, what
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.config.command_line import Parser
+from metaevo.runs.files import unwritable, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 
 SCORES = ("final", "area", "best")
 
@@ -57,7 +59,7 @@ def analyse_runs(names: list[str], options: Options) -> Analysis:
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -132,7 +134,7 @@ def _write(result: Analysis, output: Path, reload_seconds: float | None) -> Path
         figures.draw(result, output / "figures")
         return page.write(result, output / "index.html", reload_seconds=reload_seconds)
     except OSError as error:
-        raise ConfigError(f"{output} cannot be written: {error.strerror or error}") from None
+        raise unwritable(output, error) from None
 
 
 def as_json(result: Analysis) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import csv
 import fcntl
+import io
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,9 @@ import numpy as np
 from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
-from metaevo.runs.run_directory import RunDirectory, read_json
+from metaevo.runs import files
+from metaevo.runs.files import read_json
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Evaluation
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
@@ -29,11 +33,15 @@ def find(path: Path) -> list[Path]:
 
 
 def _below(path: Path, depth: int) -> Iterator[Path]:
-    if (path / "config.yaml").is_file():
+    if os.path.lexists(path / "config.yaml"):
         yield path
-    elif depth and path.is_dir():
-        for child in path.iterdir():
-            if child.is_dir() and not child.name.startswith("."):
+    elif depth and os.path.isdir(path):
+        try:
+            children = list(path.iterdir())
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+        for child in children:
+            if os.path.isdir(child) and not child.name.startswith("."):
                 yield from _below(child, depth - 1)
 
 
@@ -131,13 +139,13 @@ def _returns(
     if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
         return steps, np.stack([column(row) for row in rows if row is not None], axis=1)
     path = run.path / "learning_curves.csv"
-    if not path.is_file():
+    if not os.path.lexists(path):
         return steps, None
+    content = files.read(path)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            header, *lines = list(csv.reader(file))
+        header, *lines = list(csv.reader(io.StringIO(content.decode(), newline="")))
         table = np.array([[float(cell or "nan") for cell in line] for line in lines])
-    except (OSError, ValueError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:
         raise ConfigError(f"{path}: no table of learning curves: {error}") from None
     if header[:1] != ["steps"] or table.ndim != 2 or not np.isfinite(table[:, 0]).all():
         raise ConfigError(f"{path}: no table of learning curves")
@@ -159,7 +167,7 @@ def _evaluated(run: RunDirectory, config: dict[str, Any], *, evolved: bool) -> l
 
     An evolution is judged by those of what it found.
     """
-    if not run.evaluation_path.is_file():
+    if not os.path.lexists(run.evaluation_path):
         return []
     result = read_json(run.evaluation_path, Evaluation)
     scores = {row["name"]: _by_seed(row["scores"]) for row in result["variants"]}
@@ -202,7 +210,7 @@ def _progress(
 
 
 def _state(run: RunDirectory) -> str:
-    if run.report_path.is_file():
+    if os.path.isfile(run.report_path):
         return "finished"
     return "still going on" if _is_locked(run.path / ".lock") else "stopped"
 
@@ -210,10 +218,12 @@ def _state(run: RunDirectory) -> str:
 def _is_locked(path: Path) -> bool:
     """Whether another process writes to the run; a shared lock disturbs nobody but a start."""
     try:
-        with path.open("rb") as file:
+        with files.open_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except BlockingIOError:
         return True
+    except OSError as error:
+        raise files.unreadable(path, error) from None
     return False

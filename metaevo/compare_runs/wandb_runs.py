@@ -68,7 +68,7 @@ def _offline(path: Path) -> list[Source]:
     """The run of an offline directory, or all runs below it."""
     files = [path] if path.suffix == ".wandb" else sorted(path.rglob("run-*.wandb"))
     # `latest-run` is a link to one of the others.
-    files = [file for file in files if not file.parent.is_symlink()]
+    files = [file for file in files if not file.parent.is_symlink() and file.is_file()]
     if not files:
         raise ConfigError(f"{PREFIX}{path}: holds no offline wandb run (no file run-*.wandb)")
     return without_means([_from_file(file) for file in files])

@@ -2,6 +2,7 @@
 
 from metaevo.config.validation import (
     JSON_DEPTH,
+    MAX_BYTES,
     MAX_DEPTH,
     ConfigError,
     changed_keys,
@@ -12,6 +13,7 @@ from metaevo.config.validation import (
     flatten,
     from_dict,
     load_yaml,
+    mapping_of,
     merge,
     parse_json,
     parse_yaml,
@@ -21,6 +23,7 @@ from metaevo.config.validation import (
 
 __all__ = [
     "JSON_DEPTH",
+    "MAX_BYTES",
     "MAX_DEPTH",
     "ConfigError",
     "changed_keys",
@@ -31,6 +34,7 @@ __all__ = [
     "flatten",
     "from_dict",
     "load_yaml",
+    "mapping_of",
     "merge",
     "parse_json",
     "parse_yaml",

@@ -31,8 +31,16 @@ from metaevo.config import (
 T = TypeVar("T")
 
 
+class Parser(argparse.ArgumentParser):
+    """Raises a ConfigError for what it refuses, where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line."""
+        raise ConfigError(message)
+
+
 def parse_command_line(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     argv: Sequence[str],
     make_class: Callable[[dict[str, Any]], type[T]],
     default_config: Path
@@ -49,11 +57,6 @@ def parse_command_line(
     `--help` lists all settings, documented by the string literals under the fields, and exits.
     Raises ConfigError, also for what argparse itself refuses.
     """
-
-    def refuse(message: str) -> NoReturn:
-        raise ConfigError(message)
-
-    parser.error = refuse  # type: ignore[method-assign]
     parser.add_argument(
         "--config",
         type=Path,

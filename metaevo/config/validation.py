@@ -184,7 +184,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML file whose root is a mapping (an empty file is an empty one).
+    """Read a YAML file that a user names, whose root is a mapping (an empty file is an empty one).
 
     Raises ConfigError, naming the file, if it cannot be read, is no UTF-8 text or no YAML, or has a
     key twice.
@@ -192,15 +192,21 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     try:
         with Path(path).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8 text") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         near = hints.of_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {reason}{near}") from None
+    return mapping_of(content, path)
+
+
+def mapping_of(content: bytes, path: str | Path) -> dict[str, Any]:
+    """The mapping in the content of a YAML file, for which load_yaml's rules hold."""
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which no config is")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8 text") from None
     data = parse_yaml(text, str(path))
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{path}: must be a mapping of keys to values, not {show(data)}")

@@ -52,7 +52,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         """A resumed run has its own settings; a new one those of its learner's quick preset."""
         if args.resume:
-            return settings_to_resume(args)
+            return settings_to_resume(args, overrides)
         if component is None:
             return {}
         learner = overrides.get("learner", "ppo")

@@ -6,8 +6,9 @@ from typing import Any
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.report import page, plots
 from metaevo.runs import checkpoint, schema
+from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run import Run
-from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
 
 CAPTIONS = {

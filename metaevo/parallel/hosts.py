@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import socket
 import sys
 import time
@@ -22,7 +23,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.runs.run_directory import DiskError
+from metaevo.runs.files import DiskError
 
 T = TypeVar("T")
 
@@ -34,6 +35,12 @@ ENVIRONMENT = {
 """Variables that stand for the flags of the same names."""
 CONNECT_SECONDS = 300
 """for which a process waits for the others when it starts"""
+
+_STATUS = re.compile(
+    r"(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN)"
+    ": "
+)
+"""How the text of an error from XLA begins."""
 
 _connected = False
 
@@ -280,10 +287,11 @@ def together() -> Iterator[None]:
     except BaseException as error:
         if not _connected:
             raise
-        # Mostly another process is gone, which JAX reports.
-        if not isinstance(error, LostError | jax.errors.JaxRuntimeError):
-            traceback.print_exc()
         reason = str(error).strip().partition("\n")[0]
+        # Mostly another process is gone, which JAX reports; not always in an error of its own.
+        known = isinstance(error, LostError | jax.errors.JaxRuntimeError)
+        if not known and not _STATUS.match(reason):
+            traceback.print_exc()
         print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()

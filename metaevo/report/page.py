@@ -14,6 +14,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Protocol
 
+from metaevo.runs import files
+
 PathLike = str | os.PathLike[str]
 
 _KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif"}
@@ -194,8 +196,8 @@ class Image:
     caption: str = ""
 
     def html(self) -> str:
-        """The figure as a data URI; ValueError if the file is neither, OSError if unreadable."""
-        data = Path(self.path).read_bytes()
+        """The figure as a data URI; ValueError if the file is neither, or cannot be read."""
+        data = files.read(Path(self.path))
         kinds = [kind for magic, kind in _KINDS.items() if data.startswith(magic)]
         if not kinds:
             raise ValueError(f"{self.path} is not a PNG or GIF file")
@@ -253,8 +255,9 @@ def write_report(
     ``head`` is HTML that is added to the page's head.
 
     Raises:
-        ValueError: an image is not a PNG file, or a table's row does not fit its columns.
-        OSError: an image cannot be read or the report cannot be written.
+        ValueError: an image is not a PNG file or cannot be read, or a table's row does not fit its
+            columns.
+        OSError: the report cannot be written.
     """
     path = Path(path)
     body = "".join(f"<section>\n{section.html()}</section>\n" for section in sections)
@@ -266,11 +269,6 @@ def write_report(
         f"<main>\n{body}</main>\n</body>\n</html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        # File names may hold bytes that are no UTF-8; they are shown escaped rather than refused.
-        unfinished.write_bytes(page.encode("utf-8", "backslashreplace"))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # File names may hold bytes that are no UTF-8; they are shown escaped rather than refused.
+    files.write_atomic(path, page.encode("utf-8", "backslashreplace"))
     return path

@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from metaevo.runs import files
 from metaevo.statistics.table import mean_curve
 
 FloatArray = NDArray[np.float64]
@@ -97,13 +98,9 @@ def _save(figure: Figure, path: PathLike) -> Path:
     """Write the PNG atomically: a report or a viewer never sees half of a figure."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with files.replacing(path) as file:
         # Without the version of matplotlib in the file, equal figures are equal bytes.
-        figure.savefig(unfinished, format="png", metadata={"Software": None})
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        figure.savefig(file, format="png", metadata={"Software": None})
     return path
 
 

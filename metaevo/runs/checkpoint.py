@@ -2,13 +2,15 @@
 
 A tree is a directory of two files: `state.npz` with the leaves under their paths, and
 `metadata.json` with their shapes and dtypes, the caller's own metadata and a digest of either file.
-Nothing is pickled.
+Where a tree is replaced, the new leaves get a file of another name, which `metadata.json` tells:
+whoever reads finds the old tree or the new one. Nothing is pickled.
 """
 
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import uuid
 import warnings
@@ -22,9 +24,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, parse_json
+from metaevo.runs import files
 from metaevo.runs.schema import check
 
 _TEMPORARY = ".unfinished-"
+_METADATA, _STATE = "metadata.json", "state.npz"
+_STATE_NAME = re.compile(r"state(-[0-9a-f]{32})?\.npz")
 
 
 class CheckpointError(ConfigError):
@@ -67,7 +72,16 @@ def is_empty(directory: Path) -> bool:
 
 def indices(directory: Path) -> list[int]:
     """The indices of the checkpoints there, usable or not, the oldest first."""
-    names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+    if directory.is_symlink():
+        raise ConfigError(
+            f"{directory}: cannot be read: is a symbolic link, not a folder of the run"
+        )
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    except OSError as error:
+        raise files.unreadable(directory, error) from None
     return sorted(int(name) for name in names if name.isdecimal() and name == f"{int(name):06d}")
 
 
@@ -231,32 +245,73 @@ def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
     }
     content = {**content, "leaves": notes, "sha256": hashlib.sha256(state).hexdigest()}
     content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
-    content["sha256_of_metadata"] = _digest(content)
     for leftover in path.parent.glob(f"{_TEMPORARY}*"):  # of saves that were killed
         _remove(leftover)
+    if _is_tree(path):
+        _replace(path, state, content)
+        return
+    if os.path.lexists(path):
+        _remove(path)
     temporary = path.with_name(f"{_TEMPORARY}{path.name}-{uuid.uuid4().hex}")
     temporary.mkdir()
     try:
-        _write_file(temporary / "state.npz", state)
-        _write_file(temporary / "metadata.json", json.dumps(content, indent=1).encode())
+        files.write_atomic(temporary / _STATE, state)
+        files.write_atomic(temporary / _METADATA, _sealed(content))
         _sync_directory(temporary)
-        if os.path.lexists(path):  # a directory cannot be renamed onto a full one
-            aside = path.with_name(f"{temporary.name}-old")
-            path.rename(aside)
-            temporary.rename(path)
-            _remove(aside)
-        else:
-            temporary.rename(path)
+        temporary.rename(path)
         _sync_directory(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def _is_tree(path: Path) -> bool:
+    """Whether there is a tree that has to stay until the next one is there."""
+    try:
+        content, state = _read_files(path)
+        return not path.is_symlink() and content["sha256"] == hashlib.sha256(state).hexdigest()
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _replace(path: Path, state: bytes, content: dict[str, Any]) -> None:
+    """Write another tree into a directory; metadata.json says which file is its own."""
+    name = f"state-{uuid.uuid4().hex}.npz"
+    files.write_atomic(path / name, state)
+    _sync_directory(path)
+    files.write_atomic(path / _METADATA, _sealed({**content, "state": name}))
+    _sync_directory(path)
+    for old in path.iterdir():
+        if old.name not in (name, _METADATA):
+            _remove(old)
+
+
+def _read_files(path: Path) -> tuple[dict[str, Any], bytes]:
+    """The content of metadata.json and the state that goes with it."""
+    if path.is_symlink():
+        raise ValueError("it is a symbolic link")
+    while True:
+        metadata = _read_file(path / _METADATA)
+        content = _undamaged(metadata)
+        name = content.pop("state", _STATE)
+        if not isinstance(name, str) or not _STATE_NAME.fullmatch(name):
+            raise ValueError("metadata.json names a state that is none")
+        try:
+            return content, _read_file(path / name)
+        except FileNotFoundError:
+            if _read_file(path / _METADATA) == metadata:
+                raise
+            # It has been replaced meanwhile: the new one is read.
+
+
+def _read_file(path: Path) -> bytes:
+    with files.open_file(path) as file:
+        return file.read()
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The leaves and the content of metadata.json, both as they were written."""
     try:
-        content = _undamaged((path / "metadata.json").read_bytes())
-        state = (path / "state.npz").read_bytes()
+        content, state = _read_files(path)
         if content["sha256"] != hashlib.sha256(state).hexdigest():
             raise ValueError("state.npz is cut off or damaged")
         with np.load(io.BytesIO(state), allow_pickle=False) as file:
@@ -275,6 +330,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         if isinstance(error, OSError) and error.filename:
             reason = f"{Path(error.filename).name}: {error.strerror}"
         raise CheckpointError(f"{path} is not usable: {reason}") from None
+
+
+def _sealed(content: dict[str, Any]) -> bytes:
+    """The content of metadata.json with its own digest."""
+    return json.dumps({**content, "sha256_of_metadata": _digest(content)}, indent=1).encode()
 
 
 def _undamaged(metadata: bytes) -> dict[str, Any]:
@@ -299,13 +359,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync_directory(path: Path) -> None:

@@ -13,19 +13,21 @@ from typing import Any
 import jax
 
 from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
-from metaevo.runs.run_directory import RunDirectory, write_text_atomic
+from metaevo.config.command_line import Parser
+from metaevo.runs.files import write_text_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
-from metaevo.runs.tracking.destination import configured
+from metaevo.runs.tracking.destination import check_own, configured
 
 
 class StopRequestedError(Exception):
     """A signal asked the run to stop; everything finished so far is saved."""
 
 
-def run_parser(description: str | None) -> argparse.ArgumentParser:
+def run_parser(description: str | None) -> Parser:
     """Return a parser with the flags that all scripts with a run directory share."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -49,6 +51,11 @@ def run_parser(description: str | None) -> argparse.ArgumentParser:
         const="local",
         metavar="URI",
         help="mirror the run to MLflow; without a URI to the database ./mlruns.db",
+    )
+    parser.add_argument(
+        "--confirm-destination",
+        action="store_true",
+        help="with --resume: mirror the run to the server that its own settings name",
     )
     return parser
 
@@ -85,13 +92,24 @@ def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> d
     return settings
 
 
-def settings_to_resume(args: argparse.Namespace) -> dict[str, Any]:
+def settings_to_resume(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of the run that the command line continues.
 
+    Args:
+        args: the parsed flags.
+        overrides: settings of the command line.
+
     Raises:
-        ConfigError: if it names none.
+        ConfigError: if it names no run, or one whose own settings alone send it to a server.
     """
-    return open_run(args.run_dir, "", resume=True).read_config()["config"]
+    run = open_run(args.run_dir, "", resume=True)
+    saved: dict[str, Any] = run.read_config()["config"]
+    of_user, own = overrides.get("run"), saved.get("run")
+    if isinstance(own, dict) and not args.confirm_destination:
+        given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
+        given |= {"wandb", "mlflow"} & set(of_user if isinstance(of_user, dict) else ())
+        check_own(run.path, {name: own[name] for name in own.keys() - given})
+    return saved
 
 
 def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
@@ -107,9 +125,15 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
     return RunDirectory.open(run_dir)
 
 
-def way_out(run: RunDirectory) -> str:
+def resume_flags(run: RunDirectory, settings: Any) -> str:
+    """Return the flags that continue a run under its settings."""
+    asks = any(each.needs_confirmation for each in configured(to_dict(settings)))
+    return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
+
+
+def way_out(run: RunDirectory, settings: Any) -> str:
     """Return what to do when the disk of a run does as it should again."""
-    return f"what is saved is whole; continue with: --resume --run-dir {run.path}"
+    return f"what is saved is whole; continue with: {resume_flags(run, settings)}"
 
 
 def check_same(
@@ -163,7 +187,7 @@ def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker
 
 
 @contextlib.contextmanager
-def end_on_device_error(run: RunDirectory) -> Iterator[None]:
+def end_on_device_error(run: RunDirectory, settings: Any) -> Iterator[None]:
     """End the process with code 1 and a line where something compiled fails as it runs.
 
     An environment that calls back into Python may raise there, and memory may run out. The run's
@@ -178,7 +202,7 @@ def end_on_device_error(run: RunDirectory) -> Iterator[None]:
         reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
         print(
             f"error: the run has failed on the device: {reason} (all of it: {path}); what is saved "
-            f"can be continued: --resume --run-dir {run.path}",
+            f"can be continued: {resume_flags(run, settings)}",
             file=sys.stderr,
         )
         raise SystemExit(1) from None

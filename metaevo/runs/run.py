@@ -23,6 +23,7 @@ from metaevo.runs.lifecycle import (
     check_same,
     end_on_device_error,
     open_run,
+    resume_flags,
     start_tracker,
     way_out,
 )
@@ -91,10 +92,8 @@ class Run:
         try:
             yield
         except StopRequestedError:
-            print(
-                f"stopped; continue with: --resume --run-dir {self.directory.path}",
-                file=sys.stderr,
-            )
+            flags = resume_flags(self.directory, self.settings)
+            print(f"stopped; continue with: {flags}", file=sys.stderr)
         finally:
             if self._tracker is not None:
                 self._tracker.finish()
@@ -209,11 +208,11 @@ def living(
         DiskError: if it can no longer be written.
     """
     directory = open_run(run_dir, kind.name, resume=resume)
-    with directory.held(way_out(directory), exclusively=exclusively):
+    with directory.held(way_out(directory, settings), exclusively=exclusively):
         saved = directory.read_config() if resume else None
         before = None
         if saved is not None:
             before = check_same(directory, saved["config"], settings, kind.harmless)
-        failing = end_on_device_error(directory) if alone else contextlib.nullcontext()
+        failing = end_on_device_error(directory, settings) if alone else contextlib.nullcontext()
         with StopOnSignal() as stop, failing:
             yield Run(kind, settings, directory, saved, before, stop)

@@ -6,11 +6,7 @@ line, each with a `kind` (`generation`, `update`, ...) and its index under that 
 """
 
 import contextlib
-import errno
-import fcntl
 import importlib.metadata
-import json
-import math
 import os
 import platform
 import shlex
@@ -22,19 +18,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, dump_yaml, load_yaml, parse_json
-from metaevo.runs import schema
+from metaevo.config import MAX_BYTES, ConfigError, dump_yaml, mapping_of
+from metaevo.runs import files, schema
+from metaevo.runs.files import DiskError
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
-
-
-_OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
-
-
-class DiskError(ConfigError):
-    """A disk does not take, or give, what a run has to keep; the message is a single line."""
-
-    exit_code = os.EX_IOERR
 
 
 class RunDirectory:
@@ -69,11 +57,9 @@ class RunDirectory:
                 pass
         except (OSError, ValueError) as error:
             where = path or root / experiment
-            raise ConfigError(
-                f"run directory {where} cannot be written: {_reason(error)}"
-            ) from None
+            raise files.unwritable(f"run directory {where}", error) from None
         run = cls(path)
-        if run.config_path.exists():
+        if os.path.lexists(run.config_path):
             raise ConfigError(
                 f"run directory {path} already holds a run: "
                 "name another with --run-dir, or continue it (--resume) if the script can"
@@ -84,8 +70,15 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """The directory of an existing run. Raises ConfigError if there is none."""
         run = cls(path)
-        if not os.path.isfile(run.config_path):
-            raise ConfigError(f"run directory {path} holds no run (it has no config.yaml)")
+        try:
+            os.lstat(run.config_path)
+        except (OSError, ValueError) as error:
+            if isinstance(error, PermissionError) or (
+                isinstance(error, OSError) and files.is_of_disk(error)
+            ):
+                raise files.unreadable(run.config_path, error) from None
+            message = f"run directory {path} holds no run (it has no config.yaml)"
+            raise ConfigError(message) from None
         return run
 
     def lock(self) -> None:
@@ -97,19 +90,14 @@ class RunDirectory:
             return
         path = self.path / ".lock"
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be written: {_reason(error)}") from None
-        try:
             # The kernel drops the lock with the process, however that ends: no stale lock is left.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(descriptor, 20).decode() or "unknown"
-            os.close(descriptor)
-            if not isinstance(error, BlockingIOError):
-                raise ConfigError(f"{path} cannot be locked: {_reason(error)}") from None
+            descriptor = files.lock(path, wait=False)
+        except BlockingIOError:
+            holder = files.read(path, 20).decode(errors="replace") or "unknown"
             message = f"run directory {self.path} is in use by another run (process {holder})"
             raise ConfigError(message) from None
+        except OSError as error:
+            raise files.unwritable(path, error) from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
         self._lock = descriptor
@@ -128,17 +116,23 @@ class RunDirectory:
         """Lock the directory while a run writes here.
 
         Raises DiskError, which ends with the `way_out`, if the disk is full or the directory can no
-        longer be written, and ConfigError if another run holds the lock (`exclusively`).
+        longer be written, and ConfigError if another run holds the lock (`exclusively`) or a folder
+        is a link.
         """
         try:
+            files.refuse_linked_folders(self.path)
             if exclusively:
                 self.lock()
             yield
         except OSError as error:
-            if error.errno not in _OF_DISKS and not self._owns(error.filename):
+            if not files.is_of_disk(error) and not self._owns(error.filename):
                 raise
             where = error.filename or self.path
-            raise DiskError(f"{where} cannot be written: {_reason(error)}; {way_out}") from error
+            # Of several processes, only this one has noticed: see `hosts.together`.
+            failure = DiskError(f"{where} cannot be written: {files.reason(error)}; {way_out}")
+            if files.is_of_name(error):
+                failure.exit_code = ConfigError.exit_code
+            raise failure from error
         finally:
             self.unlock()
 
@@ -165,41 +159,41 @@ class RunDirectory:
             "python": platform.python_version(),
             **{name: _version(name) for name in _PACKAGES},
         }
-        content: dict[str, Any] = {"config": config, "resolved": _plain(resolved)}
+        content: dict[str, Any] = {"config": config, "resolved": files.plain(resolved)}
         content["environment"] = earlier["environment"] if earlier else environment
         if earlier:
             content["resumed"] = [*earlier.get("resumed", []), environment]
-        write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_text_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> dict[str, Any]:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
-        return schema.check(schema.Config, load_yaml(self.config_path), str(self.config_path))
+        content = mapping_of(files.read(self.config_path, MAX_BYTES + 1), self.config_path)
+        return schema.check(schema.Config, content, str(self.config_path))
 
     def update_resolved(self, changes: dict[str, Any]) -> None:
         """Change what write_config wrote under `resolved`."""
         content = self.read_config()
         content["resolved"] |= changes
-        write_text_atomic(self.config_path, dump_yaml(content))
+        files.write_text_atomic(self.config_path, dump_yaml(content))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl and flush it; what is not finite becomes null.
 
         Raises ValueError if the record lacks its `kind` or the index under that name.
         """
-        record = _plain(record)
+        record = files.plain(record)
         if not isinstance(record.get(record.get("kind", "")), int):
             raise ValueError(f"a record needs a kind and its index under that name: {record}")
-        _append_line(self.metrics_path, record)
+        files.append_line(self.metrics_path, record)
 
     def append_tracked(self, entry: dict[str, Any]) -> None:
         """Add a line to tracked.jsonl: what trackers mirror beside the metrics."""
-        _append_line(self.tracked_path, _plain(entry))
+        files.append_line(self.tracked_path, files.plain(entry))
 
     def sync(self) -> None:
         """Make sure that metrics.jsonl would survive a power failure."""
-        if self.metrics_path.exists():
-            with self.metrics_path.open("ab") as file:
-                os.fsync(file.fileno())
+        with contextlib.suppress(FileNotFoundError), files.open_file(self.metrics_path) as file:
+            os.fsync(file.fileno())
 
     def read_metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
         """The records of metrics.jsonl (of one kind), without a last line that was cut short.
@@ -215,87 +209,23 @@ class RunDirectory:
         What follows the checkpoint that a run continues from is computed, and logged, again.
         Raises ConfigError as read_metrics does.
         """
-        if not self.metrics_path.exists():
+        if not os.path.lexists(self.metrics_path):
             return
         lines, left = [], count
         for line, record in self._lines():
             left -= record["kind"] == kind
             if record["kind"] != kind or left >= 0:
                 lines.append(line)
-        _write_atomic(self.metrics_path, b"".join(line + b"\n" for line in lines))
+        files.write_atomic(self.metrics_path, b"".join(line + b"\n" for line in lines))
 
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        if not self.metrics_path.exists():
+        if not os.path.lexists(self.metrics_path):
             return
         # What follows the last newline is nothing, or a line that a killed process had begun.
-        lines = self.metrics_path.read_bytes().split(b"\n")[:-1]
+        lines = files.read(self.metrics_path).split(b"\n")[:-1]
         for number, line in enumerate(lines, start=1):
             where = f"{self.metrics_path}, line {number}"
-            yield line, schema.check_record(parse_line(line, where), where)
-
-
-def write_json_atomic(path: Path, obj: Any) -> None:
-    """Write an indented JSON file so that a reader sees the old or the new one, never half of it.
-
-    NumPy and JAX values become plain ones, what is not finite becomes null.
-    """
-    write_text_atomic(path, json.dumps(_plain(obj), indent=2, allow_nan=False) + "\n")
-
-
-def read_json(path: Path, kind: Any = Any) -> Any:
-    """What write_json_atomic wrote, of a `kind` of metaevo.runs.schema. Raises ConfigError."""
-    try:
-        content = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return schema.check(kind, content, str(path))
-
-
-def parse_line(line: bytes, where: str) -> Any:
-    """The data of a line of JSON, `where` in which file. Raises ConfigError."""
-    try:
-        return parse_json(line)
-    except ValueError:
-        raise ConfigError(f"{where}: not a JSON object") from None
-
-
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write a UTF-8 file so that a reader sees the old or the new one, never half of it."""
-    _write_atomic(path, text.encode())
-
-
-def _append_line(path: Path, record: dict[str, Any]) -> None:
-    line = json.dumps(record, allow_nan=False).encode() + b"\n"
-    with path.open("a+b") as file:
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
-            file.seek(0)  # a killed process left half a line, which must not swallow this one
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(line)
-
-
-def _write_atomic(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON can hold it."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if hasattr(value, "tolist"):  # a NumPy or JAX scalar or array
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+            yield line, schema.check_record(files.parse_line(line, where), where)
 
 
 def _make_unique(parent: Path) -> Path:
@@ -310,10 +240,6 @@ def _make_unique(parent: Path) -> Path:
             number += 1
         else:
             return path
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _version(package: str) -> str | None:

@@ -48,7 +48,6 @@ def _moment(value: str) -> str:
 
 
 Text = Annotated[str, Strict()]
-Flag = Annotated[bool, Strict()]
 Index = Annotated[int, Strict(), Ge(0), Le(2**53)]
 Count = Annotated[int, Strict(), Ge(1), Le(LIMIT)]
 Number = Annotated[float, Strict(), AllowInfNan(False)]
@@ -167,7 +166,7 @@ class _Trial(_Record):
 
 
 @dataclass(frozen=True)
-class _Evaluation(_Record):
+class _Evaluation:
     name: Text = ""
     iqm: Measure = None
     low: Measure = None

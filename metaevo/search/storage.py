@@ -4,7 +4,7 @@ The journal is text, a JSON object a line. Nothing in it is ever unpickled: Optu
 snapshots only, which its Redis backend has and files have not.
 """
 
-import fcntl
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 
 from metaevo.config import ConfigError
-from metaevo.runs import schema
+from metaevo.runs import files, schema
 from metaevo.search.sampling import RETRY_OF
 from metaevo.search.space import Space
 
@@ -52,6 +52,8 @@ def close_connections(storage: BaseStorage) -> None:
 
 def _open_journal(path: Path) -> BaseStorage:
     try:
+        with contextlib.suppress(FileNotFoundError):  # Optuna's own `open` would wait at a pipe
+            files.open_file(path, "r+b").close()
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None
@@ -115,9 +117,8 @@ class JournalLock(JournalFileOpenLock):
 
     def acquire(self) -> bool:
         """Wait for the lock and repair the journal."""
-        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = files.lock(self._path.with_name(f"{self._path.name}.lock"), wait=True)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             drop_unfinished_line(self._path)
         except BaseException:
             os.close(descriptor)
@@ -135,7 +136,7 @@ class JournalLock(JournalFileOpenLock):
 
 def drop_unfinished_line(path: Path) -> None:
     """Cut off what stands behind the last end of a line."""
-    with open(path, "r+b") as file:
+    with files.open_file(path, "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end:
             start = max(end - _BLOCK, 0)

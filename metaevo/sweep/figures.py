@@ -17,6 +17,7 @@ from matplotlib.colors import to_hex
 from optuna.trial import TrialState
 
 from metaevo.report import plots
+from metaevo.runs import files
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
@@ -152,6 +153,7 @@ def _save(plot: Callable[[], Any], path: Path) -> Path:
         if path.stem == "rungs" and axes[0].get_legend() is not None:
             axes[0].get_legend().remove()  # a line a trial
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=plots.DPI // 2, bbox_inches="tight")
+        with files.replacing(path) as file:
+            figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")
     pyplot.close(figure)
     return path

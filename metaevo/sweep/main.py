@@ -43,9 +43,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         help="train one trial with the settings as they are given (what wandb's agents call)",
     )
 
-    def saved(args: argparse.Namespace, _: dict[str, Any]) -> dict[str, Any]:
+    def saved(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         _check_worker(args)
-        return settings_to_resume(args) if args.resume or args.worker else {}
+        args.confirm_destination |= args.worker  # which mirrors nothing
+        return settings_to_resume(args, overrides) if args.resume or args.worker else {}
 
     settings: Any
     settings, args = parse_command_line(parser, argv, sweep_class, saved)

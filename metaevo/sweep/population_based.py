@@ -15,7 +15,8 @@ from metaevo.config import ConfigError
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.report import plots
 from metaevo.runs import checkpoint, schema
-from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
+from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.ranges import Choice
 from metaevo.search.space import TRACED, Space
 from metaevo.search.study import Trial

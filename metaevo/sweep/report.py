@@ -3,7 +3,8 @@
 from typing import Any
 
 from metaevo.report import page as report
-from metaevo.runs.run_directory import RunDirectory, read_json
+from metaevo.runs.files import read_json
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Confirmation
 from metaevo.search.study import Record, Study
 from metaevo.sweep import figures

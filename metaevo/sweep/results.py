@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from metaevo.config import dump_yaml, merge, to_dict
-from metaevo.runs.run_directory import RunDirectory, write_text_atomic
+from metaevo.runs.files import write_text_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.study import Record
 from metaevo.statistics import table as statistics
 from metaevo.statistics.table import replace_diverged

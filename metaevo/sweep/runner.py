@@ -12,8 +12,9 @@ from tqdm import tqdm
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.runs import schema
+from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run import Kind, Run, living
-from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.space import make_space
 from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results

@@ -9,8 +9,9 @@ import numpy as np
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose
+from metaevo.runs.files import write_json_atomic
 from metaevo.runs.lifecycle import start_tracker
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.objective import objective
 from metaevo.search.space import Space, make_space
 from metaevo.sweep.evolutions import Evolutions

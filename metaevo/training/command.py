@@ -69,7 +69,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         run_parser(description),
         argv,
         training_class,
-        lambda args, _: settings_to_resume(args) if args.resume else {},
+        lambda args, overrides: settings_to_resume(args, overrides) if args.resume else {},
     )
     settings = with_trackers(settings, args)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)

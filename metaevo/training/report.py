@@ -17,8 +17,8 @@ from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import page as report
 from metaevo.report import plots, value_maps
+from metaevo.runs.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.runs.run import Run
-from metaevo.runs.run_directory import write_json_atomic, write_text_atomic
 from metaevo.statistics.table import summarise
 from metaevo.training.settings import Trainee
 from purerl.envs.registry import OWN
@@ -256,7 +256,8 @@ def _film(this: Trained, policies: Any) -> None:
     frames = record_episode(
         learner, policy, key, env_params, greedy=settings.evaluation.greedy, max_steps=500
     )
-    save_gif(this.run.directory.figures / FILM, frames)
+    with replacing(this.run.directory.figures / FILM) as file:
+        save_gif(file, frames)
 
 
 def _write_report(this: Trained, result: dict[str, Any]) -> None:

@@ -142,7 +142,7 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     settings: Any = from_dict(training_class(raw), raw)
     trainee = make_trainee(settings, run.path)
     path = _policies(run)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
     saved, _ = checkpoint.load_tree(path)
     template = jax.eval_shape(
@@ -183,7 +183,7 @@ def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
     if name in HAND_WRITTEN[slot]:
         return HAND_WRITTEN[slot][name], None
     directory = Path(name)
-    if run_path is not None and copy_of_loss(run_path, slot).is_dir():
+    if run_path is not None and os.path.isdir(copy_of_loss(run_path, slot)):
         directory = copy_of_loss(run_path, slot)
     if not os.path.isdir(directory):  # of a Path, a name that is too long raises
         known = ", ".join(HAND_WRITTEN[slot])

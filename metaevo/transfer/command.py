@@ -5,23 +5,26 @@ grid, and the winners meet on held-out seeds. Nothing is evolved.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery
 from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
-from metaevo.config.command_line import parse_command_line
+from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.evolution.conclusion import write_report
 from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
+from metaevo.runs import files
+from metaevo.runs.files import write_json_atomic
 from metaevo.runs.lifecycle import (
     StopRequestedError,
     for_environment_of,
     raise_if_requested,
     saved_settings,
 )
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
@@ -46,7 +49,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -115,13 +118,17 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
     study.check()
     _, meta_params = discovery.load(run_dir, slot=study.parts.slot)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
-    if run.config_path.exists():
+    files.refuse_linked_folders(run_dir)
+    if os.path.lexists(run.config_path):
         other = saved_settings(run, type(settings), run.read_config()["config"])
         if task_of(other) != task_of(settings):
             raise ConfigError(
                 f"{run.path} holds the results of another task; name this one: --name"
             )
-    run.figures.mkdir(parents=True, exist_ok=True)
+    try:
+        run.figures.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(f"run directory {run.path}", error) from None
     with run.held("the same command goes on with what is tuned"):
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:

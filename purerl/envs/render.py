@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 import jax
 import numpy as np
@@ -17,7 +17,9 @@ def save_image(path: str | os.PathLike[str], frame: np.ndarray) -> None:
     Image.fromarray(frame).save(path)
 
 
-def save_gif(path: str | os.PathLike[str], frames: Sequence[np.ndarray], fps: float = 8.0) -> None:
+def save_gif(
+    path: str | os.PathLike[str] | IO[bytes], frames: Sequence[np.ndarray], fps: float = 8.0
+) -> None:
     """Write a film that repeats for ever: frames uint8 [height, width, 3], `fps` a second.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import DiskError
+from metaevo.runs.files import DiskError
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults

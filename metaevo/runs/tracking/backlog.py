@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.runs.run_directory import RunDirectory, parse_line
+from metaevo.runs import files
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import check_record, check_tracked
 from metaevo.runs.tracking.state import State, has
 
@@ -50,21 +51,25 @@ class Tail:
         """Yield the complete lines that are new; all of them, if the file is another one.
 
         Raises:
-            ConfigError: if one of them does not pass the check.
+            ConfigError: if one of them does not pass the check, or the file cannot be read.
         """
-        if not self._path.exists():
+        try:
+            with files.open_file(self._path) as file:
+                file.seek(self._position - len(self._last))
+                # Where the last line read was, may be another.
+                if file.read(len(self._last)) != self._last:
+                    self._position = file.seek(0)
+                content = file.read()
+        except FileNotFoundError:
             return
-        with self._path.open("rb") as file:
-            file.seek(self._position - len(self._last))
-            if file.read(len(self._last)) != self._last:  # where the last line read was, is another
-                self._position = file.seek(0)
-            content = file.read()
+        except OSError as error:
+            raise files.unreadable(self._path, error) from None
         # What follows the last newline is nothing, or a line that is being written.
         lines = content.split(b"\n")[:-1]
         self._position += sum(len(line) + 1 for line in lines)
         self._last = lines[-1] + b"\n" if lines else self._last
         for line in lines:
-            yield self._check(parse_line(line, str(self._path)), str(self._path))
+            yield self._check(files.parse_line(line, str(self._path)), str(self._path))
 
 
 class Backlog:
@@ -101,7 +106,7 @@ class Backlog:
         """Read on, and keep what the state lacks.
 
         Raises:
-            ConfigError: if a file of the run is damaged.
+            ConfigError: if a file of the run is damaged, or an artifact lies outside of the run.
         """
         for record in self._metrics.read():
             key = key_of(record)
@@ -122,8 +127,8 @@ class Backlog:
                 line["child"], line["job_type"], line["config"], line["records"]
             )
 
-    def _add_artifact(self, name: str, state: State) -> None:
-        path = self.run.path / name  # an absolute name stays what it is
+    def _add_artifact(self, name: Any, state: State) -> None:
+        path = files.inside(self.run.path, name)
         if path.exists():
             digest = digest_of(path)
             if state.artifacts.get(name) != digest:
@@ -148,11 +153,15 @@ def record_digest(record: dict[str, Any]) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest of a file, or of all files of a directory and their names."""
-    if path.is_file():
-        return _digest(path.read_bytes())
-    files = sorted(each for each in path.rglob("*") if each.is_file())
-    lines = [f"{each.relative_to(path)} {_digest(each.read_bytes())}\n" for each in files]
+    """Return a digest of a file, or of all files of a directory and their names.
+
+    Raises:
+        ConfigError: if one of them is no file but a link or the like.
+    """
+    found = {name: _digest(files.read(each)) for name, each in files.contents(path).items()}
+    if not path.is_dir():
+        return found[path.name]
+    lines = [f"{name} {digest}\n" for name, digest in found.items()]
     return _digest("".join(lines).encode())
 
 

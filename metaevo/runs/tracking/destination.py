@@ -28,6 +28,13 @@ class Destination:
         return f"{self.service}:{_without_password(self.where)}#{self.project}"
 
     @property
+    def needs_confirmation(self) -> bool:
+        """Whether a run directory alone may not choose it: a server, or some other database."""
+        if self.service == "wandb":
+            return self.where == "online"
+        return self.where != tracking_uri("local")
+
+    @property
     def label(self) -> str:
         """The name for messages."""
         return f"{self.service} ({_without_password(self.where)})"
@@ -62,6 +69,25 @@ def configured(config: dict[str, Any]) -> list[Destination]:
     return destinations(
         run.get("wandb", "disabled"), run.get("mlflow"), run.get("wandb_project", "metaevo")
     )
+
+
+def check_own(path: Path, settings: dict[str, Any]) -> None:
+    """Refuse what only a run directory, which may be somebody else's, says of where it is sent.
+
+    Args:
+        path: the run directory.
+        settings: its section `run`, without what the user has named.
+
+    Raises:
+        ConfigError: naming the destination and the ways to confirm it.
+    """
+    for each in configured({"run": settings}):
+        if each.needs_confirmation:
+            raise ConfigError(
+                f"{path}: its own settings, not this command line, send it to {each.label}, "
+                f"project {each.project!r}; confirm that with --confirm-destination, or name a "
+                f"destination: --{each.service}"
+            )
 
 
 def tracking_uri(text: str) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from metaevo.runs import files
+from metaevo.runs.files import locked, open_file
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.backlog import REVISED, Backlog, record_digest
 from metaevo.runs.tracking.destination import Destination
@@ -27,7 +29,7 @@ from metaevo.runs.tracking.service import (
     about_run,
     row_of,
 )
-from metaevo.runs.tracking.state import State, add, load_state, locked, save_state
+from metaevo.runs.tracking.state import State, add, load_state, save_state
 
 LOG = "tracking.log"
 """What the services' libraries print, in the run directory"""
@@ -51,7 +53,11 @@ class Mirror:
             destination: where to.
             service: of the destination.
             results: also store what lies in the directory without having been announced.
+
+        Raises:
+            ConfigError: if a file of the run is damaged, or a folder of it is a link.
         """
+        files.refuse_linked_folders(run.path)  # wandb writes there
         self._run, self._key, self._service = run, destination.key, service
         # What has arrived for sure, and what has at least been handed over.
         self._arrived = load_state(run.path, self._key)
@@ -225,9 +231,9 @@ def _standard_streams(log: Path) -> tuple[TextIO, TextIO]:
     """Keep stdin and stdout for the run; the libraries get nothing and a file."""
     lines, status = os.fdopen(os.dup(0), "r"), os.fdopen(os.dup(1), "w", buffering=1)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for source, target in ((nothing, 0), (file, 1), (file, 2)):
-        os.dup2(source, target)
+    with open_file(log, "a+b") as file:
+        for source, target in ((nothing, 0), (file.fileno(), 1), (file.fileno(), 2)):
+            os.dup2(source, target)
     return lines, status
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import flatten
+from metaevo.runs.files import locked
 from metaevo.runs.tracking.destination import sqlite_file
 from metaevo.runs.tracking.service import About, PermanentError, Remote, Row, Status
-from metaevo.runs.tracking.state import State, locked
+from metaevo.runs.tracking.state import State
 
 RUN_ID = "metaevo.run_id"
 """Tag by which a run is found again."""

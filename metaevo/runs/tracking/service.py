@@ -1,5 +1,6 @@
 """The interface between the mirror and a tracking service."""
 
+import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from metaevo.config import ConfigError, merge
-from metaevo.runs.run_directory import RunDirectory, parse_line
+from metaevo.runs import files
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import check_tracked
 from metaevo.runs.tracking.state import State
 
@@ -153,12 +155,11 @@ def about_child(parent: About, name: str, job_type: str, config: dict[str, Any])
 
 def _job_type(run: RunDirectory) -> str:
     """Return what a run is, as it was said when it began; else what its directory says."""
-    if run.tracked_path.exists():
-        with run.tracked_path.open("rb") as file:
-            first = file.readline()
-        if first.endswith(b"\n"):
+    if os.path.lexists(run.tracked_path):
+        first, end, _ = files.read(run.tracked_path).partition(b"\n")
+        if end:
             where = f"{run.tracked_path}, line 1"
-            return str(check_tracked(parse_line(first, where), where).get("job_type", ""))
+            return str(check_tracked(files.parse_line(first, where), where).get("job_type", ""))
     return run.path.absolute().parent.name
 
 

@@ -1,12 +1,9 @@
 """What a service has of a run: `tracking.json` in its directory, an entry for every destination."""
 
 import bisect
-import contextlib
 import copy
 import dataclasses
-import fcntl
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +11,8 @@ from typing import Annotated, Any
 from annotated_types import Len
 
 from metaevo.config import ConfigError, parse_json
-from metaevo.runs.run_directory import write_json_atomic
+from metaevo.runs import files
+from metaevo.runs.files import locked, write_json_atomic
 from metaevo.runs.schema import Index, Text, check
 
 STATE_FILE = "tracking.json"
@@ -84,27 +82,13 @@ def save_state(run: Path, key: str, state: State) -> None:
         write_json_atomic(run / STATE_FILE, content)
 
 
-@contextlib.contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Keep other processes out; the kernel lets go of the lock with the process.
-
-    Raises:
-        BlockingIOError: if another one is in and this one does not wait.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _read(run: Path) -> dict[str, Any]:
     path = run / STATE_FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         return {}
+    text = files.read(path)
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(text)
     except ValueError:
         content = None
     if not isinstance(content, dict):

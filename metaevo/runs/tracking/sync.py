@@ -2,17 +2,19 @@
 
 import argparse
 import glob
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config.command_line import Parser
+from metaevo.runs import files
+from metaevo.runs.files import locked
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.destination import Destination, configured, destinations
+from metaevo.runs.tracking.destination import Destination, check_own, configured, destinations
 from metaevo.runs.tracking.mirror import Mirror, lock_path, make_service, reason
 from metaevo.runs.tracking.service import PermanentError, Service
-from metaevo.runs.tracking.state import locked
 
 
 @exit_on_config_error()
@@ -24,30 +26,26 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
         description: for `--help`.
 
     Returns:
-        0 if everything has arrived; 2 if files of a run are damaged, else 1.
+        0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is at fault, if
+        something is wrong with a run directory.
     """
     args = _parser(description).parse_args(argv)
     asked = destinations(args.wandb or "disabled", args.mlflow, args.project or "metaevo")
     work = [
         (run, destination)
         for run in map(RunDirectory.open, _paths(args.runs))
-        for destination in _destinations(run, asked, args.project)
+        for destination in _destinations(run, asked, args.project, args.confirm_destination)
     ]
     services: dict[tuple[str, str], Service | PermanentError] = {}
     return max([_sync(run, destination, services) for run, destination in work], default=0)
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-    def refuse(message: str) -> NoReturn:
-        raise ConfigError(message)
-
-    parser.error = refuse  # type: ignore[method-assign]
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories; globs welcome")
     parser.add_argument(
         "--wandb",
@@ -68,6 +66,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         metavar="NAME",
         help="wandb's project, MLflow's experiment; by default the run's",
     )
+    parser.add_argument(
+        "--confirm-destination",
+        action="store_true",
+        help="send to the server that the settings of a run name; refused otherwise",
+    )
     return parser
 
 
@@ -76,18 +79,20 @@ def _paths(texts: Sequence[str]) -> list[Path]:
     paths: dict[Path, None] = {}  # in the order given, each once
     for text in texts:
         found = [Path(each) for each in sorted(glob.glob(text))] if glob.has_magic(text) else []
-        runs = [path for path in found if (path / "config.yaml").is_file()]
-        if glob.has_magic(text) and not runs and not Path(text).exists():
+        runs = [path for path in found if os.path.lexists(path / "config.yaml")]
+        if glob.has_magic(text) and not runs and not os.path.exists(text):
             raise ConfigError(f"{text}: matches no run directory")
         paths |= dict.fromkeys(runs or [Path(text)])
     return list(paths)
 
 
 def _destinations(
-    run: RunDirectory, asked: list[Destination], project: str | None
+    run: RunDirectory, asked: list[Destination], project: str | None, confirmed: bool
 ) -> list[Destination]:
     """Return where a run is to go: to what the command line names, else where it went before."""
     config = run.read_config()["config"]
+    if not asked and not confirmed:
+        check_own(run.path, config.get("run", {}))
     own = config.get("run", {}).get("wandb_project", "metaevo")
     found = asked or configured(config)
     if not found:
@@ -116,7 +121,10 @@ def _sync(
     except BlockingIOError:
         print(f"error: {where}: another process mirrors this run just now", file=sys.stderr)
         return 1
-    except ConfigError as error:  # of this run's files; the others are still served
+    except files.NotAFileError as error:  # in the place of a lock
+        print(f"error: {files.unwritable(error.filename, error)}", file=sys.stderr)
+        return ConfigError.exit_code
+    except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     # Whatever a service raises is its failure: the other runs and services are still served.

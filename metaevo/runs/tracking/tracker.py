@@ -1,11 +1,13 @@
 """What a run tells its trackers. It costs a line in a file; others read it and send it on."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from metaevo.runs import files
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.backlog import missing
 from metaevo.runs.tracking.destination import Destination
@@ -63,7 +65,7 @@ class RunTracker:
             wait: seconds that `finish` waits for the processes, at most.
         """
         self._run, self._wait = run, wait
-        if not run.tracked_path.exists():
+        if not os.path.lexists(run.tracked_path):
             run.append_tracked({"run": run.path.name, "job_type": job_type})
         self._mirrors = [MirrorProcess(run.path, each) for each in to]
 
@@ -71,13 +73,17 @@ class RunTracker:
         """Do nothing: the record is in metrics.jsonl, from where it is mirrored."""
 
     def log_artifact(self, path: Path) -> None:
-        """Let a file or a directory be stored as it is when the mirrors come to it."""
+        """Let a file or a directory of the run be stored as it is when the mirrors come to it."""
         if not path.exists():
             warn(f"{path} cannot be stored by trackers: there is no such file")
             return
-        inside = path.is_relative_to(self._run.path)
-        name = path.relative_to(self._run.path) if inside else path.absolute()
-        self._run.append_tracked({"artifact": name.as_posix()})
+        try:
+            name = path.absolute().relative_to(self._run.path.absolute()).as_posix()
+            files.inside(self._run.path, name)
+        except ValueError:
+            warn(f"{path} cannot be stored by trackers: it lies outside of {self._run.path}")
+            return
+        self._run.append_tracked({"artifact": name})
 
     def child(self, name: str, job_type: str, config: dict[str, Any]) -> Tracker:
         """Begin a nested run, which is mirrored as a whole when it finishes."""

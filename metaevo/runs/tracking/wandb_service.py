@@ -1,5 +1,6 @@
 """Weights & Biases: online, or as files that `wandb sync` sends."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -26,6 +27,8 @@ class WandbService:
     def open(self, about: About, state: State, parent: str | None) -> Remote:
         """Open a run; a later part of an offline run is a directory of its own."""
         del parent  # runs belong together by their group
+        if os.path.lexists(about.folder / "wandb" / "settings"):  # could name another server
+            raise PermanentError("the run directory has wandb/settings, which is none of its files")
         wandb = self._wandb
         if self._mode == "offline":
             _remove_fragments(about, state.segments)

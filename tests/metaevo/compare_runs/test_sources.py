@@ -19,7 +19,8 @@ from metaevo.compare_runs import (
 )
 from metaevo.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.files import write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import configured
 

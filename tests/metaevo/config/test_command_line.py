@@ -10,14 +10,14 @@ from metaevo.config import (
     ConfigError,
     exit_on_config_error,
 )
-from metaevo.config.command_line import parse_command_line
+from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
 
 def command_line(
     *argv: str, default: Path | None = None
 ) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
-    parser = argparse.ArgumentParser(prog="train.py", allow_abbrev=False)
+    parser = Parser(prog="train.py", allow_abbrev=False)
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--generations", type=int)

@@ -12,7 +12,7 @@ from metaevo.held_out import value_loss as value_loss_study
 from metaevo.held_out.comparison import hand_written
 from metaevo.held_out.evaluation import LEARNED, Contender, Scores, without_diverged
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.runs.run_directory import write_json_atomic
+from metaevo.runs.files import write_json_atomic
 from purerl import ppo, q_learning
 from purerl.parts import losses
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score

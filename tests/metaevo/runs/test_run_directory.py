@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.runs.run_directory import DiskError, RunDirectory, write_json_atomic, write_text_atomic
+from metaevo.runs.files import DiskError, write_json_atomic, write_text_atomic
+from metaevo.runs.run_directory import RunDirectory
 
 
 @pytest.fixture
@@ -24,7 +25,8 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def generation(index: int, **more: Any) -> dict[str, Any]:
-    return {"kind": "generation", "generation": index, **more}
+    record = {"kind": "generation", "generation": index, "frames": 8, "seconds": 0.5}
+    return {**record, **more}
 
 
 def test_names_are_unique(tmp_path: Path) -> None:
@@ -158,20 +160,20 @@ def test_a_resumed_run_keeps_its_beginning(run: RunDirectory) -> None:
 
 def test_a_damaged_config_is_a_clear_error(run: RunDirectory) -> None:
     run.config_path.write_text("config: {}\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml: is no config of a run"):
+    with pytest.raises(ConfigError, match=r"config\.yaml: has no 'resolved'"):
         run.read_config()
 
 
 def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
     record = {
-        "kind": "generation", "generation": jnp.int32(3), "nan": np.float32(np.nan),
+        "kind": "something", "something": jnp.int32(3), "nan": np.float32(np.nan),
         "inf": math.inf, "array": np.array([1.0, -np.inf]), "mean": jnp.float32(0.5), "text": "é",
     }  # fmt: skip
     run.append_metrics(record)
     line = run.metrics_path.read_text()
     parsed = json.loads(line, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
     assert parsed == {
-        "kind": "generation", "generation": 3, "nan": None, "inf": None, "array": [1.0, None],
+        "kind": "something", "something": 3, "nan": None, "inf": None, "array": [1.0, None],
         "mean": 0.5, "text": "é",
     }  # fmt: skip
     assert run.read_metrics() == [parsed]
@@ -211,14 +213,14 @@ def test_a_damaged_line_in_the_middle_is_an_error(run: RunDirectory) -> None:
 
 
 def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
-    run.truncate_metrics("generation", 0)
+    run.truncate_metrics("generation", 1)
     assert not run.metrics_path.exists()
     evaluation = {"kind": "evaluation", "evaluation": 9}
     for record in (generation(0), generation(1), evaluation, generation(2)):
         run.append_metrics(record)
     with run.metrics_path.open("a") as file:
         file.write('{"kind": "evaluation", "evalua')
-    run.truncate_metrics("generation", 1)
+    run.truncate_metrics("generation", 2)
     assert run.read_metrics() == [generation(0), generation(1), evaluation]
     assert run.metrics_path.read_bytes().endswith(b"}\n")
     run.append_metrics(generation(2))

@@ -27,8 +27,8 @@ def make_run(path, generations=3):
 def log_generations(run, indices):
     for index in indices:
         run.append_metrics(
-            {"kind": "generation", "generation": index, "seconds": index / 2, "fitness_mean":
-             index * 1.5, "text": "x", "flag": True, "nothing": None, "list": [1]}
+            {"kind": "generation", "generation": index, "frames": 8 * index, "seconds": index / 2,
+             "fitness_mean": index * 1.5, "text": "x", "flag": True, "nothing": None, "list": [1]}
         )  # fmt: skip
 
 

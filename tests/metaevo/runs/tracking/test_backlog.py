@@ -6,6 +6,7 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import check_record
 from metaevo.runs.tracking.backlog import Tail, digest_of, missing
 from metaevo.runs.tracking.state import State
 from tests.metaevo.runs.tracking.runs import CHILDREN, finish_run, log_generations, make_run
@@ -13,7 +14,7 @@ from tests.metaevo.runs.tracking.runs import CHILDREN, finish_run, log_generatio
 
 def test_the_tail_yields_each_line_once_when_it_is_complete(tmp_path):
     path = tmp_path / "lines"
-    tail = Tail(path)
+    tail = Tail(path, lambda line, _: line)
     assert list(tail.read()) == []
     text = "".join(json.dumps({"n": n, "text": "ü\n"}) + "\n" for n in range(3)).encode()
     seen = []
@@ -27,14 +28,14 @@ def test_the_tail_yields_each_line_once_when_it_is_complete(tmp_path):
 
 def test_the_tail_starts_again_in_a_replaced_file(tmp_path):
     run = make_run(tmp_path / "run", 5)
-    tail = Tail(run.metrics_path)
+    tail = Tail(run.metrics_path, check_record)
     assert [line["generation"] for line in tail.read()] == [0, 1, 2, 3, 4]
-    run.truncate_metrics("generation", 2)
+    run.truncate_metrics("generation", 3)
     log_generations(run, [3, 4, 5])  # the same again, and one more
     assert [line["generation"] for line in tail.read()] == [5]
-    run.truncate_metrics("generation", 2)
+    run.truncate_metrics("generation", 3)
     assert [line["generation"] for line in tail.read()] == [0, 1, 2]  # shorter than before
-    run.truncate_metrics("generation", 1)
+    run.truncate_metrics("generation", 2)
     log_generations(run, [7, 8])  # longer
     assert [line["generation"] for line in tail.read()] == [0, 1, 7, 8]
     assert list(tail.read()) == []
@@ -44,7 +45,7 @@ def test_the_tail_goes_on_after_a_line_that_was_cut_short(tmp_path):
     run = make_run(tmp_path / "run", 2)
     with run.metrics_path.open("ab") as file:
         file.write(b'{"kind": "gen')
-    tail = Tail(run.metrics_path)
+    tail = Tail(run.metrics_path, check_record)
     assert len(list(tail.read())) == 2
     log_generations(run, [2])
     assert [line["generation"] for line in tail.read()] == [2]

@@ -93,7 +93,7 @@ def test_everything_arrives_with_what_it_belongs_to(finished):
     service = FakeService()
     assert send(finished, service).is_up_to_date
     assert keys_of(service) == KEYS
-    assert service.rows[RUN_ID][1].values == {"seconds": 0.5, "fitness_mean": 1.5}
+    assert service.rows[RUN_ID][1].values == {"frames": 8, "seconds": 0.5, "fitness_mean": 1.5}
     assert keys_of(service, f"{RUN_ID}-trial_1") == [("update", 0), ("update", 1)]
     assert service.artifacts == {"figures": 1, "report.html": 1}
     assert set(service.status.values()) == {"finished"}
@@ -171,8 +171,8 @@ def test_a_resumed_run_sends_what_is_new_and_its_new_comparison(finished):
     service = FakeService()
     send(finished, service)
     finished.report_path.unlink()
-    finished.truncate_metrics("generation", 0)
-    finished.truncate_metrics("evaluation", -1)
+    finished.truncate_metrics("generation", 1)
+    finished.truncate_metrics("evaluation", 0)
     log_generations(finished, [1, 2, 3])
     send(finished, service)
     assert service.status[RUN_ID] == "stopped"

@@ -40,7 +40,12 @@ def test_wandb_has_every_row_once_and_its_groups(sent):
     run, _ = sent
     first, second, *children = read_wandb(run)
     generations = [
-        {"generation/index": n, "generation/fitness_mean": n * 1.5, "generation/seconds": n / 2}
+        {
+            "generation/index": n,
+            "generation/frames": 8 * n,
+            "generation/fitness_mean": n * 1.5,
+            "generation/seconds": n / 2,
+        }
         for n in range(3)
     ]
     assert rows_of(first) == generations[:2]
