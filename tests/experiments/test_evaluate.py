@@ -56,6 +56,33 @@ def test_on_another_grid(evolved, capsys):
     assert "Held-out comparison" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("case", ["a long name", "a file in the way", "a link"])
+def test_a_place_that_cannot_be_written_is_one_line(evolved, capsys, case):
+    name, there = "x" * 300 if case == "a long name" else "name", evolved / "transfer"
+    kept = evolved / "kept"
+    if there.exists():
+        there.rename(kept)
+    if case == "a file in the way":
+        there.touch()
+    elif case == "a link":
+        there.symlink_to("figures")
+    argv = ["--run-dir", str(evolved), "--name", name, "--task.env_params.size", "4"]
+    try:
+        with pytest.raises(SystemExit) as exit_info:
+            transfer.main(argv, description="")
+    finally:
+        if there.is_symlink() or there.is_file():
+            there.unlink()
+        elif there.exists():
+            there.rmdir()
+        if kept.exists():
+            kept.rename(there)
+    assert exit_info.value.code == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert "transfer" in error
+
+
 @pytest.mark.parametrize(
     ("line", "texts"),
     [

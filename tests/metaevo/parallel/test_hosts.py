@@ -4,6 +4,7 @@ import signal
 import socket
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -161,6 +162,27 @@ def others(monkeypatch):
     monkeypatch.setattr(hosts, "_connected", True)
     monkeypatch.setattr(hosts, "gather", gather)
     return answers, told
+
+
+@pytest.mark.parametrize(
+    ("error", "traceback"),
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: Connection reset by peer\nmore"), False),
+        (jax.errors.JaxRuntimeError("INTERNAL: the other process is gone"), False),
+        (ValueError("a mistake of ours"), True),
+    ],
+)
+def test_the_death_of_another_process_is_one_line(others, monkeypatch, capsys, error, traceback):
+    def end(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr(hosts.os, "_exit", end)
+    with pytest.raises(SystemExit, match="1"), hosts.together():
+        raise error
+    said = capsys.readouterr().err
+    assert ("Traceback" in said) == traceback
+    reason = str(error).splitlines()[0]
+    assert said.splitlines()[-1] == f"error: process 0 cannot go on: {reason}"
 
 
 def test_an_error_in_one_process_is_raised_in_all(others):

@@ -1,0 +1,415 @@
+"""Run directories made by somebody else: nothing leads out of them, and nothing waits."""
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metaevo.compare_runs.main import main as compare
+from metaevo.compare_runs.run_directories import read
+from metaevo.components import discovery, value_loss
+from metaevo.config import ConfigError
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.tracking import sync
+from metaevo.runs.tracking.backlog import missing
+from metaevo.runs.tracking.service import about_run
+from metaevo.runs.tracking.state import STATE_FILE, State, load_state
+from metaevo.runs.tracking.tracker import RunTracker
+from metaevo.runs.tracking.wandb_service import WandbService
+from metaevo.search.storage import JOURNAL, open_storage
+from metaevo.training.command import main as train
+
+pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
+
+
+def make_run(path, **settings):
+    run = RunDirectory.create(path, "")
+    run.write_config({"seeds": 1, "run": {"seed": 0, **settings}}, {"run_id": "abc"})
+    run.append_metrics({"kind": "update", "update": 0, "frames": 8, "mean_return": 1.0})
+    run.append_tracked({"run": "run", "job_type": "train"})
+    return run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return make_run(tmp_path / "run")
+
+
+@pytest.fixture
+def outside(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("precious")
+    return path
+
+
+def one_line(error, *texts):
+    text = str(error)
+    assert len(text.splitlines()) == 1
+    for each in texts:
+        assert each in text
+    return text
+
+
+# --- Kinds of files ------------------------------------------------------------------------------
+
+
+def make_socket(path, _):
+    with socket.socket(socket.AF_UNIX) as server:
+        folder = os.getcwd()
+        os.chdir(path.parent)  # the name of a socket must be short
+        try:
+            server.bind(path.name)
+        finally:
+            os.chdir(folder)
+
+
+KINDS = {
+    "a directory": lambda path, _: path.mkdir(),
+    "a pipe": lambda path, _: os.mkfifo(path),
+    "a socket": make_socket,
+    "a symbolic link": lambda path, outside: path.symlink_to(outside),
+}
+READERS = {
+    "config.yaml": lambda run: RunDirectory.open(run.path).read_config(),
+    "metrics.jsonl": lambda run: run.read_metrics(),
+    "evaluation.json": lambda run: read(run.path),
+    ".lock": lambda run: read(run.path),
+    "tracked.jsonl": lambda run: missing(run, State()),
+    STATE_FILE: lambda run: load_state(run.path, "key"),
+    JOURNAL: lambda run: open_storage(run.path, None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", READERS)
+def test_only_regular_files_are_read(run, outside, name, kind):
+    path = run.path / name
+    path.unlink(missing_ok=True)
+    KINDS[kind](path, outside)
+    with pytest.raises(ConfigError) as info:
+        READERS[name](run)
+    one_line(info.value, name, kind)
+    assert info.value.exit_code == 2
+    assert outside.read_text() == "precious"
+
+
+WRITERS = {
+    ".lock": lambda run: None,
+    "metrics.jsonl": lambda run: run.append_metrics({"kind": "update", "update": 1}),
+    "tracked.jsonl": lambda run: run.append_tracked({"artifact": "figures"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", WRITERS)
+def test_only_regular_files_are_written(run, outside, name, kind):
+    path = run.path / name
+    path.unlink(missing_ok=True)
+    KINDS[kind](path, outside)
+    with pytest.raises(ConfigError) as info, run.held("do something"):
+        WRITERS[name](run)
+    one_line(info.value, name, kind, "cannot be written")
+    assert info.value.exit_code == 2
+    assert outside.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["figures", "checkpoints", "losses/value_loss", "wandb"])
+def test_nothing_is_written_through_a_linked_folder(run, tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    path = run.path / name
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError) as info, run.held("do something"):
+        pass
+    one_line(info.value, name, "is a symbolic link")
+
+
+def test_a_link_that_wandb_makes_is_left_alone(run):
+    (run.path / "wandb" / "offline-run-1").mkdir(parents=True)
+    (run.path / "wandb" / "latest-run").symlink_to("offline-run-1")
+    with run.held("do something"):
+        pass
+
+
+def test_a_directory_in_the_place_of_a_report_is_no_fault_of_the_disk(run):
+    run.report_path.mkdir()
+    with pytest.raises(ConfigError) as info, run.held("do something"):
+        run.report_path.unlink()
+    one_line(info.value, "report.html")
+    assert info.value.exit_code == 2
+
+
+@pytest.fixture
+def unprivileged():
+    """A folder that belongs to somebody without rights, who this process is meanwhile."""
+    folder = Path(tempfile.mkdtemp())
+    make_run(folder / "run")
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+        for path in folder.rglob("*"):
+            os.chown(path, 65534, 65534)
+        os.seteuid(65534)
+        yield folder / "run"
+        os.seteuid(0)
+    else:
+        yield folder / "run"
+    for path in (folder / "run", *(folder / "run").iterdir()):
+        path.chmod(0o700)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("name", [".", "config.yaml", "metrics.jsonl"])
+def test_what_is_unreadable_is_not_called_unwritable(unprivileged, name):
+    (unprivileged / name).chmod(0)
+    with pytest.raises(ConfigError) as info:
+        read(unprivileged)
+    assert "cannot be read: Permission denied" in one_line(info.value)
+    (unprivileged / name).chmod(0o700)
+
+
+def test_an_unreadable_file_of_a_run_that_goes_on(unprivileged):
+    run = RunDirectory(unprivileged)
+    run.metrics_path.chmod(0)
+    with pytest.raises(ConfigError) as info, run.held("do something"):
+        run.read_metrics()
+    assert "cannot be read: Permission denied" in one_line(info.value, "metrics.jsonl")
+
+
+def test_a_read_only_run_is_refused(unprivileged):
+    unprivileged.chmod(0o500)
+    run = RunDirectory(unprivileged)
+    with pytest.raises(ConfigError) as info, run.held("do something"):
+        pass
+    one_line(info.value, ".lock", "cannot be written: Permission denied")
+
+
+@pytest.mark.parametrize("arguments", [["--align", "x"], ["--threshold", "x"], ["--nothing"], []])
+def test_compare_runs_refuses_in_one_line(run, capsys, arguments):
+    with pytest.raises(SystemExit) as info:
+        compare([str(run.path)] * bool(arguments) + arguments, description="")
+    assert info.value.code == 2
+    assert one_line(capsys.readouterr().err).startswith("error: ")
+
+
+# --- What is sent, and where to ------------------------------------------------------------------
+
+
+class Service:
+    """Takes everything."""
+
+    confirms, rows, segment, id = True, None, None, "id"
+
+    def __init__(self):
+        self.taken = []
+
+    def open(self, about, state, parent):
+        return self
+
+    def log(self, rows, first):
+        pass
+
+    def log_artifact(self, path, name):
+        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+        self.taken += [each.read_text() for each in files]
+
+    def finish(self, status):
+        pass
+
+
+@pytest.fixture
+def service(monkeypatch):
+    found = Service()
+    monkeypatch.setattr(sync, "make_service", lambda destination: found)
+    return found
+
+
+def synced(run, *arguments):
+    """The exit code of sync.py."""
+    try:
+        return sync.main([str(run.path), *arguments], description=None)
+    except SystemExit as error:
+        return error.code
+
+
+def announce_absolute(run, outside):
+    run.append_tracked({"artifact": str(outside)})
+
+
+def announce_relative(run, outside):
+    run.append_tracked({"artifact": f"../{outside.name}"})
+
+
+def link_file(run, outside):
+    run.evaluation_path.symlink_to(outside)
+
+
+def link_in_folder(run, outside):
+    run.figures.mkdir()
+    (run.figures / "a.png").symlink_to(outside)
+
+
+def link_folder(run, outside):
+    (outside.parent / "folder").mkdir()
+    (outside.parent / "folder" / "b").write_text("precious")
+    run.meta_params.mkdir()
+    (run.meta_params / "more").symlink_to(outside.parent / "folder")
+
+
+def link_whole_folder(run, outside):
+    (outside.parent / "folder").mkdir()
+    (outside.parent / "folder" / "b").write_text("precious")
+    run.figures.symlink_to(outside.parent / "folder")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        announce_absolute,
+        announce_relative,
+        link_file,
+        link_in_folder,
+        link_folder,
+        link_whole_folder,
+    ],
+)
+def test_nothing_outside_of_a_run_is_sent(run, outside, service, capsys, attack):
+    attack(run, outside)
+    assert synced(run, "--mlflow", "http://localhost:1") == 2
+    assert service.taken == []
+    assert one_line(capsys.readouterr().err).startswith("error: ")
+
+
+def test_what_is_inside_is_sent(run, service):
+    run.figures.mkdir()
+    (run.figures / "a.png").write_text("picture")
+    run.append_tracked({"artifact": str(run.figures.absolute())})  # as earlier versions wrote it
+    assert synced(run, "--mlflow", "http://localhost:1") == 0
+    assert set(service.taken) == {"picture"}
+
+
+def test_a_file_outside_is_not_announced(run, outside, capsys):
+    tracker = RunTracker(run, [], job_type="train")
+    tracker.log_artifact(outside)
+    assert "lies outside of" in capsys.readouterr().err
+    assert "artifact" not in run.tracked_path.read_text()
+
+
+SERVERS = [
+    ({"wandb": "online"}, "wandb (online)"),
+    ({"mlflow": "http://evil.example"}, "mlflow (http://evil.example)"),
+    ({"mlflow": "sqlite:////var/other.db"}, "mlflow (sqlite:////var/other.db)"),
+]
+
+
+@pytest.mark.parametrize(("settings", "shown"), SERVERS)
+def test_a_server_that_only_the_directory_names_is_confirmed(
+    tmp_path, service, capsys, settings, shown
+):
+    run = make_run(tmp_path / "run", wandb_project="theirs", **settings)
+    run.evaluation_path.write_text("numbers")
+    assert synced(run) == 2
+    text = one_line(capsys.readouterr().err, shown, "'theirs'", "--confirm-destination")
+    assert text.startswith("error: ")
+    assert service.taken == []
+    assert synced(run, "--confirm-destination") == 0
+    assert service.taken == ["numbers"]
+
+
+@pytest.mark.parametrize("settings", [{"wandb": "offline"}, {"mlflow": "local"}])
+def test_local_places_need_no_confirmation(tmp_path, service, monkeypatch, settings):
+    monkeypatch.chdir(tmp_path)
+    assert synced(make_run(tmp_path / "run", **settings)) == 0
+
+
+@pytest.mark.parametrize(("settings", "shown"), SERVERS)
+def test_a_resumed_run_is_not_sent_to_a_server_of_its_own_choice(
+    tmp_path, capsys, monkeypatch, settings, shown
+):
+    def reached(*_, **__):
+        raise ConfigError("reached")
+
+    monkeypatch.setattr("metaevo.training.command.run_training", reached)
+    run = make_run(tmp_path / "run", **settings)
+    (name,) = settings
+    arguments = ["--resume", "--run-dir", str(run.path)]
+    named = [f"--{name}", settings[name]], [f"--run.{name}", settings[name]]
+    for more in ([], ["--confirm-destination"], *named):
+        with pytest.raises(SystemExit) as info:
+            train([*arguments, *more], description="")
+        assert info.value.code == 2
+        error = one_line(capsys.readouterr().err)
+        if more:
+            assert error == "error: reached\n"
+        else:
+            assert shown in error
+            assert "--confirm-destination" in error
+
+
+def test_wandb_takes_no_settings_from_a_run(run):
+    (run.path / "wandb").mkdir()
+    (run.path / "wandb" / "settings").write_text("[default]\nbase_url = http://evil.example\n")
+    with pytest.raises(Exception, match="wandb/settings"):
+        WandbService("offline").open(about_run(run, "p", "id"), State(), None)
+
+
+# --- What replaces what ---------------------------------------------------------------------------
+
+
+def test_a_component_is_whole_at_every_moment_of_its_replacement(tmp_path):
+    """Read before every change of the file system: the old one, then the new one."""
+    run, found, watched = RunDirectory(tmp_path), [], [True]
+    config = value_loss.Config(hidden_sizes=(2,))
+    shapes = [{"bias": np.zeros(2, np.float32), "weights": np.zeros((1, 2), np.float32)}]
+
+    def write(generation):
+        discovery.save(run, "value_loss", config, shapes, generation)
+
+    def watch(event, arguments):
+        changes = ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.mkdir")
+        if watched and event in changes and str(arguments[0]).startswith(str(tmp_path)):
+            kept = watched.pop()
+            found.append(checkpoint.load_tree(run.meta_params)[1]["generation"])
+            watched.append(kept)
+
+    write(0)
+    sys.addaudithook(watch)  # for the rest of this process
+    try:
+        for generation in (1, 2):
+            write(generation)
+    finally:
+        watched.clear()
+    assert found == sorted(found)
+    assert set(found) == {0, 1, 2}
+    assert checkpoint.load_tree(run.meta_params)[1]["generation"] == 2
+    assert len(list(run.meta_params.iterdir())) == 2
+
+
+def test_a_reader_that_is_overtaken_reads_the_new_tree(tmp_path, monkeypatch):
+    path, undamaged = tmp_path / "tree", checkpoint._undamaged
+    checkpoint.save_tree(path, {"a": np.zeros(2)}, {"number": 0})
+
+    def replace_after_reading(metadata):
+        monkeypatch.setattr(checkpoint, "_undamaged", undamaged)
+        checkpoint.save_tree(path, {"a": np.ones(2)}, {"number": 1})
+        return undamaged(metadata)
+
+    monkeypatch.setattr(checkpoint, "_undamaged", replace_after_reading)
+    tree, metadata = checkpoint.load_tree(path)
+    assert metadata == {"number": 1}
+    np.testing.assert_array_equal(tree["a"], np.ones(2))
+
+
+@pytest.mark.parametrize("name", ["../state.npz", "/etc/passwd", "metadata.json", 1])
+def test_metadata_names_no_file_but_a_state(tmp_path, name):
+    path = tmp_path / "tree"
+    checkpoint.save_tree(path, {"a": np.zeros(2)})
+    content = checkpoint._undamaged((path / "metadata.json").read_bytes())
+    (path / "metadata.json").write_bytes(checkpoint._sealed({**content, "state": name}))
+    with pytest.raises(checkpoint.CheckpointError, match="names a state"):
+        checkpoint.load_tree(path)
