@@ -74,7 +74,7 @@ def checkpoints(run_dir):
 
 def state(run_dir):
     """The arrays of the newest checkpoint."""
-    path = run_dir / "checkpoints" / checkpoints(run_dir)[-1] / "state.npz"
+    (path,) = (run_dir / "checkpoints" / checkpoints(run_dir)[-1]).glob("state*.npz")
     with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 

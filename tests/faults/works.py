@@ -123,12 +123,12 @@ class Work:
             found["records"] = _trials(found["records"])
         for name in ("meta_params", "policies"):
             if (run_dir / name).exists():
-                found[name] = digest(run_dir / name / "state.npz")
+                found[name] = digest(state_file(run_dir / name))
         if (run_dir / "checkpoints").exists():
             newest = max(
                 each for each in (run_dir / "checkpoints").iterdir() if each.name[0] != "."
             )
-            found["checkpoint"] = newest.name, digest(newest / "state.npz")
+            found["checkpoint"] = newest.name, digest(state_file(newest))
         for name in ("learning_curves.csv", "best.yaml", "evaluation.json"):
             if (run_dir / name).exists():
                 found[name] = (run_dir / name).read_text()
@@ -179,6 +179,12 @@ def _trials(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         del record["trial"], record["frames"]
     trials.sort(key=lambda record: sorted(record["params"].items()))
     return trials + [record for record in found if record["kind"] != "trial"]
+
+
+def state_file(path: Path) -> Path:
+    """Return the file with the arrays of a saved tree."""
+    (found,) = path.glob("state*.npz")
+    return found
 
 
 def digest(path: Path) -> str:

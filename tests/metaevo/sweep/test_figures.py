@@ -107,6 +107,16 @@ def test_optunas_style_and_titles_go_and_leave_no_trace(tmp_path, monkeypatch):
     assert {key: mpl.rcParams[key] for key in before} == before
 
 
+def test_a_link_in_the_place_of_a_figure_is_replaced(tmp_path):
+    target, folder = tmp_path / "precious", tmp_path / "figures"
+    target.write_text("precious")
+    folder.mkdir()
+    (folder / FIRST).symlink_to(target)
+    figures.draw(study_of([RATE], [1.0]), folder)
+    assert target.read_text() == "precious"
+    assert (folder / FIRST).read_bytes()[:4] == b"\x89PNG"
+
+
 def test_names_are_short_unless_they_would_say_two_things():
     study = study_of([RATE], [1.0, 2.0])
     optimizer = "strategy.learning_rate"
