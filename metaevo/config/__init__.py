@@ -1,24 +1,24 @@
 """Settings: errors, YAML, validation and the command line."""
 
+from metaevo.config.errors import ConfigError, DiskError, exit_on_config_error, show
 from metaevo.config.validation import (
-    JSON_DEPTH,
-    MAX_BYTES,
-    MAX_DEPTH,
-    ConfigError,
     changed_keys,
     default_of,
     describe,
-    dump_yaml,
-    exit_on_config_error,
     flatten,
     from_dict,
+    merge,
+    to_dict,
+)
+from metaevo.config.yaml_files import (
+    JSON_DEPTH,
+    MAX_BYTES,
+    MAX_DEPTH,
+    dump_yaml,
     load_yaml,
     mapping_of,
-    merge,
     parse_json,
     parse_yaml,
-    show,
-    to_dict,
 )
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "ConfigError",
+    "DiskError",
     "changed_keys",
     "default_of",
     "describe",

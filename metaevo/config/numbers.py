@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.config.validation import flatten, show, to_dict
+from metaevo.config.errors import show
+from metaevo.config.validation import flatten, to_dict
 
 INT_LIMIT = 2**31 - 1
 """Counters and indices are int32 on the devices."""

@@ -1,4 +1,4 @@
-"""Configs: plain data from YAML in, validated frozen dataclasses out, and back.
+"""Settings: plain data in, validated frozen dataclasses out, and back.
 
 A config is a nested dataclass that knows nothing of this module. Its annotations say what is
 allowed (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`)
@@ -9,13 +9,9 @@ and its `__post_init__` checks what concerns several fields. Whatever a user get
 import contextlib
 import dataclasses
 import functools
-import json
 import operator
-import re
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import (
     Annotated,
     Any,
@@ -28,205 +24,11 @@ from typing import (
 )
 
 import annotated_types
-import yaml
 
 from metaevo.config import hints
+from metaevo.config.errors import ConfigError, show
 
 T = TypeVar("T")
-
-
-class ConfigError(ValueError):
-    """Something that the user gave cannot be used; the message is a single line."""
-
-    exit_code = 2
-
-    def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
-
-
-@contextlib.contextmanager
-def exit_on_config_error() -> Iterator[None]:
-    """Print a ConfigError as `error: <message>` and exit with its code; also a decorator."""
-    try:
-        yield
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
-
-
-# --- YAML ---------------------------------------------------------------------------------------
-
-# The plain scalars of YAML 1.2 and their first characters. PyYAML speaks 1.1, in which 1e-3 is
-# text, `off` is false and 1:30 is ninety.
-_SCALARS = {
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
-    "float": (
-        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+0123456789.",
-    ),
-    "null": (r"~|null|Null|NULL|", "~nN\0"),
-}
-
-
-MAX_BYTES = 2**20
-"""Of a YAML file: much more than any config, and read within seconds."""
-MAX_DIGITS = 100
-"""Of a whole number, which Python refuses to print if it has thousands."""
-MAX_DEPTH = 50
-"""Of mappings and lists inside others, and of the parts of a dotted key."""
-
-JSON_DEPTH = 100
-"""The same of what programs write."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2 scalars; no duplicate keys, no tags, no aliases (they expand without bound)."""
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
-        for name in ("anchor", "tag"):
-            if (value := getattr(event, name, None)) is not None:
-                problem = f"anchors, aliases and tags are not supported: {value!r}"
-                raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        if self.depth > MAX_DEPTH:
-            problem = f"nested more than {MAX_DEPTH} levels deep"
-            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        self.depth += 1
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            text = isinstance(key, str)
-            if not text or key in seen:
-                problem = f"duplicate key {key!r}" if text else f"key {key!r} must be text"
-                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-    def construct_yaml_int(self, node: Any) -> int:
-        text = self.construct_scalar(node)
-        if len(text) > MAX_DIGITS:
-            problem = f"a number of more than {MAX_DIGITS} digits"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-
-    def construct_scalar(self, node: Any) -> Any:
-        text = super().construct_scalar(node)
-        if re.search("[\ud800-\udfff]", text):  # an escaped half of a character
-            problem = f"{text!r} cannot be written as UTF-8"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return text
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or 1.2 would not read as text, so that every reader agrees."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-    def represent_text(self, data: str) -> Any:
-        """Escape what YAML takes for ends of lines, which it would fold into spaces."""
-        style = '"' if set(data) & set("\x85\u2028\u2029") else None
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
-
-
-_Loader.yaml_implicit_resolvers = {}  # those of YAML 1.1
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-_Dumper.add_representer(str, _Dumper.represent_text)
-for _name, (_pattern, _first) in _SCALARS.items():
-    for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(
-            f"tag:yaml.org,2002:{_name}",
-            re.compile(f"^(?:{_pattern})$"),
-            ["" if character == "\0" else character for character in _first],
-        )
-
-
-def parse_yaml(text: str, source: str) -> Any:
-    """The plain data of a YAML text. Raises ConfigError, naming the source and the line."""
-    try:
-        return _Loader(text).get_single_data()  # the loader is a safe one
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
-        raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
-    except ValueError as error:  # an escaped character beyond all of them
-        raise ConfigError(f"{source}: not valid YAML: {error}") from None
-
-
-def parse_json(text: str | bytes) -> Any:
-    """The data of a JSON text. Raises ValueError, also for what no code of ours could walk over."""
-    try:
-        data = json.loads(text)
-        levels = [data]
-        for _ in range(JSON_DEPTH):
-            levels = [
-                each
-                for level in levels
-                if isinstance(level, dict | list)
-                for each in (level.values() if isinstance(level, dict) else level)
-                if isinstance(each, dict | list)
-            ]
-            if not levels:
-                return data
-    except RecursionError:
-        pass
-    raise ValueError(f"nested more than {JSON_DEPTH} levels deep")
-
-
-def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML file that a user names, whose root is a mapping (an empty file is an empty one).
-
-    Raises ConfigError, naming the file, if it cannot be read, is no UTF-8 text or no YAML, or has a
-    key twice.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        near = hints.of_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-        raise ConfigError(f"{path}: cannot be read: {reason}{near}") from None
-    return mapping_of(content, path)
-
-
-def mapping_of(content: bytes, path: str | Path) -> dict[str, Any]:
-    """The mapping in the content of a YAML file, for which load_yaml's rules hold."""
-    if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which no config is")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not UTF-8 text") from None
-    data = parse_yaml(text, str(path))
-    if data is not None and not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of keys to values, not {show(data)}")
-    return data or {}
-
-
-def dump_yaml(data: Any, flow: bool = False) -> str:
-    """The YAML text of plain data, which load_yaml reads back unchanged; `flow` is for one line."""
-    width = 2**30 if flow else 100
-    return yaml.dump(
-        data,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        width=width,
-        default_flow_style=flow,
-    )
-
-
-# --- Dataclasses --------------------------------------------------------------------------------
 
 
 def from_dict(cls: type[T], data: Any) -> T:
@@ -417,9 +219,3 @@ def describe(kind: Any) -> str:
     if kind is type(None):
         return "null"
     return _WORDS.get(kind, "a mapping of keys to values")
-
-
-def show(value: Any) -> str:
-    """A value as messages show it: its repr, shortened."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"

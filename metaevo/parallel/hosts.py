@@ -22,8 +22,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from metaevo.config import ConfigError, exit_on_config_error
-from metaevo.runs.files import DiskError
+from metaevo.config import ConfigError, DiskError, exit_on_config_error
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from metaevo.config import ConfigError, parse_json
+from metaevo.config import ConfigError, DiskError, parse_json
 from metaevo.runs import schema
 
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
@@ -32,12 +32,6 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-
-
-class DiskError(ConfigError):
-    """A disk does not take, or give, what a run has to keep; the message is a single line."""
-
-    exit_code = os.EX_IOERR
 
 
 class NotAFileError(OSError):

@@ -18,9 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import MAX_BYTES, ConfigError, dump_yaml, mapping_of
+from metaevo.config import MAX_BYTES, ConfigError, DiskError, dump_yaml, mapping_of
 from metaevo.runs import files, schema
-from metaevo.runs.files import DiskError
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 

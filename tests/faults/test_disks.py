@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from metaevo.config import DiskError
 from metaevo.runs import checkpoint
-from metaevo.runs.files import DiskError
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults

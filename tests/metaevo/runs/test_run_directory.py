@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import ConfigError
-from metaevo.runs.files import DiskError, write_json_atomic, write_text_atomic
+from metaevo.config import ConfigError, DiskError
+from metaevo.runs.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 

@@ -1,0 +1,38 @@
+"""What a user gets wrong, or a disk does: one line and an exit code, never a traceback."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """Something that the user gave cannot be used; the message is a single line."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+@contextlib.contextmanager
+def exit_on_config_error() -> Iterator[None]:
+    """Print a ConfigError as `error: <message>` and exit with its code; also a decorator."""
+    try:
+        yield
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+class DiskError(ConfigError):
+    """A disk does not take, or give, what a run has to keep; the message is a single line."""
+
+    exit_code = os.EX_IOERR
+
+
+def show(value: Any) -> str:
+    """A value as messages show it: its repr, shortened."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
