@@ -153,6 +153,8 @@ class Hyperparams(struct.PyTreeNode):
     """added to the root of Adam's second moment"""
     huber_delta: Annotated[float, Gt(0)] = 1.0
     """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; values settle that far below their targets"""
     value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """how far clipped_squared lets a prediction move from the target network's"""
     priority_exponent: Annotated[float, Ge(0)] = 0.6
@@ -192,7 +194,6 @@ class State(struct.PyTreeNode):
 
 LEARNED = ("params", "target_params", "opt_state", "priorities")
 """What learning changes of a state. The replay memory is not among it: it would be copied."""
-
 METRICS = "value_loss", "value_error", "q_value"
 
 

@@ -46,7 +46,7 @@ LEARNERS: dict[str, LearnerEntry] = {
     "q_learning": LearnerEntry(
         q_learning,
         q_learning.QLearning,
-        {"value_loss": ("squared", "huber")},
+        {"value_loss": ("squared", "huber", "sloped_squared")},
         loss_scale="learning_rate",
         observations="index",
     ),

@@ -124,6 +124,8 @@ class Hyperparams(struct.PyTreeNode):
     """how far clipped_squared lets a prediction move"""
     huber_delta: Annotated[float, Gt(0)] = 1.0
     """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; values settle that far below their targets"""
     dpo_alpha: Annotated[float, Gt(0)] = 2.0
     """scale of the discovered policy loss's drift for positive advantages"""
     dpo_beta: Annotated[float, Gt(0)] = 0.6

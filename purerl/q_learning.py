@@ -87,6 +87,8 @@ class Hyperparams(struct.PyTreeNode):
     """how far clipped_squared lets a prediction move; never reached by a single step"""
     huber_delta: Annotated[float, Gt(0)] = 1.0
     """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; values settle that far below their targets"""
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which every action is random."""

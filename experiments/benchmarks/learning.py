@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).resolve().parent / "learn_one.py"
 
 def suite(options: argparse.Namespace) -> dict[str, Any]:
     """Mean returns of PPO's training, here and in another commit, with 95% intervals."""
-    from metaevo.statistics import table as statistics
+    from metaevo import statistics
 
     rows, table = [], Table(
         "task", "part of training", "here: IQM [95%]", f"{options.against}: IQM [95%]",
@@ -36,8 +36,8 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
             for part, scores in ours.items():
                 before = theirs[part]
                 summaries = [statistics.summarise(each) for each in (scores, before)]
-                difference = statistics.iqm(scores) - statistics.iqm(before)
-                low, high = statistics.difference_interval(scores, before)
+                compared = statistics.compare(scores, before)
+                difference, (low, high) = compared.difference, compared.difference_interval
                 rows.append({"task": task, "part": part, "ours": scores, "theirs": before})
                 cells = [f"{each.iqm:.2f} [{each.interval[0]:.2f}, {each.interval[1]:.2f}]"
                          for each in summaries]  # fmt: skip

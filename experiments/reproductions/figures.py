@@ -20,7 +20,7 @@ from metaevo.report.plots import (
     _save,
     _style,
 )
-from metaevo.statistics.table import mean_curve
+from metaevo.statistics import mean_curve
 
 COLORS = (GREY, BLUE, GREEN, PURPLE, ORANGE, SKY)
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.2, 1.2)))

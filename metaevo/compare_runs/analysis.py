@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
+from metaevo import statistics
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.efficiency import Efficiency, efficiency
@@ -19,9 +20,7 @@ from metaevo.compare_runs.grouping import (
 from metaevo.compare_runs.scoring import Scored, best_score, comparable, score
 from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source
 from metaevo.compare_runs.selection import Selection, select
-from metaevo.statistics import strata
-from metaevo.statistics.strata import Contrast, Estimate, Paired
-from metaevo.statistics.table import Verdict
+from metaevo.statistics import Contrast, Estimate, Paired, Verdict
 
 _PAIRS_OF_ALL = 5
 """Up to so many groups every pair is shown, beyond it the best group against the others."""
@@ -142,13 +141,13 @@ def _row(scored: Scored, optimum: dict[str, float]) -> GroupRow:
     return GroupRow(
         scored.label,
         scored.count,
-        strata.estimate(values),
+        statistics.estimate(values),
         float(pooled.mean()),
         float(np.sqrt(np.mean(variances))),
-        strata.optimality_gap(
+        statistics.optimality_gap(
             [sign * each for each in values], [sign * optimum[task] for task in tasks]
         ),
-        {task: strata.estimate([each]) for task, each in scored.scores.items()},
+        {task: statistics.estimate([each]) for task, each in scored.scores.items()},
     )
 
 
@@ -161,8 +160,8 @@ def _pairs(ranked: Sequence[Scored]) -> tuple[list[PairRow], int]:
     every = [pair for pair in combinations(ranked, 2) if _common(*pair)]
     if not every:
         return [], 0
-    p_values = [strata.rank_test(*_both(*pair)) for pair in every]
-    adjusted = strata.holm(p_values)
+    p_values = [statistics.rank_test(*_both(*pair)) for pair in every]
+    adjusted = statistics.holm(p_values)
     shown = [
         (pair, p)
         for pair, p in zip(every, adjusted, strict=True)
@@ -186,9 +185,9 @@ def _pair(first: Scored, second: Scored, adjusted: float, comparisons: int) -> P
         (sum(map(len, x)), sum(map(len, y))),
         result._replace(difference=_signed(result.difference, first.sign)),
         adjusted,
-        strata.verdict(result, adjusted) if claimable else "undecided",
-        strata.needed_runs(x, y, alpha=0.05 / comparisons),
-        min(1.0, strata.smallest_p(x, y) * comparisons),
+        statistics.verdict(result, adjusted) if claimable else "undecided",
+        statistics.needed_runs(x, y, alpha=0.05 / comparisons),
+        min(1.0, statistics.smallest_p(x, y) * comparisons),
         _paired(first, second),
         claimable,
     )
@@ -196,7 +195,7 @@ def _pair(first: Scored, second: Scored, adjusted: float, comparisons: int) -> P
 
 def _contrast(x: list[FloatArray], y: list[FloatArray], sign: int) -> Contrast:
     """Two groups beside each other; its difference is positive where x is better."""
-    return strata.contrast([sign * each for each in x], [sign * each for each in y])
+    return statistics.contrast([sign * each for each in x], [sign * each for each in y])
 
 
 def _signed(estimate: Estimate, sign: int) -> Estimate:
@@ -214,7 +213,7 @@ def _paired(first: Scored, second: Scored) -> Paired | None:
         if names:
             xs.append(np.array([of_first[name] for name in names]))
             ys.append(np.array([of_second[name] for name in names]))
-    return strata.paired(xs, ys) if sum(map(len, xs)) > 1 else None
+    return statistics.paired(xs, ys) if sum(map(len, xs)) > 1 else None
 
 
 def _named(scored: Scored, task: str) -> dict[str, float]:
@@ -247,7 +246,7 @@ def _effects(scored: Sequence[Scored]) -> list[EffectRow]:
     for key, values in list(found.items())[:_MOST_KEYS]:
         rows += _effect(key, values[:_MOST_VALUES], flat, scored[0].sign)
     known = [index for index, row in enumerate(rows) if row.p is not None]
-    adjusted = strata.holm([rows[index].p or 0.0 for index in known])
+    adjusted = statistics.holm([rows[index].p or 0.0 for index in known])
     for index, p in zip(known, adjusted, strict=True):
         rows[index] = EffectRow(**{**vars(rows[index]), "p": p})
     return rows
@@ -261,7 +260,7 @@ def _effect(
         mine = [(task, s) for seed, task, s in flat if value_of(seed, key) == value]
         tasks = sorted({task for task, _ in mine})
         parts[value] = {task: np.array([s for t, s in mine if t == task]) for task in tasks}
-    estimates = {value: strata.estimate(list(part.values())) for value, part in parts.items()}
+    estimates = {value: statistics.estimate(list(part.values())) for value, part in parts.items()}
     best = max(values, key=lambda value: sign * estimates[value].value)
     rows = []
     for value in values:

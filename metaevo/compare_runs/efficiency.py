@@ -10,7 +10,7 @@ from metaevo.compare_runs.directions import EVALUATION
 from metaevo.compare_runs.grouping import Group
 from metaevo.compare_runs.seed_run import FloatArray
 from metaevo.compare_runs.selection import Selection
-from metaevo.statistics.table import iqm
+from metaevo.statistics import iqm
 
 RESAMPLES = 400
 _SHARE_OF_WAY = 0.9

@@ -7,12 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from metaevo import statistics
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.analysis import Analysis
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.compare_runs.words import what
 from metaevo.report import plots
-from metaevo.statistics import strata
 
 COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
@@ -95,7 +95,7 @@ def _profile(analysis: Analysis, path: Path) -> Path:
     styles = _styles(analysis)
     groups = [each for each in analysis.groups if each.label in styles]
     for each in groups:
-        share, low, high = strata.performance_profile(list(each.strata.values()), levels)
+        share, low, high = statistics.performance_profile(list(each.strata.values()), levels)
         style = styles[each.label]
         axes.fill_between(levels, low, high, color=style["color"], alpha=0.15, linewidth=0)
         axes.plot(levels, share, linewidth=2, label=each.label, **style)

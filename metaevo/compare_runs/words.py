@@ -6,7 +6,7 @@ from metaevo.compare_runs.analysis import Analysis, PairRow, change_together
 from metaevo.compare_runs.directions import EVALUATION, direction
 from metaevo.compare_runs.seed_run import AXES
 from metaevo.report.page import Table, cell
-from metaevo.statistics.strata import MOST_RUNS, Estimate
+from metaevo.statistics import MOST_RUNS, Estimate
 
 
 def what(analysis: Analysis) -> str:

@@ -86,7 +86,9 @@ def conclusion_text(result: dict[str, Any]) -> str:
     """Say in words who won, by how much, and how sure that is."""
     rows = {row["name"]: row for row in result["variants"]}
     learned, best = rows[result["learned"]], rows[result["best_hand_written"]]
-    pair = next(each for each in result["pairs"] if each["other"] == best["name"])
+    pair = result.get("against_best")  # which comparisons of earlier versions do not have
+    if pair is None:
+        pair = next(each for each in result["pairs"] if each["other"] == best["name"])
     low, high = pair["difference_interval"]
     words = {
         "better": "The discovered component beats the best hand-written one",
@@ -95,7 +97,14 @@ def conclusion_text(result: dict[str, Any]) -> str:
     }
     probability = pair["probability_of_improvement"]
     budget = "neither was tuned"
-    if result["tuning_settings"]:
+    if result.get("tuning_rounds"):
+        finalists, seeds = result["tuning_rounds"][-1]
+        budget = (
+            f"each was tuned by a race of {result['tuning_settings']} settings, the untuned one "
+            f"among them, the last {finalists} on {seeds} fresh seeds "
+            f"({learned['tuning_frames']:,} frames)"
+        )
+    elif result["tuning_settings"]:
         budget = (
             f"each was tuned over {result['tuning_settings']} settings x "
             f"{result['tuning_seeds']} seeds ({learned['tuning_frames']:,} frames)"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from metaevo import statistics
 from metaevo.agents.train_learner import Normalisation
 from metaevo.held_out.evaluation import (
     LEARNED,
@@ -19,13 +20,12 @@ from metaevo.held_out.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
-    tuning_seeds,
     without_diverged,
 )
-from metaevo.held_out.tuning import tune
+from metaevo.held_out.racing import cost
+from metaevo.held_out.tuning import plan, tune
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.search.space import Space
-from metaevo.statistics import table as statistics
 from purerl.learners import LEARNERS
 from purerl.parts import losses
 
@@ -89,13 +89,19 @@ class Comparison:
         self.learned, self.baselines, self.names = learned, baselines, baseline_names
         self.meta_params, self.config, self.space, self.seed = meta_params, config, space, seed
         self.normalisation, self.context = normalisation, context
-        self.tuning_seeds = tuning_seeds(config, learned.frames_per_seed, evolution_frames)
+        self.plan = plan(
+            config,
+            space,
+            learned.hyperparams,
+            frames_per_seed=learned.frames_per_seed,
+            evolution_frames=evolution_frames,
+        )
 
     @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
         contenders = 1 + len(self.names)
-        tuning = contenders * self.config.combinations * self.tuning_seeds
+        tuning = contenders * cost(self.plan.rounds)
         variants = contenders + 2 if tuning else contenders
         return (tuning + variants * self.config.seeds) * self.learned.frames_per_seed
 
@@ -137,7 +143,7 @@ class Comparison:
     def _variants(self, directory: Path, progress: Progress | None) -> list[Variant]:
         same = "same hyperparameters"
         variants = [Variant(f"{LEARNED} ({same})", LEARNED, {}, 0)]
-        if not self.config.combinations:
+        if not self.plan.rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
@@ -145,15 +151,15 @@ class Comparison:
             is_learned = name == LEARNED
             # Whatever scores depend on; a run that was continued has found something else since.
             found = _digest(self.meta_params) if is_learned else ""
-            key = [self.context, self.tuning_seeds, self.seed, self.config.combinations, found]
+            key = [self.context, self.plan, self.seed, self.config.combinations, found]
             key += [self.space.to_plain(), self.config.sampler]
             tuned = tune(
                 self.learned if is_learned else self.baselines,
                 self._meta_params(name),
                 self.space,
                 self.config,
+                self.plan,
                 directory=directory / f"{name}-{_digest_of_text(str(key))}",
-                seeds=self.tuning_seeds,
                 seed=self.seed,
                 comparable=self._comparable,
                 progress=progress,
@@ -166,9 +172,11 @@ class Comparison:
         values = {name: self._comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
         learned = next(each.name for each in tuned if each.function == LEARNED)
-        hand_written_names = [each.name for each in variants if each.function != LEARNED]
-        # The strongest baseline on the held-out seeds themselves: the hardest to beat.
-        best = max(hand_written_names, key=lambda name: statistics.iqm(values[name]))
+        baselines = [each.name for each in tuned if each.function != LEARNED]
+        strata = {name: statistics.strata_of(each) for name, each in values.items()}
+        strongest = statistics.against_strongest(
+            strata[learned], [strata[name] for name in baselines]
+        )
         pairs = []
         for name in values:
             if name != learned:
@@ -191,15 +199,18 @@ class Comparison:
                     "diverged": scores[variant.name].diverged,
                 }
             )
-        verdict = next(pair for pair in pairs if pair["other"] == best)
+        verdict = statistics.plain(strongest.contrast, strongest.verdict)
+        best = baselines[strongest.place]
         return {
             "variants": rows,
             "pairs": pairs,
             "learned": learned,
             "best_hand_written": best,
-            "conclusion": verdict["conclusion"],
-            "tuning_settings": self.config.combinations,
-            "tuning_seeds": self.tuning_seeds if self.config.combinations else 0,
+            "conclusion": verdict.conclusion,
+            "against_best": {"learned": learned, "other": best, **verdict._asdict()},
+            "tuning_settings": self.plan.settings,
+            "tuning_seeds": self.plan.first_seeds if self.plan.settings else 0,
+            "tuning_rounds": [[each.settings, each.seeds] for each in self.plan.rounds],
         }
 
     def _comparable(self, fitness: np.ndarray) -> np.ndarray:

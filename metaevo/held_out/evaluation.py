@@ -1,7 +1,8 @@
 """The held-out comparison: what was discovered against tuned hand-written parts, on fresh seeds.
 
-Every contender gets the same tuning (the same grid, the same seeds, the same frames). The winners
-are then trained on seeds that neither evolution nor tuning has seen, and those scores are reported.
+Every contender gets the same tuning (a race of as many settings on the same seeds, with the same
+frames). The winners are then trained on seeds that neither evolution nor tuning has seen, and
+those scores are reported.
 """
 
 from collections.abc import Callable
@@ -9,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from annotated_types import Interval, MinLen
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
 from metaevo.parallel import devices
-from metaevo.statistics.table import replace_diverged
+from metaevo.statistics import fill_missing
 from purerl.learners import num_frames
 from purerl.types import EpisodeSums
 
@@ -37,15 +37,16 @@ class EvaluationConfig:
     seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
     """held-out seeds of every variant; 0 for no comparison"""
     grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
-    """hyperparams to tune, each with its values; every contender tries all combinations"""
+    """hyperparams to tune, each with its values; every contender races all combinations"""
     space: dict[str, Any] = field(default_factory=dict)
     """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
     sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
     """who chooses settings in the space"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
-    """settings in the space that every contender tries"""
-    tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 8
-    """seeds of every combination; null for as many frames a contender as the evolution used"""
+    """settings in the space that every contender races"""
+    tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
+    """seeds of every setting in the first round of the race, the better half of which goes on to
+    twice as many, and so on; null for as many frames a contender as the evolution used"""
     ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
     """seeds of the ablation of scale against shape; 0 for none"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
@@ -53,7 +54,7 @@ class EvaluationConfig:
 
     @property
     def combinations(self) -> int:
-        """Settings that every contender tries; 0 without tuning."""
+        """Settings that every contender races beside the untuned one; 0 without tuning."""
         if self.space:
             return self.trials
         if not self.grid:
@@ -103,7 +104,8 @@ class Contender:
         for task in tasks:
 
             def row(inputs, task=task):
-                result = train(task, inputs["key"], inputs["hyperparams"], inputs["meta_params"])
+                key = jax.random.wrap_key_data(inputs["key"])
+                result = train(task, key, inputs["hyperparams"], inputs["meta_params"])
                 return fitness_of(fitness, task, result), _pooled(result.episodes, curve_points)
 
             size = chunk_size or devices.choose_chunk_size(
@@ -141,20 +143,21 @@ class Contender:
         """
         count = len(keys)
         variants = [self.hyperparams.replace(**setting) for setting in settings]
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *variants)
+
+        def repeated(*leaves):  # in NumPy, which compiles nothing for every new number of rows
+            return np.repeat(np.stack(leaves), count, axis=0)
+
         rows = {
-            "key": jnp.tile(keys, len(settings)),
-            "hyperparams": jax.tree.map(lambda leaf: _repeat(leaf, count), stacked),
-            "meta_params": jax.tree.map(
-                lambda *leaves: _repeat(np.stack(leaves), count), *meta_params
-            ),
+            "hyperparams": jax.tree.map(repeated, *variants),
+            "meta_params": jax.tree.map(repeated, *meta_params),
         }
         fitness, curves = [], []
         for index, (task, row_map) in enumerate(zip(self.tasks, self._maps, strict=True)):
             frames = num_frames(task.learner.config)
-            task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(rows["key"], index)
+            task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
+            data = np.tile(np.asarray(jax.random.key_data(task_keys)), (len(settings), 1))
             report = (lambda n, frames=frames: progress(n * frames)) if progress else None
-            values, sums = row_map({**rows, "key": task_keys}, report)
+            values, sums = row_map({**rows, "key": data}, report)
             fitness.append(values.reshape(len(settings), count))
             episodes = np.maximum(sums.episodes, 1)
             curve = np.where(sums.episodes > 0, sums.returns / episodes, np.nan)
@@ -166,13 +169,6 @@ class Contender:
             )
             for index in range(len(settings))
         ]
-
-
-def tuning_seeds(config: EvaluationConfig, frames_per_seed: int, evolution_frames: int) -> int:
-    """Return the seeds of every combination, so that a contender's frames are what is asked for."""
-    if config.tuning_seeds is not None:
-        return config.tuning_seeds
-    return max(1, round(evolution_frames / (frames_per_seed * max(config.combinations, 1))))
 
 
 def _pooled(episodes: EpisodeSums, points: int) -> EpisodeSums:
@@ -189,17 +185,9 @@ def curve_frames(config: Any, points: int) -> np.ndarray:
     return np.arange(1, config.num_updates // group + 1) * group * config.frames_per_update
 
 
-def _repeat(leaf: Any, count: int) -> jax.Array:
-    return jnp.repeat(jnp.asarray(leaf), count, axis=0)
-
-
 def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:
     """Return the fitness [rows, tasks] of every variant; diverged agents get a task's worst score.
 
-    The worst of all variants: its own would flatter a variant of which few agents survive.
+    The worst of all variants, as `metaevo.statistics.fill_missing` says.
     """
-    everything = np.concatenate([each.fitness for each in scores.values()])
-    finite = np.isfinite(everything)
-    worst = np.min(np.where(finite, everything, np.inf), axis=0)
-    worst = np.where(np.isfinite(worst), worst, 0.0)  # of a task in which nothing survived
-    return {name: replace_diverged(each.fitness, worst)[0] for name, each in scores.items()}
+    return fill_missing({name: each.fitness for name, each in scores.items()})

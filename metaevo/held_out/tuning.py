@@ -1,8 +1,10 @@
-"""Tuning the contenders of the held-out comparison: a sweep of each, on the same seeds.
+"""Tuning the contenders of the held-out comparison: a race of settings, on the same seeds for all.
 
-Every contender gets the same search: all combinations of `evaluation.grid`, or as many points of
-`evaluation.space` as `evaluation.trials` says, from the same sampler with the same seed. The trials
-lie in a journal of the run directory: an interrupted comparison goes on with what is missing.
+Every contender races the same number of settings: all combinations of `evaluation.grid`, or as many
+points of `evaluation.space` as `evaluation.trials` says, from the same sampler with the same seed,
+and the untuned setting. The first round is a study in the run directory (an adaptive sampler learns
+from its scores), the later ones lie beside it: an interrupted comparison goes on with what is
+missing.
 """
 
 import shutil
@@ -15,7 +17,9 @@ import numpy as np
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
+from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.search.objective import objective
 from metaevo.search.space import TRACED, Space, make_space
 from metaevo.search.study import Study
@@ -23,13 +27,20 @@ from metaevo.sweep.settings import SweepConfig
 
 ADAPTIVE_BATCH = 16
 """Trials at once of a sampler that learns from those before."""
+CHUNKS = 4
+"""Chunks of agents that are trained between two savings, up to twice as many at the end of a round.
+
+Always several, as a chunk that is not full would have a program of its own.
+"""
+RACE = "race.json"
+"""The mean scores of the untuned setting and of all later rounds, by round and setting."""
 
 
 class Tuned(NamedTuple):
     """What tuning a contender found."""
 
     best: dict[str, float]
-    """the setting with the highest mean score, the first one of equals"""
+    """the setting that won the race"""
     frames: int
     """environment steps that it took"""
 
@@ -70,27 +81,76 @@ def tuning_space(config: EvaluationConfig, settings: Any) -> Space:
         raise ConfigError(text) from None
 
 
+class Plan(NamedTuple):
+    """The race that every contender runs."""
+
+    settings: int
+    """that begin, the untuned one among them"""
+    first_seeds: int
+    """of each in the first round"""
+    untuned: dict[str, float]
+    """the experiment's values of what is tuned"""
+    is_trial: int | None
+    """the place of the untuned setting in the grid; None if it stands beside the trials"""
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds of the race; none if nothing is tuned."""
+        return rounds_of(self.settings, self.first_seeds) if self.settings else []
+
+
+def plan(
+    config: EvaluationConfig,
+    space: Space,
+    hyperparams: Any,
+    *,
+    frames_per_seed: int,
+    evolution_frames: int,
+) -> Plan:
+    """Say what is raced on how many seeds.
+
+    Args:
+        config: the section `evaluation`.
+        space: of `tuning_space`.
+        hyperparams: the untuned setting.
+        frames_per_seed: environment steps of an agent.
+        evolution_frames: what evolution used, which `tuning_seeds: null` does not exceed unless
+            a race cannot be as short.
+    """
+    names = [_short_name(name) for name in space.entries]
+    untuned = {name: float(getattr(hyperparams, name)) for name in names}
+    is_trial = None
+    if config.grid:
+        grid = [_short(params) for params in space.grid(2)]  # of choices, which have all points
+        is_trial = grid.index(untuned) if untuned in grid else None
+    settings = config.combinations
+    if settings and is_trial is None:
+        settings += 1
+    first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
+    return Plan(settings, first, untuned, is_trial)
+
+
 def tune(
     contender: Contender,
     meta_params: Any,
     space: Space,
     config: EvaluationConfig,
+    plan: Plan,
     *,
     directory: Path,
-    seeds: int,
     seed: int,
     comparable: Callable[[np.ndarray], np.ndarray],
     progress: Progress | None = None,
 ) -> Tuned:
-    """Try settings on the tuning seeds (the same settings and seeds for all contenders).
+    """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
 
     Args:
         contender: what to tune.
         meta_params: of its function.
         space: over what.
         config: the sampler, and how many settings.
-        directory: keeps the trials; whatever scores depend on is part of its name.
-        seeds: of every setting.
+        plan: of the race.
+        directory: keeps what was trained; whatever scores depend on is part of its name.
         seed: of the experiment.
         comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
         progress: called with the number of frames just done, and of those done before.
@@ -98,43 +158,92 @@ def tune(
     sweep = SweepConfig(
         trials=config.combinations,
         sampler="grid" if config.grid else config.sampler,
-        seeds=seeds,
+        seeds=plan.first_seeds,
     )
-    frames = seeds * contender.frames_per_seed
-    keys = keys_for(seed, Purpose.TUNING, seeds)
-    batch = max(1, contender.rows_at_once // seeds)
-    if sweep.sampler in ("tpe", "cma_es"):
-        batch = ADAPTIVE_BATCH
-    study = _open(directory, sweep, space, seed)
-    if progress is not None:
-        progress(len(study.records()) * frames)
+    keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))
+    study, kept = _open(directory, sweep, space, seed)
+    before = frozenset(kept)
+
+    def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
+        """Mean scores on the seeds of a round; None where an agent diverged."""
+        chosen = keys[this.start : this.start + this.seeds]
+        results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
+        return [
+            None if result.diverged else objective(comparable(result.fitness).ravel(), sweep)
+            for result in results
+        ]
+
+    def report(settings: int, this: Round) -> None:
+        if progress is not None:
+            progress(settings * this.seeds * contender.frames_per_seed)
+
+    def batch(missing: int, this: Round) -> int:
+        at_once = max(1, CHUNKS * contender.rows_at_once // this.seeds)
+        return missing if missing < 2 * at_once else at_once
+
+    def keep(number: int, settings: list[int], values: list[float | None]) -> None:
+        kept.update({f"{number}/{each}": v for each, v in zip(settings, values, strict=True)})
+        write_json_atomic(directory / RACE, kept)
+
+    first, beside = plan.rounds[0], config.combinations
+    adaptive = sweep.sampler in ("tpe", "cma_es")
     with study:
-        while trials := study.ask(batch):
+        report(len(study.records()), first)
+        while trials := study.ask(ADAPTIVE_BATCH if adaptive else batch(study.remaining(), first)):
             settings = [_short(trial.params) for trial in trials]
-            results = contender.run(keys, settings, [meta_params] * len(settings), progress)
-            for trial, result in zip(trials, results, strict=True):
-                # A setting under which any agent diverged is not one to recommend.
-                value = None
-                if not result.diverged:
-                    value = objective(comparable(result.fitness).ravel(), sweep)
-                attributes = {"frames": frames, "diverged": result.diverged}
+            is_missing = plan.is_trial is None and f"0/{beside}" not in kept
+            values = train(settings + [plan.untuned] * is_missing, first)
+            if is_missing:
+                keep(0, [beside], [values.pop()])
+            for trial, value in zip(trials, values, strict=True):
                 outcome: Any = "pruned" if value is None else "complete"
-                study.tell(trial, value, outcome=outcome, attributes=attributes)
-    records, best = study.records(), study.best()
-    params = best.params if best is not None else records[0].params
-    return Tuned(_short(params), len(records) * frames)
+                study.tell(trial, value, outcome=outcome, attributes={})
+    records = sorted(study.records(), key=lambda record: record.index)
+    candidates = [_short(record.params) for record in records]
+    if plan.is_trial is None:
+        candidates.append(plan.untuned)
+
+    def evaluate(left: list[int], this: Round, number: int) -> np.ndarray:
+        values = {}
+        if number == 0:
+            values = {record.index: record.value for record in records}
+        others = {each: f"{number}/{each}" for each in left if each not in values}
+        report(len(before.intersection(others.values())), this)
+        missing = [each for each, name in others.items() if name not in kept]
+        while missing:
+            count = batch(len(missing), this)
+            part, missing = missing[:count], missing[count:]
+            keep(number, part, train([candidates[each] for each in part], this))
+        values |= {each: kept[name] for each, name in others.items()}
+        return np.array([values[each] for each in left], dtype=np.float64)  # None becomes NaN
+
+    untuned = len(records) if plan.is_trial is None else plan.is_trial
+    winner = race(len(candidates), untuned, plan.first_seeds, evaluate)
+    return Tuned(candidates[winner], cost(plan.rounds) * contender.frames_per_seed)
 
 
-def _open(directory: Path, sweep: SweepConfig, space: Space, seed: int) -> Study:
+def _open(
+    directory: Path, sweep: SweepConfig, space: Space, seed: int
+) -> tuple[Study, dict[str, float | None]]:
+    """Open the study of the first round, and what is known of the later ones."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        return Study.open(directory, sweep, space, seed=seed, name="tuning")
+        kept = read_json(directory / RACE) if (directory / RACE).exists() else {}
+        if not isinstance(kept, dict) or not all(
+            value is None or isinstance(value, float) for value in kept.values()
+        ):
+            raise ConfigError(f"{directory / RACE}: holds no scores")
+        return Study.open(directory, sweep, space, seed=seed, name="tuning"), kept
     except ConfigError as error:
         warnings.warn(f"tuning again: {error}", stacklevel=2)
         shutil.rmtree(directory)
         directory.mkdir()
-        return Study.open(directory, sweep, space, seed=seed, name="tuning")
+        return Study.open(directory, sweep, space, seed=seed, name="tuning"), {}
 
 
 def _short(params: dict[str, Any]) -> dict[str, float]:
-    return {name.removeprefix(TRACED): value for name, value in params.items()}
+    return {_short_name(name): value for name, value in params.items()}
+
+
+def _short_name(name: str) -> str:
+    return name.removeprefix(TRACED)

@@ -23,7 +23,7 @@ from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
 from metaevo.report.plots import LossCurve, plot_losses
-from metaevo.statistics.table import summarise
+from metaevo.statistics import summarise
 from purerl.learners import LEARNERS
 from purerl.parts import losses
 

@@ -243,7 +243,7 @@ class RowMap:
         chunk_size = min(self.chunk_size, -(-total // self.num_devices))
         stride = chunk_size * self.num_devices
         for start in range(0, total, stride):
-            index = jnp.minimum(jnp.arange(start, start + stride), total - 1)
+            index = np.minimum(np.arange(start, start + stride), total - 1)
             shape = (self.num_devices, chunk_size)
             chunk = jax.tree.map(
                 lambda leaf: leaf[index].reshape(*shape, *leaf.shape[1:]),  # noqa: B023

@@ -22,7 +22,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from metaevo.runs import files
-from metaevo.statistics.table import mean_curve
+from metaevo.statistics import mean_curve
 
 FloatArray = NDArray[np.float64]
 PathLike = str | os.PathLike[str]

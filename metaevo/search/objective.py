@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.statistics.table import iqm
+from metaevo.statistics import iqm
 
 
 def objective(scores: np.ndarray, config: Any) -> float | None:

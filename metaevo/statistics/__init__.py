@@ -1,1 +1,79 @@
-"""Statistics of runs: intervals, rank tests, and the one rule for a verdict."""
+"""How sure a comparison of training runs is: intervals, rank tests, and one rule for a verdict.
+
+The protocol of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice" (NeurIPS 2021, arXiv 2108.13264): interquartile means, percentile bootstrap intervals
+stratified by task, and probabilities of improvement. Higher scores are better; runs of different
+tasks are never paired, and are redrawn within their task only.
+
+Scores are strata: a list of tasks, each an array [runs], with any number of runs on each. A table
+[runs] or [runs, tasks] is turned into them by `strata_of`; `summarise` and `compare` take tables.
+Everything is NumPy on the host and reproducible from ``seed``.
+"""
+
+from metaevo.statistics.curves import mean_curve, performance_profile
+from metaevo.statistics.intervals import (
+    Estimate,
+    Summary,
+    estimate,
+    optimality_gap,
+    pooled_iqm,
+    probability_of_improvement,
+    summarise,
+)
+from metaevo.statistics.ranks import (
+    MOST_RUNS,
+    POWER,
+    Paired,
+    holm,
+    needed_runs,
+    paired,
+    rank_test,
+    smallest_p,
+)
+from metaevo.statistics.scores import FloatArray, Interval, Strata, fill_missing, iqm, strata_of
+from metaevo.statistics.verdict import (
+    Comparison,
+    Contrast,
+    Strongest,
+    Verdict,
+    against_strongest,
+    compare,
+    contrast,
+    plain,
+    verdict,
+)
+
+__all__ = [
+    "MOST_RUNS",
+    "POWER",
+    "Comparison",
+    "Contrast",
+    "Estimate",
+    "FloatArray",
+    "Interval",
+    "Paired",
+    "Strata",
+    "Strongest",
+    "Summary",
+    "Verdict",
+    "against_strongest",
+    "compare",
+    "contrast",
+    "estimate",
+    "fill_missing",
+    "holm",
+    "iqm",
+    "mean_curve",
+    "needed_runs",
+    "optimality_gap",
+    "paired",
+    "performance_profile",
+    "plain",
+    "pooled_iqm",
+    "probability_of_improvement",
+    "rank_test",
+    "smallest_p",
+    "strata_of",
+    "summarise",
+    "verdict",
+]

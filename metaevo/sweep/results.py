@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from metaevo import statistics
 from metaevo.config import dump_yaml, merge, to_dict
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.study import Record
-from metaevo.statistics import table as statistics
-from metaevo.statistics.table import replace_diverged
 from metaevo.sweep.trials import Trials
 from metaevo.training.settings import default_function, named_slots
 
@@ -77,12 +76,8 @@ def confirmation(
         best: the best trial of the search.
         frames: environment steps of the whole search.
     """
-    everything = np.concatenate(list(scores.values()))
-    finite = everything[np.isfinite(everything)]
-    worst = float(finite.min()) if len(finite) else 0.0
     rows = []
-    for name, values in scores.items():
-        filled, diverged = replace_diverged(values, worst)
+    for name, filled in statistics.fill_missing(scores).items():
         summary = statistics.summarise(filled)
         rows.append(
             {
@@ -94,7 +89,7 @@ def confirmation(
                 "iqm": summary.iqm,
                 "interval": list(summary.interval),
                 "mean": summary.mean,
-                "diverged": diverged,
+                "diverged": int(np.sum(~np.isfinite(scores[name]))),
             }
         )
     winner, *others = rows

@@ -31,7 +31,7 @@ from metaevo.runs.lifecycle import (
 from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.statistics.table import mean_curve
+from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
 from metaevo.training.settings import (
     Trainee,

@@ -19,7 +19,7 @@ from metaevo.report import page as report
 from metaevo.report import plots, value_maps
 from metaevo.runs.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.runs.run import Run
-from metaevo.statistics.table import summarise
+from metaevo.statistics import summarise
 from metaevo.training.settings import Trainee
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif

@@ -56,6 +56,23 @@ def huber(
     return optax.losses.huber_loss(prediction, target, delta=hyperparams.huber_delta)
 
 
+def sloped_squared(
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    prediction: jax.Array,
+    target: jax.Array,
+    old_prediction: jax.Array,
+) -> jax.Array:
+    """Squared error with a constant slope, `hyperparams.loss_slope` times the error added.
+
+    Predictions settle that slope below their targets: what is tried often looks worse than what is
+    not, as if every step cost that much.
+    """
+    del meta_params, old_prediction
+    error = prediction - target
+    return 0.5 * jnp.square(error) + hyperparams.loss_slope * error
+
+
 def clipped_surrogate(
     meta_params: MetaParams,
     hyperparams: Hyperparams,
@@ -140,7 +157,12 @@ def scale_by_progress(
 
 
 HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
-    "value_loss": {"squared": squared, "clipped_squared": clipped_squared, "huber": huber},
+    "value_loss": {
+        "squared": squared,
+        "clipped_squared": clipped_squared,
+        "huber": huber,
+        "sloped_squared": sloped_squared,
+    },
     "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
     "make_optimizer": {
         "flat_adam": flat_clipped_adam,

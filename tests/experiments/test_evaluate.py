@@ -34,7 +34,12 @@ def evolved(tmp_path_factory):
 def test_a_loss_for_q_learning_is_compared_and_taken_apart(evolved):
     result = json.loads((evolved / "evaluation.json").read_text())
     functions = {row["function"] for row in result["variants"]}
-    assert functions == {"learned", "squared", "huber"}  # clipping makes no difference here
+    assert functions == {
+        "learned",
+        "squared",
+        "huber",
+        "sloped_squared",
+    }  # clipping makes no difference
     assert [row["loss"] for row in result["sides"]] == list(SIDES)
     assert {row["clipping"] for row in result["ablation"]} == {False}
     page = (evolved / "report.html").read_text()
@@ -48,7 +53,7 @@ def test_on_another_grid(evolved, capsys):
     assert transfer.main([str(each) for each in argv], description="") == 0
     there = evolved / "transfer" / "wide"
     result = json.loads((there / "evaluation.json").read_text())
-    assert len(result["variants"]) == 5
+    assert len(result["variants"]) == 6
     settings = load_yaml(there / "config.yaml")["config"]
     assert settings["task"]["env_params"] == {"size": [2, 4], "slip_probability": 0.1}
     assert settings["hyperparams"]["gamma"] == 0.9

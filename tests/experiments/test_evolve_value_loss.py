@@ -176,7 +176,7 @@ def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path):
         "squared (tuned)", "clipped_squared (tuned)", "huber (tuned)",
     }  # fmt: skip
     assert all(len(row["scores"]) == row["seeds"] == 4 for row in rows.values())
-    assert rows["huber (tuned)"]["tuning_frames"] == 2 * 2 * 512
+    assert rows["huber (tuned)"]["tuning_frames"] == 3 * 64 * 512  # the untuned setting too
     assert result["conclusion"] in ("better", "worse", "undecided")
     assert result["evolution_frames"] == metrics(run_dir)[-1]["frames"] == 512 * (8 * 6 + 4 * 3)
     evaluations = metrics(run_dir, "evaluation")

@@ -8,6 +8,7 @@ from metaevo.held_out.comparison import Comparison
 from metaevo.held_out.evaluation import EvaluationConfig, Scores
 from metaevo.held_out.tuning import tuning_space
 from metaevo.studies.settings import experiment_class
+from purerl import ppo
 
 NAMES = ["squared", "huber"]
 GRID = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0)}
@@ -17,6 +18,7 @@ class Fake:
     """Scores by a formula of key and setting; remembers on which keys it ran."""
 
     frames_per_seed = 10
+    hyperparams = ppo.Hyperparams()
     rows_at_once = 1000
 
     def __init__(self, score, tasks=1):
@@ -47,7 +49,16 @@ def baseline_score(setting, index, luck):
     return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
 
 
-def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, task="", **config):
+def comparison(
+    learned=None,
+    baselines=None,
+    *,
+    meta=1.0,
+    normalisation=None,
+    task="",
+    evolution_frames=12_000,
+    **config,
+):
     config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
     raw = {"evolve": "value_loss"}
     settings = from_dict(experiment_class(raw, None), raw)
@@ -59,7 +70,7 @@ def comparison(learned=None, baselines=None, *, meta=1.0, normalisation=None, ta
         config,
         tuning_space(config, settings),
         seed=0,
-        evolution_frames=12_000,
+        evolution_frames=evolution_frames,
         normalisation=normalisation,
         context=task,
     )

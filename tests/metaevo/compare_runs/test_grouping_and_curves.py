@@ -8,7 +8,7 @@ from metaevo.compare_runs.efficiency import first_reach, middle
 from metaevo.compare_runs.grouping import differing, group
 from metaevo.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
-from metaevo.statistics.table import iqm
+from metaevo.statistics import iqm
 
 
 def seed(name="r", number="0", x=(), y=(), **config) -> SeedRun:

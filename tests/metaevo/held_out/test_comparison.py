@@ -47,7 +47,7 @@ def test_evaluation_json_says_everything(tmp_path):
         assert row["scores"] == scores[row["name"]].fitness[:, 0].tolist()
         low, high = row["interval"]
         assert low <= row["iqm"] <= high
-        assert row["tuning_frames"] == (6 * 4 * 10 if "tuned" in row["name"] else 0)
+        assert row["tuning_frames"] == ((7 * 4 + 4 * 64) * 10 if "tuned" in row["name"] else 0)
         assert row["diverged"] == 0
     assert result["learned"] == "learned (tuned)"
     assert result["best_hand_written"] == "huber (tuned)"
@@ -56,7 +56,10 @@ def test_evaluation_json_says_everything(tmp_path):
         low, high = pair["probability_interval"]
         assert 0 <= low <= pair["probability_of_improvement"] <= high <= 1
     assert result["conclusion"] == "better"
-    assert (result["tuning_settings"], result["tuning_seeds"]) == (6, 4)
+    assert (result["tuning_settings"], result["tuning_seeds"]) == (7, 4)
+    assert result["tuning_rounds"] == [[7, 4], [4, 64]]
+    assert result["against_best"]["other"] == "huber (tuned)"
+    assert result["against_best"]["conclusion"] == "better"
 
 
 @pytest.mark.parametrize(
@@ -70,14 +73,15 @@ def test_the_conclusion_is_honest(tmp_path, meta, conclusion):
 
 def test_seeds_are_disjoint(tmp_path):
     this = comparison(seeds=40, tuning_seeds=30)
+    raced = 30 + 64
     this.run(tmp_path / "tuning")
     used = {
-        purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, 40)}
+        purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, raced)}
         for purpose in Purpose
     }
     for contender in (this.learned, this.baselines):
-        assert contender.keys == used[Purpose.HELD_OUT] | set(
-            map(tuple, np.asarray(jax.random.key_data(keys_for(0, Purpose.TUNING, 30))))
+        assert contender.keys == used[Purpose.TUNING] | set(
+            map(tuple, np.asarray(jax.random.key_data(keys_for(0, Purpose.HELD_OUT, 40))))
         )
     everything = [key for keys in used.values() for key in keys]
     assert len(set(everything)) == len(everything)
@@ -86,8 +90,9 @@ def test_seeds_are_disjoint(tmp_path):
 def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
     this, frames = comparison(), []
     this.run(tmp_path / "tuning", frames.append)
-    assert this.learned.calls == [(4, 6), (32, 2)]
-    assert this.baselines.calls == [(4, 6), (4, 6), (32, 3)]
+    race = [(4, 7), (64, 4)]
+    assert this.learned.calls == [*race, (32, 2)]
+    assert this.baselines.calls == [*race, *race, (32, 3)]
     assert sum(frames) == this.frames
 
 

@@ -75,6 +75,18 @@ def test_dpo(log_ratio, advantage):
     assert value == pytest.approx(-(ratio * advantage - drift), rel=1e-4, abs=1e-4)
 
 
+@given(prediction=numbers, target=numbers)
+def test_sloped_squared(prediction, target):
+    """Its minimum is the slope below the target."""
+    hyperparams = HYPERPARAMS.replace(loss_slope=0.25)
+    value, derivative = jax.value_and_grad(losses.sloped_squared, argnums=2)(
+        None, hyperparams, jnp.float32(prediction), jnp.float32(target), jnp.float32(0)
+    )
+    error = prediction - target
+    assert value == pytest.approx(error**2 / 2 + error / 4, rel=1e-4, abs=1e-4)
+    assert derivative == pytest.approx(error + 0.25, rel=1e-4, abs=1e-4)
+
+
 @pytest.mark.parametrize("slot", ["value_loss", "policy_loss"])
 def test_all_take_their_constants_from_hyperparams_and_ignore_meta_params(slot):
     arguments = {"value_loss": (2.0, 3.0, 0.0), "policy_loss": (1.0, 0.5)}[slot]
@@ -87,6 +99,7 @@ def test_all_take_their_constants_from_hyperparams_and_ignore_meta_params(slot):
             "huber": {"huber_delta": 0.1},
             "clipped_surrogate": {"clip_epsilon": 5.0},
             "dpo": {"dpo_alpha": 0.1},
+            "sloped_squared": {"loss_slope": 0.3},
         }
         if name in constants:
             changed = HYPERPARAMS.replace(**constants[name])

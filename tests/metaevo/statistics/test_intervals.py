@@ -7,7 +7,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from metaevo.statistics import table as statistics
+from metaevo import statistics
+from metaevo.statistics import intervals
+
+
+def of_mean(samples: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(samples, axis=-1).mean(axis=-1)
+
+
+def interval(scores, statistic=statistics.pooled_iqm, **options):
+    return statistics.estimate(statistics.strata_of(scores), statistic, **options).interval
+
+
+def probability(x, y, **options):
+    strata = statistics.strata_of(x), statistics.strata_of(y)
+    return statistics.probability_of_improvement(*strata, **options)
+
 
 FINITE = st.floats(-1e3, 1e3, allow_subnormal=False)
 RUNS = arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=FINITE)
@@ -37,25 +52,11 @@ def test_non_finite_scores_are_counted_in_the_refusal():
     scores = [1.0, np.nan, 3.0, -np.inf]
     for function in (
         statistics.iqm,
-        statistics.stratified_bootstrap_interval,
+        statistics.strata_of,
         statistics.summarise,
     ):
         with pytest.raises(ValueError, match="2 of 4 scores are not finite"):
             function(scores)
-    replaced, count = statistics.replace_diverged(scores, worst=0)
-    assert replaced.tolist() == [1, 0, 3, 0]
-    assert count == 2
-    assert statistics.iqm(replaced) == pytest.approx(0.5)
-
-
-def test_diverged_runs_get_the_worst_score_of_their_task():
-    scores = np.array([[1.0, np.nan], [np.inf, 4.0]])
-    replaced, count = statistics.replace_diverged(scores, worst=[-1, -2])
-    assert replaced.tolist() == [[1, -2], [-1, 4]]
-    assert count == 2
-    assert np.isnan(scores[0, 1])  # the caller's array is left alone
-    with pytest.raises(ValueError, match="not finite"):
-        statistics.replace_diverged(scores, worst=np.nan)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,6 @@ def test_diverged_runs_get_the_worst_score_of_their_task():
         (lambda: statistics.summarise(3.0), r"\[runs\] or \[runs, tasks\]"),
         (lambda: statistics.summarise(np.zeros((2, 2, 2))), r"\[runs\] or \[runs, tasks\]"),
         (lambda: statistics.compare(np.zeros((4, 2)), np.zeros((4, 3))), "2 and 3 tasks"),
-        (lambda: statistics.stratified_bootstrap_interval([1, 2], confidence=95), "confidence"),
         (lambda: statistics.mean_curve([1.0, 2.0]), r"\[seeds, points\]"),
     ],
 )
@@ -76,7 +76,7 @@ def test_bad_input(call, message):
 
 def test_interval_of_the_mean_is_that_of_scipy():
     scores = np.random.default_rng(0).exponential(size=30)
-    ours = statistics.stratified_bootstrap_interval(scores, np.mean, resamples=8000)
+    ours = interval(scores, of_mean, resamples=8000)
     scipys = stats.bootstrap(
         (scores,), np.mean, n_resamples=8000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
@@ -86,16 +86,16 @@ def test_interval_of_the_mean_is_that_of_scipy():
 def test_tasks_are_strata():
     """Runs are redrawn within tasks: levels of the tasks add nothing to the interval."""
     noise = np.random.default_rng(0).normal(size=(40, 3))
-    low, high = statistics.stratified_bootstrap_interval(noise + np.array([0, 1e3, 1e6]), np.mean)
+    low, high = interval(noise + np.array([0, 1e3, 1e6]), of_mean)
     expected = 2 * 1.96 * np.sqrt((noise.var(axis=0) / 40).sum()) / 3
     assert high - low == pytest.approx(expected, rel=0.1)
 
 
 def test_blocks_of_resamples_cover_all_of_them(monkeypatch):
     scores = np.random.default_rng(0).normal(size=(10, 2))
-    whole = statistics.stratified_bootstrap_interval(scores, resamples=3001)
-    monkeypatch.setattr(statistics, "_BLOCK", 7 * scores.size)
-    blocks = statistics.stratified_bootstrap_interval(scores, resamples=3001)
+    whole = interval(scores, resamples=3001)
+    monkeypatch.setattr(intervals, "_BLOCK", 7 * scores.size)
+    blocks = interval(scores, resamples=3001)
     np.testing.assert_allclose(blocks, whole, atol=0.1)
 
 
@@ -103,7 +103,7 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(300):
-        low, high = statistics.stratified_bootstrap_interval(rng.normal(size=24), resamples=300)
+        low, high = interval(rng.normal(size=24), resamples=300)
         covered += low <= 0 <= high
     assert 0.88 <= covered / 300 <= 0.99
 
@@ -113,12 +113,12 @@ def test_probability_of_improvement_is_mann_whitney(decimals):
     rng = np.random.default_rng(decimals)
     x, y = rng.normal(0.5, size=13).round(decimals), rng.normal(size=9).round(decimals)
     expected = stats.mannwhitneyu(x, y).statistic / (13 * 9)
-    assert statistics.probability_of_improvement(x, y) == pytest.approx(expected)
+    assert probability(x, y).value == pytest.approx(expected)
 
 
 def test_probability_of_improvement_averages_over_tasks():
     x, y = np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([[0.0, 1.0], [0.0, 0.0]])
-    assert statistics.probability_of_improvement(x, y) == pytest.approx((1 + 0.25) / 2)
+    assert probability(x, y).value == pytest.approx((1 + 0.25) / 2)
 
 
 def test_probability_interval_is_that_of_resampled_runs():
@@ -130,33 +130,21 @@ def test_probability_interval_is_that_of_resampled_runs():
             np.stack([rng.choice(task, len(task)) for task in scores.T], axis=1)
             for scores in (x, y)
         ]
-        resampled.append(statistics.probability_of_improvement(*redrawn))
-    ours = statistics.probability_of_improvement_interval(x, y, resamples=4000)
+        resampled.append(intervals.improvement(*map(statistics.strata_of, redrawn)))
+    ours = probability(x, y, resamples=4000).interval
     np.testing.assert_allclose(ours, np.quantile(resampled, [0.025, 0.975]), atol=0.02)
-
-
-def test_conclusion():
-    rng = np.random.default_rng(0)
-    low, high, other = rng.normal(0, 1, 30), rng.normal(3, 1, 20), rng.normal(0, 1, 25)
-    assert statistics.conclusion(high, low) == "better"
-    assert statistics.conclusion(low, high) == "worse"
-    assert statistics.conclusion(low, other) == "undecided"
-    comparison = statistics.compare(high, low)
-    assert comparison.difference == pytest.approx(statistics.iqm(high) - statistics.iqm(low))
-    assert comparison.difference_interval == statistics.difference_interval(high, low)
-    lower, upper = comparison.probability_interval
-    assert 0.5 < lower <= comparison.probability_of_improvement <= upper <= 1
 
 
 @pytest.mark.parametrize(("runs", "verdict"), [(1, "undecided"), (3, "undecided"), (4, "better")])
 def test_too_few_runs_decide_nothing(runs, verdict):
-    assert statistics.conclusion(10 + np.arange(runs), np.arange(runs)) == verdict
+    assert statistics.compare(10 + np.arange(runs), np.arange(runs)).conclusion == verdict
 
 
 @pytest.mark.parametrize("score", [0.0, 0.1, -0.7, 500.0, 1e9 / 3])
 def test_equal_scores_are_undecided_whatever_the_rounding(score):
     for runs in (4, 7, 30):
-        assert statistics.conclusion(np.full(20, score), np.full(runs, score)) == "undecided"
+        result = statistics.compare(np.full(20, score), np.full(runs, score))
+        assert result.conclusion == "undecided"
 
 
 def test_summary():
@@ -181,32 +169,24 @@ def test_mean_curve_interval_is_the_bootstrap_of_each_point():
     curves = np.random.default_rng(0).normal(size=(20, 3))
     _, low, high = statistics.mean_curve(curves, resamples=5000)
     for point in range(3):
-        expected = statistics.stratified_bootstrap_interval(
-            curves[:, point], np.mean, resamples=5000
-        )
+        expected = interval(curves[:, point], of_mean, resamples=5000)
         np.testing.assert_allclose((low[point], high[point]), expected, atol=0.05)
 
 
 @settings(max_examples=60, deadline=None)
 @given(scores=RUNS, shift=FINITE, scale=st.floats(0.1, 10))
 def test_intervals_are_ordered_and_follow_shift_and_scale(scores, shift, scale):
-    low, high = statistics.stratified_bootstrap_interval(scores, resamples=100)
+    low, high = interval(scores, resamples=100)
     assert scores.min() - 1e-9 <= low <= high <= scores.max() + 1e-9
-    moved = statistics.stratified_bootstrap_interval(scale * scores + shift, resamples=100)
+    moved = interval(scale * scores + shift, resamples=100)
     np.testing.assert_allclose(moved, (scale * low + shift, scale * high + shift), atol=1e-7)
 
 
 @settings(max_examples=60, deadline=None)
 @given(x=arrays(np.float64, 5, elements=FINITE), y=arrays(np.float64, 7, elements=FINITE))
 def test_probability_of_improvement_is_complementary_and_ordinal(x, y):
-    probability = statistics.probability_of_improvement(x, y)
-    assert statistics.probability_of_improvement(y, x) == pytest.approx(1 - probability)
-    assert statistics.probability_of_improvement(2 * x, 2 * y) == pytest.approx(probability)
-    low, high = statistics.probability_of_improvement_interval(x, y, resamples=100)
+    found = probability(x, y).value
+    assert probability(y, x).value == pytest.approx(1 - found)
+    assert probability(2 * x, 2 * y).value == pytest.approx(found)
+    low, high = probability(x, y, resamples=100).interval
     assert -1e-9 <= low <= high <= 1 + 1e-9
-
-
-def test_same_seed_same_interval():
-    x, y = np.random.default_rng(0).normal(size=(2, 16))
-    assert statistics.compare(x, y, seed=3) == statistics.compare(x, y, seed=3)
-    assert statistics.compare(x, y, seed=3) != statistics.compare(x, y, seed=4)

@@ -1,0 +1,98 @@
+"""Whether tuning helps: PPO's clip on CartPole-v1, tuned and untuned, on fresh seeds.
+
+python -m experiments.benchmarks.tuning [--seeds 256] [--first-seeds 4] [--repeats 4] [--seed 0]
+
+96 settings, the one of configs/evolve_drift/quick.yaml (16,384 steps an agent) among them. Tuned by
+the race of the held-out comparison, and, to see what that is good for, by taking the best of all
+means over 8 seeds. Prints a table and writes nothing.
+"""
+
+import argparse
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metaevo import statistics
+from metaevo.config import from_dict, load_yaml
+from metaevo.held_out.comparison import hand_written
+from metaevo.held_out.evaluation import Contender
+from metaevo.held_out.racing import cost
+from metaevo.held_out.tuning import plan, tune, tuning_space
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.studies.settings import experiment_class, make_parts
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "evolve_drift" / "quick.yaml"
+GRID = {
+    "learning_rate": (1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2),
+    "clip_epsilon": (0.1, 0.2, 0.3, 0.4),
+    "gae_lambda": (0.9, 0.95, 0.98, 1.0),
+}
+ALL_SEEDS = 8
+CLIP = np.int32(0)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--seeds", type=int, default=256, help="fresh seeds; default: 256")
+    parser.add_argument("--first-seeds", type=int, default=4, help="of the race; default: 4")
+    parser.add_argument(
+        "--repeats", type=int, default=1, help="with seeds of their own; default: 1"
+    )
+    options = parser.parse_args()
+    raw = {**load_yaml(CONFIG), "evolve": "drift"}
+    raw["evaluation"] = {"grid": GRID, "tuning_seeds": options.first_seeds}
+    settings: Any = from_dict(experiment_class(raw, None), raw)
+    _, function = hand_written("policy_loss")
+    contender = Contender(
+        make_parts(settings).tasks(settings, function),
+        settings.hyperparams, CLIP, settings.fitness, curve_points=2,
+    )  # fmt: skip
+    print("| tuning | setting | agents | IQM on fresh seeds | against untuned |")
+    print("|---|---|---:|---:|---:|")
+    for repeat in range(options.repeats):
+        measure(settings, contender, options.seed + repeat, options.seeds)
+
+
+def measure(settings: Any, contender: Contender, seed: int, seeds: int) -> None:
+    """Tune in both ways, train the winners on fresh seeds, print the rows of the table."""
+    config = settings.evaluation
+    space = tuning_space(config, settings)
+    race = plan(
+        config, space, settings.hyperparams,
+        frames_per_seed=contender.frames_per_seed, evolution_frames=0,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        raced = tune(
+            contender, CLIP, space, config, race, directory=Path(folder) / "clip", seed=seed,
+            comparable=lambda fitness: fitness[:, 0],
+        )  # fmt: skip
+    grid = [dict(zip(GRID, values, strict=True)) for values in product(*GRID.values())]
+    few = contender.run(keys_for(seed, Purpose.TUNING, ALL_SEEDS), grid, [CLIP] * len(grid))
+    best = grid[int(np.argmax([each.fitness.mean() for each in few]))]
+    variants = {
+        "none": (race.untuned, 0),
+        f"best of {len(grid)} means over {ALL_SEEDS} seeds": (best, len(grid) * ALL_SEEDS),
+        "race": (raced.best, cost(race.rounds)),
+    }
+    keys = keys_for(seed, Purpose.HELD_OUT, seeds)
+    scores = contender.run(keys, [each for each, _ in variants.values()], [CLIP] * len(variants))
+    untuned = scores[0].fitness[:, 0]
+    for (name, (setting, agents)), result in zip(variants.items(), scores, strict=True):
+        found = statistics.summarise(result.fitness)
+        pair = statistics.compare(result.fitness[:, 0], untuned)
+        low, high = pair.difference_interval
+        text = ", ".join(f"{key} {value:g}" for key, value in setting.items())
+        difference = f"{pair.difference:+.1f} [{low:.1f}, {high:.1f}]" if agents else ""
+        print(
+            f"| {name} | {text} | {agents:,} | {found.iqm:.1f} [{found.interval[0]:.1f}, "
+            f"{found.interval[1]:.1f}] | {difference} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

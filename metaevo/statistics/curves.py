@@ -1,0 +1,55 @@
+"""Curves with a pointwise interval: of learning, and of how many runs score more than a level."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metaevo.statistics.intervals import RESAMPLES, bootstrap, redrawn_counts
+from metaevo.statistics.scores import FloatArray, Strata, arrays_of
+
+
+def mean_curve(
+    curves: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds of learning curves and its pointwise 95% percentile bootstrap interval.
+
+    ``curves`` are [seeds, points]; mean, low and high are [points] each. Whole seeds are redrawn. A
+    non-finite value (no finished episode yet) is missing, not zero; a point no seed has is NaN.
+
+    Raises:
+        ValueError: not [seeds, points], or no seeds.
+    """
+    array = np.asarray(curves, dtype=np.float64)
+    if array.ndim != 2 or len(array) == 0:
+        raise ValueError(f"learning curves must be [seeds, points], got shape {array.shape}")
+    present = np.isfinite(array)
+    known = present.any(axis=0)
+    present, filled = present[:, known], np.where(present, array, 0.0)[:, known]
+    counts = redrawn_counts(np.random.default_rng(seed), len(array), resamples)
+    result = np.full((3, array.shape[1]), np.nan)
+    result[0, known] = filled.sum(axis=0) / present.sum(axis=0)
+    with np.errstate(invalid="ignore"):  # 0 / 0: a resample without any seed that has this point
+        means = (counts @ filled) / (counts @ present)
+    result[1:, known] = np.nanquantile(means, [0.025, 0.975], axis=0)
+    return result[0], result[1], result[2]
+
+
+def performance_profile(
+    strata: Strata, thresholds: ArrayLike, *, resamples: int = 500, seed: int = 0
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The share of runs that score more than each threshold, averaged over tasks, low and high.
+
+    Agarwal et al. 2021, section 4.2: [thresholds] each, with a pointwise 95% bootstrap interval.
+    """
+    levels = np.asarray(thresholds, dtype=np.float64)
+    arrays = arrays_of(strata)
+
+    def share(samples: list[FloatArray]) -> FloatArray:
+        above = [
+            np.stack([(each > level).mean(axis=-1) for level in levels], axis=-1)
+            for each in samples
+        ]
+        return np.asarray(np.mean(above, axis=0))
+
+    redrawn = bootstrap(arrays, share, np.random.default_rng(seed), resamples)
+    low, high = np.quantile(redrawn, [0.025, 0.975], axis=0)
+    return share([each[np.newaxis] for each in arrays])[0], low, high

@@ -1,0 +1,138 @@
+"""Rank tests, what allows for several of them, and how many runs one needs."""
+
+from collections.abc import Sequence
+from math import comb, inf, prod
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from metaevo.statistics.intervals import RESAMPLES, Estimate, estimate
+from metaevo.statistics.scores import FloatArray, Strata, arrays_of
+
+POWER = 0.8
+MOST_RUNS = 1000
+"""More runs than that are not called for: the difference is too small to be looked for."""
+_PERMUTATIONS = 20_000
+_BLOCK = 2**23
+
+
+def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
+    """P of the hypothesis that the runs of x and y are interchangeable within each task.
+
+    Two-sided. On one task it is the Mann-Whitney test, exact for few runs without ties. On
+    several it is a test of the sum over tasks of U divided by its largest value: normal with more
+    than 8 runs a group on every task, else by permutations (so also for few runs with ties).
+    """
+    xs, ys = arrays_of(x), arrays_of(y)
+    ties = any(len(np.unique(np.r_[a, b])) < len(a) + len(b) for a, b in zip(xs, ys, strict=True))
+    large = all(min(len(a), len(b)) > 8 for a, b in zip(xs, ys, strict=True))
+    if len(xs) == 1 and (large or not ties):
+        if len(np.unique(np.r_[xs[0], ys[0]])) == 1:
+            return 1.0
+        return float(scipy.stats.mannwhitneyu(xs[0], ys[0], alternative="two-sided").pvalue)
+    rng = np.random.default_rng(seed)
+    observed, variance, drawn = 0.0, 0.0, np.zeros(_PERMUTATIONS)
+    for a, b in zip(xs, ys, strict=True):
+        n, m = len(a), len(b)
+        ranks = scipy.stats.rankdata(np.r_[a, b]) / (n * m)
+        ranks -= ranks.mean()
+        observed += ranks[:n].sum()
+        variance += n * m * ranks.var(ddof=1) / (n + m)
+        if not large:
+            drawn += _permuted_sums(rng, ranks, n)
+    if variance == 0:
+        return 1.0
+    if large:
+        return float(2 * scipy.stats.norm.sf(abs(observed) / np.sqrt(variance)))
+    extreme = np.abs(drawn) >= abs(observed) - 1e-9
+    return float((1 + extreme.sum()) / (1 + _PERMUTATIONS))
+
+
+def _permuted_sums(rng: np.random.Generator, ranks: FloatArray, count: int) -> FloatArray:
+    """[permutations]: the sum of the first `count` of permuted ranks; blocks bound the memory."""
+    block = max(1, _BLOCK // len(ranks))
+    parts = []
+    for start in range(0, _PERMUTATIONS, block):
+        rows = min(block, _PERMUTATIONS - start)
+        permuted = rng.permuted(np.tile(ranks, (rows, 1)), axis=1)
+        parts.append(permuted[:, :count].sum(axis=1))
+    return np.concatenate(parts)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjustment of several p values (1979): with them, one level holds for all at once."""
+    order = np.argsort(p_values)
+    adjusted, largest = np.empty(len(order)), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return [float(value) for value in adjusted]
+
+
+def smallest_p(x: Strata, y: Strata) -> float:
+    """The p of completely separated runs: no data of this size can do better."""
+    ways = prod(
+        comb(len(a) + len(b), len(a)) for a, b in zip(arrays_of(x), arrays_of(y), strict=True)
+    )
+    return min(1.0, 2 / ways)
+
+
+def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
+    """Runs of each group on each task for 80% power, were the true difference the observed one.
+
+    Noether's formula for the Mann-Whitney test (1987, JASA 82:645), with the probability of
+    improvement that a normal distribution of the observed difference and spread has: the observed
+    share itself would be 1 for any few separated runs. Never fewer than a rank test needs at all.
+    `inf` if there is no difference, or no spread to judge it by (one run).
+    """
+    effects, tasks = [], 0
+    for a, b in zip(arrays_of(x), arrays_of(y), strict=True):
+        tasks += 1
+        freedom = len(a) + len(b) - 2
+        if freedom < 1:
+            return inf
+        squares = ((a - a.mean()) ** 2).sum() + ((b - b.mean()) ** 2).sum()
+        spread, difference = np.sqrt(squares / freedom), a.mean() - b.mean()
+        separated = np.copysign(inf, difference) if difference else 0.0
+        effects.append(difference / spread if spread > 0 else separated)
+    probability = float(np.mean(scipy.stats.norm.cdf(np.array(effects) / np.sqrt(2))))
+    if abs(probability - 0.5) < 1e-6:
+        return inf
+    quantiles = scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(POWER)
+    needed = int(np.ceil(quantiles**2 / (6 * (probability - 0.5) ** 2) / tasks))
+    while 2 / comb(2 * needed, needed) ** tasks > alpha:
+        needed += 1
+    return needed
+
+
+class Paired(NamedTuple):
+    """What runs with the same random numbers say of two groups."""
+
+    pairs: int
+    difference: Estimate
+    """mean of x - y over the pairs; pairs are redrawn"""
+    p: float
+    """of Wilcoxon's signed-rank test; 1 if all pairs tie"""
+    correlation: float
+    """between the partners, NaN if unknown: only where it is high does pairing help"""
+
+
+def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:
+    """Compare partners: x[task][i] and y[task][i] had the same random numbers."""
+    xs, ys = arrays_of(x), arrays_of(y)
+    differences = [a - b for a, b in zip(xs, ys, strict=True)]
+
+    def mean(samples: list[FloatArray]) -> FloatArray:
+        return np.asarray(np.concatenate(samples, axis=-1).mean(axis=-1))
+
+    every = np.concatenate(differences)
+    p = 1.0
+    if np.any(every != 0):
+        p = float(scipy.stats.wilcoxon(every, method="auto").pvalue)
+    centred = [np.concatenate([a - a.mean() for a in part]) for part in (xs, ys)]
+    scale = np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
+    correlation = float((centred[0] * centred[1]).sum() / scale) if scale > 0 else np.nan
+    return Paired(
+        len(every), estimate(differences, mean, resamples=resamples, seed=seed), p, correlation
+    )

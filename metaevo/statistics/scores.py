@@ -1,0 +1,97 @@
+"""Scores: tables and strata of them, their interquartile mean, and what a missing one counts as."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+Interval = tuple[float, float]
+Strata = Sequence[ArrayLike]
+"""The runs of every task, an array [runs] each."""
+Key = TypeVar("Key")
+
+
+def finite(scores: ArrayLike) -> FloatArray:
+    """Return scores as a float array.
+
+    Raises:
+        ValueError: there are none, or some are not finite.
+    """
+    array = np.asarray(scores, dtype=np.float64)
+    if array.size == 0:
+        raise ValueError(f"no scores: the array has shape {array.shape}")
+    bad = int(np.count_nonzero(~np.isfinite(array)))
+    if bad:
+        raise ValueError(
+            f"{bad} of {array.size} scores are not finite; missing ones count as the worst of "
+            "their task (fill_missing)"
+        )
+    return array
+
+
+def arrays_of(strata: Strata) -> list[FloatArray]:
+    """Return strata as float arrays.
+
+    Raises:
+        ValueError: there is no task, one has no runs, or scores are not finite.
+    """
+    arrays = [np.asarray(each, dtype=np.float64) for each in strata]
+    if not arrays or any(each.ndim != 1 or not each.size for each in arrays):
+        raise ValueError("scores must be a list of tasks with at least one run each")
+    return [finite(each) for each in arrays]
+
+
+def strata_of(scores: ArrayLike) -> list[FloatArray]:
+    """Return a table of scores [runs] or [runs, tasks] as strata.
+
+    Raises:
+        ValueError: another rank, no scores, or some are not finite.
+    """
+    array = finite(scores)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"scores must be [runs] or [runs, tasks], got shape {array.shape}")
+    return list(array.reshape(len(array), -1).T)
+
+
+@overload
+def iqm(scores: ArrayLike, axis: None = None) -> float: ...
+@overload
+def iqm(scores: ArrayLike, axis: int) -> FloatArray: ...
+def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
+    """Interquartile mean: the mean of the middle half of the scores.
+
+    Of n scores the floor(n / 4) lowest and as many of the highest are left out, rounded down where
+    n is no multiple of 4 rather than weighting a score by a fraction: 6 of 10 count, 3 of 3.
+    This is ``scipy.stats.trim_mean(scores, 0.25)``, as in rliable.
+
+    ``scores`` have any shape. Without ``axis`` all entries (runs and tasks) are pooled into one
+    float; with it, that axis is reduced.
+
+    Raises:
+        ValueError: no scores, or some are not finite (the message counts them).
+    """
+    array = finite(scores)
+    array = array.ravel() if axis is None else np.moveaxis(array, axis, -1)
+    cut = array.shape[-1] // 4
+    middle = np.sort(array, axis=-1)[..., cut : array.shape[-1] - cut].mean(axis=-1)
+    return float(middle) if axis is None else middle
+
+
+def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:
+    """Give runs without a score (they diverged, or no episode finished) the worst of their task.
+
+    The worst of all that are compared: its own would flatter a group of which few runs survive.
+
+    Args:
+        tables: scores [runs] or [runs, tasks] of every group, on the same tasks.
+
+    Returns:
+        copies of them, all finite; 0 on a task on which no run has a score.
+    """
+    arrays = {key: np.asarray(each, dtype=np.float64) for key, each in tables.items()}
+    everything = np.concatenate(list(arrays.values()))
+    worst = np.min(np.where(np.isfinite(everything), everything, np.inf), axis=0)
+    worst = np.where(np.isfinite(worst), worst, 0.0)
+    return {key: np.where(np.isfinite(each), each, worst) for key, each in arrays.items()}

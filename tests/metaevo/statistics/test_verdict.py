@@ -1,0 +1,295 @@
+"""Statistics of groups against SciPy, brute force, hand-computed cases and simulations."""
+
+from itertools import combinations
+from math import comb, inf
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metaevo import statistics
+
+
+def normal(seed: int, *sizes: int, shift: float = 0.0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(shift, 1, size) for size in sizes]
+
+
+def test_a_table_has_the_verdict_of_its_strata():
+    x, y = normal(0, 12, 12), normal(1, 9, 9, shift=0.7)
+    result = statistics.contrast(x, y)
+    other = statistics.compare(np.stack(x, axis=1), np.stack(y, axis=1))
+    assert other.conclusion == statistics.verdict(result, result.p)
+    assert other.difference_interval == result.difference.interval
+    assert other.probability_interval == result.probability.interval
+    assert other.p == result.p
+
+
+def test_the_interval_is_that_of_scipy():
+    (x,) = normal(2, 15)
+    bootstrap = stats.bootstrap(
+        (x,), lambda s, axis: stats.trim_mean(s, 0.25, axis=axis), method="percentile",
+        n_resamples=20_000, rng=np.random.default_rng(0), vectorized=True,
+    ).confidence_interval  # fmt: skip
+    found = statistics.estimate([x], resamples=20_000)
+    assert found.value == pytest.approx(stats.trim_mean(x, 0.25))
+    assert found.interval == pytest.approx(tuple(bootstrap), abs=0.02)
+
+
+def test_runs_are_redrawn_within_their_task():
+    """Two constant tasks: however runs are drawn, the mean stays."""
+    found = statistics.estimate([np.zeros(3), np.ones(9)], lambda s: np.concatenate(s, -1).mean(-1))
+    assert found.value == pytest.approx(0.75)
+    assert found.interval == pytest.approx((0.75, 0.75))
+
+
+def test_the_rank_test_is_exact_for_few_runs():
+    x, y = [5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0]
+    assert statistics.rank_test([x], [y]) == pytest.approx(2 / comb(8, 4))
+    assert statistics.smallest_p([x], [y]) == pytest.approx(2 / comb(8, 4))
+    assert statistics.smallest_p([x[:3]], [y[:3]]) == pytest.approx(0.1)
+    x, y = normal(3, 7)[0], normal(4, 6)[0]
+    expected = stats.mannwhitneyu(x, y, method="exact").pvalue
+    assert statistics.rank_test([x], [y]) == pytest.approx(expected)
+    assert statistics.rank_test([np.ones(20)], [np.ones(20)]) == 1
+
+
+def test_the_rank_test_of_ties_and_of_several_tasks_is_that_of_all_permutations():
+    x, y = [np.array([3.0, 3.0, 4.0, 9.0])], [np.array([1.0, 3.0, 2.0])]
+    u = [
+        np.sign(np.subtract.outer(part, np.delete(pooled, chosen))).sum()
+        for pooled in [np.r_[x[0], y[0]]]
+        for chosen in map(list, combinations(range(7), 4))
+        for part in [pooled[chosen]]
+    ]
+    observed = np.sign(np.subtract.outer(x[0], y[0])).sum()
+    exact = np.mean(np.abs(u) >= abs(observed))
+    assert statistics.rank_test(x, y) == pytest.approx(exact, abs=0.01)
+    # Two tasks of 3 against 3, separated on both: 2 of 20 x 20 permutations are as extreme.
+    high, low = [np.array([4.0, 5.0, 6.0])] * 2, [np.array([1.0, 2.0, 3.0])] * 2
+    assert statistics.rank_test(high, low) == pytest.approx(2 / 400, abs=0.002)
+    assert statistics.smallest_p(high, low) == pytest.approx(2 / 400)
+
+
+def test_holm_by_hand():
+    # Sorted 0.01 x 3, 0.02 x 2, 0.04 x 1, none below the one before it.
+    assert statistics.holm([0.02, 0.04, 0.01]) == pytest.approx([0.04, 0.04, 0.03])
+    assert statistics.holm([0.6, 0.9]) == pytest.approx([1.0, 1.0])
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+def test_too_few_runs_claim_nothing_however_far_apart(runs: int):
+    x, y = np.arange(runs) + 1000.0, np.arange(runs) * 1.0
+    result = statistics.contrast([x], [y])
+    assert result.difference.interval[0] > 0  # the bootstrap alone would be sure
+    assert statistics.verdict(result, result.p) == "undecided"
+
+
+def test_four_separated_runs_are_enough_and_the_verdict_has_a_direction():
+    x, y = np.arange(4) + 10.0, np.arange(4) * 1.0
+    for first, second, expected in ((x, y, "better"), (y, x, "worse")):
+        result = statistics.contrast([first], [second])
+        assert statistics.verdict(result, result.p) == expected
+    assert statistics.verdict(statistics.contrast([x], [y]), 0.06) == "undecided"  # after Holm
+
+
+def test_equal_groups_are_rarely_told_apart():
+    """Under no difference at most 5% of verdicts are claims, also with 4 runs a group."""
+    claims = 0
+    for trial in range(200):
+        x, y = normal(1000 + trial, 4)[0], normal(5000 + trial, 4)[0]
+        result = statistics.contrast([x], [y], resamples=200)
+        claims += statistics.verdict(result, result.p) != "undecided"
+    assert claims <= stats.binom.ppf(0.999, 200, 0.05)
+
+
+@pytest.mark.parametrize("effect", [0.5, 1.0, 2.0])
+def test_the_needed_runs_have_the_promised_power(effect: float):
+    """With the number that is named, a Mann-Whitney test finds the difference 4 times of 5."""
+    base = stats.norm.ppf((np.arange(200) + 0.5) / 200)
+    base /= base.std(ddof=1)
+    needed = int(statistics.needed_runs([base + effect], [base]))
+    rng = np.random.default_rng(0)
+    x = rng.normal(effect, 1, (1000, needed))
+    y = rng.normal(0, 1, (1000, needed))
+    power = np.mean(stats.mannwhitneyu(x, y, axis=1, method="asymptotic").pvalue < 0.05)
+    assert 0.75 < power < 0.95
+    fewer = max(2, needed // 2)
+    lower = stats.mannwhitneyu(x[:, :fewer], y[:, :fewer], axis=1).pvalue < 0.05
+    assert np.mean(lower) < 0.7
+
+
+def test_needed_runs_at_the_edges():
+    assert statistics.needed_runs([[1.0, 2.0]], [[1.0, 2.0]]) == inf
+    assert statistics.needed_runs([[5.0]], [[1.0]]) == inf  # no spread is known
+    assert statistics.needed_runs([[5.0, 5.0]], [[1.0, 1.0]]) == 6  # Noether: 7.85 / (6 * 0.25)
+    assert statistics.needed_runs([[5.0, 5.0]], [[1.0, 1.0]], alpha=0.05 / 10) > 6
+    assert statistics.needed_runs([[1.0, 1.0]], [[1.0, 1.0]]) == inf
+
+
+def test_performance_profile_by_brute_force():
+    tasks = normal(6, 5, 8)
+    levels = [-1.0, 0.0, 0.4]
+    share, low, high = statistics.performance_profile(tasks, levels)
+    for index, level in enumerate(levels):
+        by_task = [sum(score > level for score in task) / len(task) for task in tasks]
+        assert share[index] == pytest.approx(sum(by_task) / 2)
+    assert np.all(low <= share)
+    assert np.all(share <= high)
+    # One task of n runs: the count above a level is binomial in the resamples.
+    (x,) = normal(7, 20)
+    share, low, high = statistics.performance_profile([x], [0.0], resamples=20_000)
+    limits = stats.binom.ppf([0.025, 0.975], 20, share[0]) / 20
+    np.testing.assert_allclose([low[0], high[0]], limits)
+
+
+def test_optimality_gap_by_hand():
+    gap = statistics.optimality_gap([[4.0, 12.0], [1.0]], [10.0, 2.0])
+    assert gap.value == pytest.approx((6 + 0 + 1) / 3)  # beyond the optimum nothing is gained
+
+
+def test_paired_differences_against_scipy():
+    rng = np.random.default_rng(8)
+    luck = rng.normal(0, 10, 12)
+    x, y = luck + rng.normal(0.8, 0.5, 12), luck + rng.normal(0, 0.5, 12)
+    found = statistics.paired([x], [y])
+    assert found.pairs == 12
+    assert found.p == pytest.approx(stats.wilcoxon(x, y).pvalue)
+    assert found.difference.value == pytest.approx(np.mean(x - y))
+    assert found.correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
+    # What the seeds share drowns the difference of unpaired runs, and not that of pairs.
+    assert found.difference.interval[0] > 0 > statistics.contrast([x], [y]).difference.interval[0]
+    assert statistics.paired([[1.0, 2.0]], [[1.0, 2.0]]).p == 1
+
+
+def test_scores_are_refused_that_are_none():
+    for wrong in ([], [[]], [[np.nan]], [[[1.0]]]):
+        with pytest.raises(ValueError, match="scores"):
+            statistics.estimate(wrong)
+
+
+def test_pairs_that_tie_are_no_trouble():
+    assert 0 < statistics.paired([[1.0, 2.0, 3.0]], [[1.0, 1.0, 2.0]]).p <= 1
+
+
+def test_interval_and_rank_test_have_to_agree():
+    """A small p alone is no verdict if the middles do not differ, or differ the other way."""
+
+    def contrast(low: float, high: float, probability: float) -> statistics.Contrast:
+        difference = statistics.Estimate((low + high) / 2, (low, high))
+        return statistics.Contrast(difference, statistics.Estimate(probability, (0, 1)), 0.01)
+
+    assert statistics.verdict(contrast(1, 2, 0.9), 0.01) == "better"
+    assert statistics.verdict(contrast(-2, -1, 0.1), 0.01) == "worse"
+    assert statistics.verdict(contrast(-1, 2, 0.9), 0.01) == "undecided"
+    assert statistics.verdict(contrast(-2, 1, 0.1), 0.01) == "undecided"
+    assert statistics.verdict(contrast(1, 2, 0.4), 0.01) == "undecided"
+
+
+def test_a_missing_score_counts_as_the_worst_of_its_task():
+    """Of all groups: where returns are negative, a zero would be the best."""
+    tables = {"a": [[-9.0, np.nan], [np.inf, 2.0]], "b": [[-5.0, 3.0], [-7.0, 1.0]]}
+    filled = statistics.fill_missing(tables)
+    np.testing.assert_array_equal(filled["a"], [[-9, 1], [-9, 2]])
+    np.testing.assert_array_equal(filled["b"], tables["b"])
+    np.testing.assert_array_equal(statistics.fill_missing({0: [np.nan, np.nan]})[0], [0, 0])
+
+
+def test_the_rank_test_of_several_tasks_with_many_runs_is_that_of_permutations():
+    x, y = normal(10, 9, 30, shift=0.4), normal(11, 12, 20)
+    x[0], y[0] = x[0].round(), y[0].round()  # with ties
+
+    def statistic(first: np.ndarray) -> float:
+        ranks = [stats.rankdata(np.r_[a, b]) for a, b in zip(x, y, strict=True)]
+        return sum(
+            r[chosen].sum() / (len(a) * len(b))
+            for r, a, b, chosen in zip(ranks, x, y, first, strict=True)
+        )
+
+    rng = np.random.default_rng(0)
+    sizes = [len(a) + len(b) for a, b in zip(x, y, strict=True)]
+    drawn = [
+        statistic([rng.permutation(n)[: len(a)] for n, a in zip(sizes, x, strict=True)])
+        for _ in range(4000)
+    ]
+    middle = sum((n + 1) / 2 / len(b) for n, b in zip(sizes, y, strict=True))
+    observed = abs(statistic([np.arange(len(a)) for a in x]) - middle)
+    expected = np.mean(np.abs(np.array(drawn) - middle) >= observed - 1e-9)
+    assert statistics.rank_test(x, y) == pytest.approx(expected, abs=0.015)
+
+
+@pytest.mark.parametrize(("runs", "shift"), [(4, 1.2), (5, 1.2)])
+def test_tables_and_strata_never_disagree(runs: int, shift: float):
+    """The held-out comparison and compare_runs judge the same runs alike, however few they are."""
+    found = set()
+    for trial in range(30):
+        x, y = normal(trial, runs, shift=shift)[0], normal(900 + trial, runs)[0]
+        result = statistics.contrast([x], [y], resamples=200)
+        word = statistics.compare(x, y, resamples=200).conclusion
+        assert word == statistics.verdict(result, result.p)
+        assert word == "undecided" or result.p <= 0.05
+        assert statistics.against_strongest([x], [[y]], resamples=200).verdict == word
+        found.add(word)
+    assert found == {"better", "undecided"}
+
+
+# --- One against the strongest of several -------------------------------------------------------
+
+
+GROUP = 48
+
+
+def verdicts(others: list[float], *, shift: float = 0.0, trials: int) -> dict[str, float]:
+    """Share of each word; the others have these means."""
+    rng = np.random.default_rng(len(others))
+    words = []
+    for _ in range(trials):
+        x = [rng.normal(shift, 1, GROUP)]
+        table = [[rng.normal(mean, 1, GROUP)] for mean in others]
+        words.append(statistics.against_strongest(x, table, resamples=200).verdict)
+    return {word: words.count(word) / trials for word in ("better", "worse")}
+
+
+@pytest.mark.parametrize("others", [[0.0], [0.0] * 4, [0.0, -0.3, -0.3, -1.0]])
+def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
+    """Each error has 2.5%: with the strongest chosen first, "worse" of four came out in 10%."""
+    trials = 300
+    found = verdicts(others, trials=trials)
+    allowed = stats.binom.ppf(0.999, trials, 0.025) / trials  # 6%
+    assert found["better"] <= allowed
+    assert found["worse"] <= allowed
+
+
+def test_the_power_stays():
+    """Near what two groups of normal scores allow, whose means differ by half a deviation.
+
+    1.19 is the variance of the interquartile mean over that of the mean.
+    """
+    effect = 0.5 / np.sqrt(2 * 1.19 / GROUP)
+    two, of_three = (1 - stats.norm.cdf(stats.norm.ppf(1 - a) - effect) for a in (0.025, 0.025 / 3))
+    assert verdicts([0.0], shift=0.5, trials=100)["better"] > two - 0.15  # 0.61
+    assert verdicts([0.0, -0.5, -1.0], shift=0.5, trials=100)["better"] > two - 0.15
+    assert verdicts([0.5, 0.0, -0.5], trials=100)["worse"] > of_three - 0.15  # 0.44
+
+
+def test_the_strongest_is_named_with_its_own_difference():
+    x, others = normal(20, 40, shift=2.5), [normal(21 + i, 40, shift=i / 2) for i in range(4)]
+    found = statistics.against_strongest(x, others)
+    assert found.place == 3
+    pair = statistics.contrast(x, others[3])
+    low, high = found.contrast.difference.interval
+    assert found.contrast.difference.value == pair.difference.value
+    assert low == pytest.approx(pair.difference.interval[0], abs=0.1)  # the lowest of all
+    assert high >= pair.difference.interval[1] - 0.05  # wider: it was chosen
+    assert found.verdict == "better"
+    one = statistics.against_strongest(x, others[3:])
+    assert one.contrast.p == pair.p
+    assert one.contrast.difference.interval == pytest.approx(pair.difference.interval)
+
+
+def test_better_means_better_than_each_one():
+    x = normal(30, 50)
+    weaker = [[x[0] - 9.0], [x[0] - 8.0]]
+    assert statistics.against_strongest(x, weaker).verdict == "better"
+    assert statistics.against_strongest(x, [*weaker, x]).verdict == "undecided"
+    assert statistics.against_strongest(x, [*weaker, [x[0] + 9.0]]).verdict == "worse"
