@@ -42,10 +42,11 @@ test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt inst
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)
 
-lint: $(STAMP) ## ruff (rules and format) and mypy
+lint: $(STAMP) ## ruff (rules and format), mypy, and who imports whom
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(dir $(RUN))lint-imports
 
 format: $(STAMP) ## let ruff repair and format the code
 	$(RUN) -m ruff check --fix .

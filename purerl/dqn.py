@@ -18,11 +18,12 @@ import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
-from purerl.fast import branches
-from purerl.fast.threefry import rolled, unrolled
-from purerl.parts import episodes, exploration, losses, networks
-from purerl.parts.replay import Layout, Priorities, Steps, draw, set_priorities
+from purerl.fast.branches import cond
+from purerl.fast.threefry import with_fast_draws
+from purerl.parts import episodes, exploration, losses, networks, optimizers
+from purerl.parts.replay import Layout, Priorities, Steps, set_priorities
 from purerl.types import (
+    Context,
     EnvParams,
     EpisodeSums,
     MakeOptimizer,
@@ -132,7 +133,7 @@ class Hyperparams(struct.PyTreeNode):
     """Scalars that training reads. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 2.5e-4
-    """Adam's step size at the start"""
+    """step size at the start"""
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 1.0
     """the step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
     annealing_steps: Annotated[float, Gt(0)] | None = None
@@ -151,6 +152,12 @@ class Hyperparams(struct.PyTreeNode):
     """limit of the gradient's global norm; .inf for none"""
     adam_epsilon: Annotated[float, Gt(0)] = 1e-8
     """added to the root of Adam's second moment"""
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    """share of the last step that the optimizer momentum adds"""
+    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.95
+    """decay of RMSProp's second moment"""
+    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-2
+    """added to RMSProp's second moment"""
     huber_delta: Annotated[float, Gt(0)] = 1.0
     """error at which huber turns from squared to linear"""
     loss_slope: float = 0.1
@@ -192,8 +199,6 @@ class State(struct.PyTreeNode):
     """[] probability of a random action, in the last phase"""
 
 
-LEARNED = ("params", "target_params", "opt_state", "priorities")
-"""What learning changes of a state. The replay memory is not among it: it would be copied."""
 METRICS = "value_loss", "value_error", "q_value"
 
 
@@ -228,7 +233,7 @@ class DQN:
     config: Config
     env: Any
     value_loss: ValueLoss = losses.squared
-    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
+    make_optimizer: MakeOptimizer = optimizers.adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -246,12 +251,13 @@ class DQN:
         network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
-        params = self._network(env_params).init(network_key, (), obs)
+        params = self._network(env_params).init(network_key, obs)
+        context = Context(hyperparams, num_updates=config.num_updates)
         layout, prioritized = config.layout, config.replay == "prioritized"
         return State(
             params=params,
             target_params=params,
-            opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
+            opt_state=self.make_optimizer(meta_params, context).init(params),
             phase=jnp.int32(0),
             key=key,
             env_state=env_state,
@@ -272,7 +278,8 @@ class DQN:
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, remember them, add to the sums (each [N])."""
         config = self.config
-        epsilon = exploration.epsilon(hyperparams, self._frames(state), config.total_timesteps / 2)
+        frames = self._context(state, hyperparams).frames
+        epsilon = exploration.epsilon(hyperparams, frames, config.total_timesteps / 2)
 
         def step(carry, key):
             env_state, obs, unfinished, sums = carry
@@ -317,7 +324,11 @@ class DQN:
             the minibatch [B, ...] and the rows [B] that it was drawn from.
         """
         config = self.config
-        rows, weight = self._draw(state, key, hyperparams)
+        annealed = optimizers.annealed(self._context(state, hyperparams))
+        exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - annealed)
+        rows, weight = config.layout.draw(
+            key, state.phase, state.priorities, config.batch_size, exponent=exponent
+        )
         drawn = config.layout.read(state.ring, rows, hyperparams.gamma)
         next_values = self._values(state.target_params, drawn.final_obs, env_params)
         chooser = self._values(state.params, drawn.final_obs, env_params)
@@ -337,14 +348,17 @@ class DQN:
         self,
         params: Any,
         batch: Batch,
-        hyperparams: Hyperparams,
+        context: Context,
         meta_params: MetaParams,
         env_params: EnvParams,
     ) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
-        """The scalar that is descended on a minibatch [B, ...]; errors [B] and diagnostics."""
+        """The scalar that is descended on a minibatch [B, ...]; errors [B] and diagnostics.
+
+        The slot `value_loss` is called here, on every sample.
+        """
         prediction = self._values(params, batch.obs, env_params).of(batch.action)
         value_losses = jax.vmap(self.value_loss, in_axes=(None, None, 0, 0, 0))(
-            meta_params, hyperparams, prediction, batch.target, batch.old_prediction
+            meta_params, context, prediction, batch.target, batch.old_prediction
         )
         total, error = jnp.mean(batch.weight * value_losses), prediction - batch.target
         metrics = total, jnp.sqrt(jnp.mean(jnp.square(error))), jnp.mean(prediction)
@@ -360,39 +374,43 @@ class DQN:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `gradient_steps`, then update the target network if it is due; metrics are means."""
         config = self.config
-        optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, hyperparams))
+        context = self._context(state, hyperparams)
+        optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
-        progress = self._progress(state, hyperparams)
 
-        def gradient_step(state, key):
+        def gradient_step(state, inputs):
+            step, key, slots_key = inputs
+            here = context.replace(minibatch=step / config.gradient_steps, key=slots_key)
             batch, rows = self.make_batch(state, key, hyperparams, env_params)
             params, opt_state = state.params, state.opt_state
-            grads, (error, metrics) = gradient(params, batch, hyperparams, meta_params, env_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, progress=progress)
-            params = jax.tree.map(jnp.add, params, updates)
-            target_params, priorities = state.target_params, state.priorities
+            grads, (error, metrics) = gradient(params, batch, here, meta_params, env_params)
+            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            params = optax.apply_updates(params, updates)
+            state = state.replace(params=params, opt_state=opt_state)
             if config.target_update == "polyak":
-                target_params = optax.incremental_update(params, target_params, hyperparams.tau)
-            if priorities is not None:
+                followed = optax.incremental_update(params, state.target_params, hyperparams.tau)
+                state = state.replace(target_params=followed)
+            if state.priorities is not None:
                 priority = jnp.abs(error) + hyperparams.priority_epsilon
                 priority = jnp.power(priority, hyperparams.priority_exponent)
-                priorities = set_priorities(priorities, rows, priority)
-            learned = params, target_params, opt_state, priorities
-            return state.replace(**dict(zip(LEARNED, learned, strict=True))), metrics
+                state = state.replace(priorities=set_priorities(state.priorities, rows, priority))
+            return state, metrics
 
-        keys = jax.random.split(key, config.gradient_steps)
-        state, metrics = jax.lax.scan(gradient_step, state, keys)
+        count = config.gradient_steps
+        inputs = jnp.arange(count), *jax.random.split(key, (2, count))
+        state, metrics = jax.lax.scan(gradient_step, state, inputs)
         if config.target_update == "hard":
             due = state.phase % -(-config.target_interval // config.train_interval) == 0
-            target_params = branches.cond(due, lambda: state.params, lambda: state.target_params)
+            target_params = cond(due, lambda: state.params, lambda: state.target_params)
             state = state.replace(target_params=target_params)
         return state, jax.tree.map(jnp.mean, metrics)
 
+    @with_fast_draws
     def update(
         self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
-        config, others = self.config, (hyperparams, meta_params, env_params)
+        config = self.config
         waiting_phases = -(-config.learning_starts // config.train_interval)
 
         def phase(carry, key):
@@ -400,22 +418,22 @@ class DQN:
             collect_key, learn_key = jax.random.split(key)
             state, sums = self.collect(state, sums, collect_key, hyperparams, env_params)
 
+            # The replay memory stays outside: a branch that returned it would copy it.
             def learn():
-                after, metrics = self.learn(state, learn_key, *others)
-                return [getattr(after, name) for name in LEARNED], {**metrics, "phases": 1.0}
+                after, metrics = self.learn(state, learn_key, hyperparams, meta_params, env_params)
+                return after.replace(ring=None), {**metrics, "phases": jnp.float32(1.0)}
 
             def wait():
-                zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), jax.eval_shape(learn)[1])
-                return [getattr(state, name) for name in LEARNED], zeros
+                return state.replace(ring=None), jax.tree.map(jnp.zeros_like, totals)
 
-            learned, metrics = branches.cond(state.phase >= waiting_phases, learn, wait)
-            state = state.replace(**dict(zip(LEARNED, learned, strict=True)))
+            after, metrics = cond(state.phase >= waiting_phases, learn, wait)
+            state = after.replace(ring=state.ring)
             return (state, sums, jax.tree.map(jnp.add, totals, metrics)), None
 
-        phases_key, key = jax.random.split(unrolled(state.key))
+        phases_key, key = jax.random.split(state.key)
         keys = jax.random.split(phases_key, config.frames_per_update // config.train_interval)
         totals = dict.fromkeys((*METRICS, "phases"), jnp.float32(0.0))
-        carry = state.replace(key=rolled(key)), episodes.zero_sums(config.num_envs), totals
+        carry = state.replace(key=key), episodes.zero_sums(config.num_envs), totals
         (state, sums, totals), _ = jax.lax.scan(phase, carry, keys)
         metrics = {name: totals[name] / jnp.maximum(totals["phases"], 1.0) for name in METRICS}
         return state, jax.tree.map(jnp.sum, sums), {**metrics, "epsilon": state.epsilon}
@@ -465,8 +483,8 @@ class DQN:
 
     def _values(self, params: Any, obs: jax.Array, env_params: EnvParams) -> networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        outputs: Any = self._network(env_params).apply(params, (), obs)
-        return outputs[1]
+        values: Any = self._network(env_params).apply(params, obs)
+        return values
 
     def _network(self, env_params: EnvParams) -> networks.QNetwork:
         return networks.q_network(
@@ -477,28 +495,15 @@ class DQN:
             dueling=self.config.dueling,
         )
 
-    def _frames(self, state: State) -> jax.Array:
-        """Environment steps so far, a float: they may exceed an int32."""
-        return state.phase.astype(jnp.float32) * self.config.train_interval
-
-    def _progress(self, state: State, hyperparams: Hyperparams) -> jax.Array:
-        """The part of `annealing_steps` that is done, in [0, 1]."""
-        steps = hyperparams.annealing_steps
-        steps = self.config.total_timesteps if steps is None else steps
-        return jnp.minimum(self._frames(state) / steps, 1.0)
-
-    def _draw(
-        self, state: State, key: jax.Array, hyperparams: Hyperparams
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return rows [B] of the replay memory and the weights [B] of their losses."""
-        layout, count = self.config.layout, self.config.batch_size
-        if state.priorities is None:
-            return layout.draw_uniformly(key, state.phase, count), jnp.ones(count)
-        rows, probability = draw(state.priorities, key, count)
-        progress = self._progress(state, hyperparams)
-        exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - progress)
-        weight = jnp.power(layout.drawable(state.phase) * probability, -exponent)
-        return rows, weight / jnp.max(weight)
+    def _context(self, state: State, hyperparams: Hyperparams) -> Context:
+        """What the slots are told in this phase."""
+        frames = state.phase.astype(jnp.float32) * self.config.train_interval
+        return Context(
+            hyperparams,
+            progress=jnp.minimum(frames / self.config.total_timesteps, 1.0),
+            num_updates=self.config.num_updates,
+            frames=frames,
+        )
 
 
 def make_train(
@@ -506,7 +511,7 @@ def make_train(
     env: Any,
     *,
     value_loss: ValueLoss = losses.squared,
-    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
+    make_optimizer: MakeOptimizer = optimizers.adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 

@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 
 from purerl import dqn, ppo, q_learning
 from purerl.envs.registry import Observations
+from purerl.parts import losses, optimizers
 from purerl.types import Learner
+
+HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
+    **losses.HAND_WRITTEN,
+    "make_optimizer": optimizers.HAND_WRITTEN,
+}
+"""The hand-written functions of every slot, by the names that configs use; first the reference."""
 
 
 class LearnerEntry(NamedTuple):
@@ -22,7 +29,7 @@ class LearnerEntry(NamedTuple):
     """`(config, env, **slots) -> Learner`"""
     slots: dict[str, tuple[str, ...]]
     """the arguments of `make` that a component can fill, each with the names of the hand-written
-    functions (`purerl.parts.losses.HAND_WRITTEN`) that it is compared with, the reference first"""
+    functions (`HAND_WRITTEN`) that it is compared with, the reference first"""
     loss_scale: str | None
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
@@ -36,12 +43,15 @@ LEARNERS: dict[str, LearnerEntry] = {
         {
             "value_loss": ("squared", "clipped_squared", "huber"),
             "policy_loss": ("clipped_surrogate", "dpo"),
-            "make_optimizer": (),
+            "make_optimizer": ("adam", "momentum", "rmsprop"),
         },
         loss_scale="vf_coef",
     ),
     "dqn": LearnerEntry(
-        dqn, dqn.DQN, {"value_loss": ("squared", "huber"), "make_optimizer": ()}, loss_scale=None
+        dqn,
+        dqn.DQN,
+        {"value_loss": ("squared", "huber"), "make_optimizer": ("adam", "momentum", "rmsprop")},
+        loss_scale=None,
     ),
     "q_learning": LearnerEntry(
         q_learning,

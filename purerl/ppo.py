@@ -4,7 +4,7 @@
     result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
 
 Top to bottom: settings, what is carried from update to update, then the algorithm in the order in
-which data flows: `init`, `collect`, `learn`, `update`, `train`.
+which data flows: `init`, `collect`, `make_batch`, `loss`, `learn`, `update`, `train`.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,16 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
-from jax.flatten_util import ravel_pytree
 
+from purerl.fast.gradient_steps import scan_gradient_steps
+from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
-from purerl.fast.threefry import rolled, unrolled
-from purerl.parts import episodes, losses, networks
-from purerl.parts.normalization import RunningStatistics
-from purerl.parts.returns import discounted_running_returns, generalized_advantages, next_values
+from purerl.fast.threefry import with_fast_draws
+from purerl.parts import episodes, losses, networks, optimizers
+from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
+from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
+    Context,
     EnvParams,
     EpisodeSums,
     MakeOptimizer,
@@ -103,7 +105,7 @@ class Hyperparams(struct.PyTreeNode):
     """Scalars that training reads. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 2.5e-4
-    """Adam's step size at the start"""
+    """step size at the start"""
     final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """the step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
     annealing_steps: Annotated[float, Gt(0)] | None = None
@@ -132,6 +134,12 @@ class Hyperparams(struct.PyTreeNode):
     """scale of the discovered policy loss's drift for negative advantages"""
     adam_epsilon: Annotated[float, Gt(0)] = 1e-5
     """added to the root of Adam's second moment"""
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    """share of the last step that the optimizer momentum adds"""
+    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
+    """decay of RMSProp's second moment"""
+    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """added to RMSProp's second moment"""
 
     def random_play(self) -> "Hyperparams":
         """Return settings under which the first policy, all but uniform, never changes."""
@@ -189,7 +197,7 @@ class PPO:
     env: Any
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
-    make_optimizer: MakeOptimizer = losses.flat_clipped_adam
+    make_optimizer: MakeOptimizer = optimizers.adam
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -207,10 +215,11 @@ class PPO:
         network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
-        params = self._network(env_params).init(network_key, (), obs)
+        params = self._network(env_params).init(network_key, obs)
+        context = Context(hyperparams, num_updates=config.num_updates)
         return State(
             params=params,
-            opt_state=self.make_optimizer(meta_params, hyperparams).init(params),
+            opt_state=self.make_optimizer(meta_params, context).init(params),
             update=jnp.int32(0),
             key=key,
             env_state=env_state,
@@ -223,9 +232,7 @@ class PPO:
             running_return=jnp.zeros(config.num_envs),
         )
 
-    def collect(
-        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
-    ) -> tuple[State, Transition, EpisodeSums]:
+    def collect(self, state: State, env_params: EnvParams) -> tuple[State, Transition, EpisodeSums]:
         """Act for `num_steps` steps.
 
         Returns:
@@ -233,7 +240,7 @@ class PPO:
         """
         config = self.config
         action_space = self.env.action_space(env_params)
-        action_key, env_key, key = jax.random.split(unrolled(state.key), 3)
+        action_key, env_key, key = jax.random.split(state.key, 3)
         action_keys = jax.random.split(action_key, config.num_steps)
         env_keys = jax.random.split(env_key, (config.num_steps, config.num_envs))
 
@@ -241,14 +248,14 @@ class PPO:
             env_state, obs, unfinished, sums = carry
             action_key, env_keys = keys
 
-            inputs = _normalize(state.observation_statistics, obs)
+            inputs = normalized(obs, state.observation_statistics)
             policy, _ = self._forward(state.params, inputs, env_params)
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, in_axes=(0, 0, 0, None)
-            )(env_keys, env_state, _clip(action, action_space), env_params)
+            )(env_keys, env_state, clip_to_space(action, action_space), env_params)
             reward = reward.astype(jnp.float32)
             final_obs = info["final_observation"]
             transition = Transition(obs, action, log_prob, reward, terminated, truncated, final_obs)
@@ -260,7 +267,7 @@ class PPO:
         carry = state.env_state, state.obs, state.unfinished, episodes.zero_sums(config.num_envs)
         carry, transitions = jax.lax.scan(step, carry, (action_keys, env_keys))
         env_state, obs, unfinished, sums = carry
-        state = state.replace(key=rolled(key), env_state=env_state, obs=obs, unfinished=unfinished)
+        state = state.replace(key=key, env_state=env_state, obs=obs, unfinished=unfinished)
         return state, transitions, jax.tree.map(jnp.sum, sums)
 
     def make_batch(
@@ -276,16 +283,13 @@ class PPO:
         statistics brought up to date.
         """
         config = self.config
-        obs = _normalize(state.observation_statistics, transitions.obs)
-        final_obs = _normalize(state.observation_statistics, transitions.final_obs)
-
-        # The critic runs here, once over the whole rollout, instead of at every step: the values
-        # are the same and the matrix products large.
-        network = self._network(env_params)  # here: the critic must not close over tracers
+        network: Any = self._network(env_params)
+        obs = normalized(transitions.obs, state.observation_statistics)
+        final_obs = normalized(transitions.final_obs, state.observation_statistics)
 
         def critic(params, obs):
-            outputs: Any = network.apply(params, (), obs)
-            return outputs[1][1]
+            _, value = network.apply(params, obs)
+            return value
 
         value = critic(state.params, obs)
         next_value = next_values(
@@ -315,7 +319,7 @@ class PPO:
             gae_lambda=hyperparams.gae_lambda,
         )
         if config.normalize_advantages == "batch":
-            advantage = _standardize(advantage)
+            advantage = standardized(advantage)
         batch = Batch(obs, transitions.action, transitions.log_prob, value, advantage, target)
         return state, jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
 
@@ -323,26 +327,28 @@ class PPO:
         self,
         params: Any,
         batch: Batch,
-        hyperparams: Hyperparams,
+        context: Context,
         meta_params: MetaParams,
         env_params: EnvParams,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The scalar that is descended on a (mini)batch [B, ...], and diagnostics.
 
         policy loss + vf_coef * value loss - entropy_coef * entropy (Schulman et al. 2017, eq. 9).
+        The slots `policy_loss` and `value_loss` are called here, on every sample.
         """
+        hyperparams = context.hyperparams
         policy, value = self._forward(params, batch.obs, env_params)
         advantage = batch.advantage
         if self.config.normalize_advantages == "minibatch":
-            advantage = _standardize(advantage)
+            advantage = standardized(advantage)
         log_ratio = policy.log_prob(batch.action) - batch.log_prob
         entropy = jnp.mean(policy.entropy())
 
         policy_loss = jax.vmap(self.policy_loss, in_axes=(None, None, 0, 0))(
-            meta_params, hyperparams, log_ratio, advantage
+            meta_params, context, log_ratio, advantage
         ).mean()
         value_loss = jax.vmap(self.value_loss, in_axes=(None, None, 0, 0, 0))(
-            meta_params, hyperparams, value, batch.target, batch.value
+            meta_params, context, value, batch.target, batch.value
         ).mean()
         total = policy_loss + hyperparams.vf_coef * value_loss - hyperparams.entropy_coef * entropy
         ratio = jnp.exp(log_ratio)
@@ -370,34 +376,34 @@ class PPO:
             the new state, and each metric of `loss` averaged over the steps.
         """
         config = self.config
-        optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, hyperparams))
+        context = self._context(state, hyperparams)
+        optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
-        annealing_steps = hyperparams.annealing_steps
-        if annealing_steps is None:
-            annealing_steps = float(config.num_updates * config.batch_size)
-        frames = state.update.astype(jnp.float32) * config.batch_size  # may exceed an int32
-        progress = jnp.minimum(frames / annealing_steps, 1.0)
 
-        # As one vector: an operation for each of many small arrays costs more than the arithmetic.
-        vector, unravel = ravel_pytree(state.params)
-
-        def gradient_step(carry, indices):
-            vector, opt_state = carry
-            params = unravel(vector)
+        def gradient_step(params, opt_state, inputs):
+            indices, step, key = inputs
+            here = context.replace(
+                epoch=(step // config.num_minibatches) / config.update_epochs,
+                minibatch=(step % config.num_minibatches) / config.num_minibatches,
+                key=key,
+            )
             minibatch = jax.tree.map(lambda x: x[indices], batch)
-            grads, metrics = gradient(params, minibatch, hyperparams, meta_params, env_params)
-            updates, opt_state = optimizer.update(grads, opt_state, params, progress=progress)
-            return (vector + ravel_pytree(updates)[0], opt_state), metrics
+            grads, metrics = gradient(params, minibatch, here, meta_params, env_params)
+            updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
+            return updates, opt_state, metrics
 
-        shuffle_key, key = jax.random.split(unrolled(state.key))
+        num_steps = config.update_epochs * config.num_minibatches
+        shuffle_key, key, slots_key = jax.random.split(state.key, 3)
         order = permutations(shuffle_key, config.update_epochs, config.batch_size)
-        order = order.reshape(config.update_epochs * config.num_minibatches, -1)
-        (vector, opt_state), metrics = jax.lax.scan(gradient_step, (vector, state.opt_state), order)
-        state = state.replace(
-            params=unravel(vector), opt_state=opt_state, key=rolled(key), update=state.update + 1
+        order = order.reshape(num_steps, -1)
+        inputs = order, jnp.arange(num_steps), jax.random.split(slots_key, num_steps)
+        params, opt_state, metrics = scan_gradient_steps(
+            gradient_step, state.params, state.opt_state, inputs
         )
+        state = state.replace(params=params, opt_state=opt_state, key=key, update=state.update + 1)
         return state, jax.tree.map(jnp.mean, metrics)
 
+    @with_fast_draws
     def update(
         self,
         state: State,
@@ -406,7 +412,7 @@ class PPO:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        state, transitions, sums = self.collect(state, hyperparams, env_params)
+        state, transitions, sums = self.collect(state, env_params)
         state, batch = self.make_batch(state, transitions, hyperparams, env_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params, env_params)
         return state, sums, metrics
@@ -432,7 +438,7 @@ class PPO:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions [B] and targets [B] of a fresh rollout: what the value loss sees."""
-        state, transitions, _ = self.collect(state, hyperparams, env_params)
+        state, transitions, _ = self.collect(state, env_params)
         _, batch = self.make_batch(state, transitions, hyperparams, env_params)
         return batch.value, batch.target
 
@@ -454,18 +460,28 @@ class PPO:
         `env_params` hold the bounds of the actions, by default the environment's own.
         """
         env_params = self.env.default_params if env_params is None else env_params
-        inputs = _normalize(policy.observation_statistics, obs)
+        inputs = normalized(obs, policy.observation_statistics)
         distribution, _ = self._forward(policy.params, inputs, env_params)
         action = distribution.mode() if greedy else distribution.sample(key)
-        return _clip(action, self.env.action_space(env_params))
+        return clip_to_space(action, self.env.action_space(env_params))
 
     def _forward(
         self, params: Any, obs: jax.Array, env_params: EnvParams
     ) -> tuple[networks.Policy, jax.Array]:
         """Return the policy and the values [...] at (normalised) observations [..., *obs_shape]."""
-        outputs: Any = self._network(env_params).apply(params, (), obs)
-        _, (policy, value) = outputs
-        return policy, value
+        outputs: Any = self._network(env_params).apply(params, obs)
+        return outputs
+
+    def _context(self, state: State, hyperparams: Hyperparams) -> Context:
+        """What the slots are told in this update."""
+        frames = state.update.astype(jnp.float32) * self.config.batch_size
+        whole = float(self.config.num_updates * self.config.batch_size)
+        return Context(
+            hyperparams,
+            progress=jnp.minimum(frames / whole, 1.0),
+            num_updates=self.config.num_updates,
+            frames=frames,
+        )
 
     def _network(self, env_params: EnvParams) -> networks.ActorCritic:
         return networks.actor_critic(
@@ -483,7 +499,7 @@ def make_train(
     *,
     value_loss: ValueLoss = losses.squared,
     policy_loss: PolicyLoss = losses.clipped_surrogate,
-    make_optimizer: MakeOptimizer = losses.flat_clipped_adam,
+    make_optimizer: MakeOptimizer = optimizers.adam,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
@@ -496,26 +512,3 @@ def make_train(
         ValueError: if the environment's actions are neither discrete nor a vector.
     """
     return PPO(config, env, value_loss, policy_loss, make_optimizer).train
-
-
-def _standardize(x: jax.Array) -> jax.Array:
-    return (x - x.mean()) / (x.std() + 1e-8)
-
-
-def _normalize(statistics: RunningStatistics | None, obs: jax.Array) -> jax.Array:
-    if statistics is None:
-        return obs
-    mean, variance = (
-        jnp.broadcast_to(leaf, obs.shape) for leaf in (statistics.mean, statistics.variance)
-    )
-    return statistics.replace(mean=mean, variance=variance).normalize(obs)
-
-
-def _clip(action: jax.Array, action_space: Any) -> jax.Array:
-    if hasattr(action_space, "n"):
-        return action
-    low, high = (
-        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
-        for bound in (action_space.low, action_space.high)
-    )
-    return jnp.clip(action, low, high)

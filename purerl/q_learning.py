@@ -4,6 +4,9 @@
     train = make_train(config, env, value_loss=losses.squared)
     result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
 
+Top to bottom: settings, what is carried along, then the algorithm in the order in which data flows:
+`init`, `draw`, `experience`, `next_value`, `update`, `train`.
+
 Every step descends the value loss in one entry of the table: `q <- q - learning_rate * dL/dq`. With
 `losses.squared` that is the rule of the textbook (Sutton & Barto 2018, equation 6.8). Nothing is
 stored per step; an `update` is a stretch of `num_steps` steps, a point of the learning curve.
@@ -17,9 +20,10 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Interval
 from flax import struct
 
-from purerl.fast.threefry import rolled, unrolled
+from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, exploration, losses
 from purerl.types import (
+    Context,
     EnvParams,
     EpisodeSums,
     MetaParams,
@@ -120,6 +124,35 @@ class Policy(struct.PyTreeNode):
     """[num_states, num_actions]"""
 
 
+class Draws(NamedTuple):
+    """The random numbers of a step; an update stacks them to [num_steps]."""
+
+    explore: jax.Array
+    """[] bool, whether the action is random"""
+    choice: jax.Array
+    """[] uniform in [0, 1), which of the actions in question is taken"""
+    table: jax.Array
+    """[] int32, the table that learns"""
+    epsilon: jax.Array
+    """[] the probability with which `explore` was drawn"""
+    env_key: jax.Array
+
+
+class Experience(NamedTuple):
+    """What a step has to teach."""
+
+    entry: tuple[jax.Array, jax.Array, jax.Array]
+    """the table, the state and the action"""
+    prediction: jax.Array
+    """[] the value of that entry"""
+    target: jax.Array
+    """[] reward and discounted value of what followed"""
+    reward: jax.Array
+    """[1]"""
+    done: jax.Array
+    """[1] bool"""
+
+
 @dataclass(frozen=True)
 class QLearning:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
@@ -153,7 +186,7 @@ class QLearning:
     ) -> State:
         """Return a new agent in a newly reset environment."""
         del meta_params
-        reset_key, key = jax.random.split(unrolled(key))
+        reset_key, key = jax.random.split(key)
         obs, env_state = self.env.reset(reset_key, env_params)
         shape = self._table_shape(env_params)
         tables = 2 if self.config.target == "double" else 1
@@ -161,12 +194,65 @@ class QLearning:
             q=jnp.full((tables, *shape), hyperparams.initial_value, jnp.float32),
             visits=jnp.zeros(shape),
             update=jnp.int32(0),
-            key=rolled(key),
+            key=key,
             env_state=env_state,
             obs=obs.astype(jnp.int32),
             unfinished=episodes.begin(1),
         )
 
+    def draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, Draws]:
+        """Return a new key and all random numbers of an update, drawn at once: far cheaper."""
+        steps = self.config.num_steps
+        key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
+        frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
+        horizon = float(self.config.num_updates * steps)
+        epsilon = exploration.epsilon(hyperparams, frames, horizon)
+        # One number decides whether to explore and, stretched again, which action to take.
+        uniform = jax.random.uniform(choice_key, (steps,))
+        explore = uniform < epsilon
+        choice = jnp.where(
+            explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
+        )
+        table = jnp.zeros(steps, jnp.int32)
+        if self.config.target == "double":
+            table = jax.random.bernoulli(table_key, shape=(steps,)).astype(jnp.int32)
+        return key, Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
+
+    def experience(
+        self,
+        q: jax.Array,
+        place: tuple[Any, jax.Array],
+        draws: Draws,
+        hyperparams: Hyperparams,
+        env_params: EnvParams,
+    ) -> tuple[tuple[Any, jax.Array], Experience]:
+        """Take one epsilon-greedy step; return where it led, and what can be learned from it."""
+        env_state, obs = place
+        values = jnp.sum(q[:, obs], axis=0)
+        among = jnp.logical_or(values == jnp.max(values), draws.explore)
+        action = choose(among, draws.choice)
+        next_obs, env_state, reward, terminated, truncated, info = self.env.step(
+            draws.env_key, env_state, action, env_params
+        )
+        reward = reward.astype(jnp.float32)
+        next_value = self.next_value(q[:, info["final_observation"]], draws)
+        target = reward + hyperparams.gamma * jnp.where(terminated, 0.0, next_value)
+        entry = draws.table, obs, action
+        done = jnp.logical_or(terminated, truncated)
+        place = env_state, next_obs.astype(jnp.int32)
+        return place, Experience(entry, q[entry], target, reward[None], done[None])
+
+    def next_value(self, values: jax.Array, draws: Draws) -> jax.Array:
+        """Return what a state is worth, by its action values [tables, num_actions]."""
+        if self.config.target == "double":  # van Hasselt 2010: one table chooses, the other tells
+            own, other = values[draws.table], values[1 - draws.table]
+            return other[jnp.argmax(own)]
+        if self.config.target == "expected_sarsa":  # van Seijen et al. 2009
+            greedy, uniform = jnp.max(values), jnp.mean(values)
+            return (1.0 - draws.epsilon) * greedy + draws.epsilon * uniform
+        return jnp.max(values)
+
+    @with_fast_draws
     def update(
         self,
         state: State,
@@ -175,14 +261,18 @@ class QLearning:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Act and learn for `num_steps` steps."""
+        num_updates = self.config.num_updates
+        progress = jnp.minimum(state.update / num_updates, 1.0)
+        frames = state.update.astype(jnp.float32) * self.config.num_steps
+        context = Context(hyperparams, progress, num_updates, frames)
         slope = jax.grad(self.value_loss, argnums=2)
-        key, draws = self._draw(state, hyperparams)
+        key, draws = self.draw(state, hyperparams)
 
         def step(carry, draws):
             q, visits, unfinished, sums, squares, place = carry
-            place, experience = self._act(q, place, draws, hyperparams, env_params)
+            place, experience = self.experience(q, place, draws, hyperparams, env_params)
             entry, prediction, target, reward, done = experience
-            gradient = slope(meta_params, hyperparams, prediction, target, prediction)
+            gradient = slope(meta_params, context, prediction, target, prediction)
             q = q.at[entry].add(-hyperparams.learning_rate * gradient)
             visits = visits.at[entry[1:]].add(1.0)
             unfinished, sums = episodes.record(unfinished, sums, reward, done)
@@ -222,10 +312,10 @@ class QLearning:
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets [num_steps] of an agent that acts without learning."""
-        _, draws = self._draw(state, hyperparams)
+        _, draws = self.draw(state, hyperparams)
 
         def step(place, draws):
-            place, experience = self._act(state.q, place, draws, hyperparams, env_params)
+            place, experience = self.experience(state.q, place, draws, hyperparams, env_params)
             return place, (experience.prediction, experience.target)
 
         return jax.lax.scan(step, (state.env_state, state.obs), draws)[1]
@@ -252,101 +342,9 @@ class QLearning:
         among = values == jnp.max(values) if greedy else jnp.ones_like(values, bool)
         return choose(among, jax.random.uniform(key))
 
-    def _draw(self, state: State, hyperparams: Hyperparams) -> tuple[jax.Array, "Draws"]:
-        """Draw the random numbers of a whole update at once: far cheaper than one by one."""
-        steps = self.config.num_steps
-        key, choice_key, table_key, env_key = jax.random.split(unrolled(state.key), 4)
-        frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        horizon = float(self.config.num_updates * steps)
-        epsilon = exploration.epsilon(hyperparams, frames, horizon)
-        # One number decides whether to explore and, stretched again, which action to take.
-        uniform = jax.random.uniform(choice_key, (steps,))
-        explore = uniform < epsilon
-        choice = jnp.where(
-            explore, uniform / jnp.maximum(epsilon, 1e-6), (uniform - epsilon) / (1.0 - epsilon)
-        )
-        table = jnp.zeros(steps, jnp.int32)
-        if self.config.target == "double":
-            table = jax.random.bernoulli(table_key, shape=(steps,)).astype(jnp.int32)
-        return rolled(key), Draws(explore, choice, table, epsilon, jax.random.split(env_key, steps))
-
-    def _act(
-        self,
-        q: jax.Array,
-        place: tuple[Any, jax.Array],
-        draws: "Draws",
-        hyperparams: Hyperparams,
-        env_params: EnvParams,
-    ) -> tuple[tuple[Any, jax.Array], "Experience"]:
-        """Take one step; return where it led, and what can be learned from it."""
-        env_state, obs = place
-        values = jnp.sum(q[:, obs], axis=0)
-        among = jnp.logical_or(values == jnp.max(values), draws.explore)
-        action = choose(among, draws.choice)
-        next_obs, env_state, reward, terminated, truncated, info = self.env.step(
-            draws.env_key, env_state, action, env_params
-        )
-        reward = reward.astype(jnp.float32)
-        following = q[:, info["final_observation"]]
-        if self.config.target == "double":  # van Hasselt 2010: one table chooses, the other tells
-            own, other = following[draws.table], following[1 - draws.table]
-            value = other[jnp.argmax(own)]
-        elif self.config.target == "expected_sarsa":  # van Seijen et al. 2009
-            greedy, uniform = jnp.max(following), jnp.mean(following)
-            value = (1.0 - draws.epsilon) * greedy + draws.epsilon * uniform
-        else:
-            value = jnp.max(following)
-        target = reward + hyperparams.gamma * jnp.where(terminated, 0.0, value)
-        entry = draws.table, obs, action
-        done = jnp.logical_or(terminated, truncated)
-        return (env_state, next_obs.astype(jnp.int32)), Experience(
-            entry, q[entry], target, reward[None], done[None]
-        )
-
     def _table_shape(self, env_params: EnvParams) -> tuple[int, int]:
         observations = self.env.observation_space(env_params)
         return int(observations.n), int(self.env.action_space(env_params).n)
-
-
-class Draws(NamedTuple):
-    """The random numbers of a step; an update stacks them to [num_steps]."""
-
-    explore: jax.Array
-    """[] bool, whether the action is random"""
-    choice: jax.Array
-    """[] uniform in [0, 1), which of the actions in question is taken"""
-    table: jax.Array
-    """[] int32, the table that learns"""
-    epsilon: jax.Array
-    """[] the probability with which `explore` was drawn"""
-    env_key: jax.Array
-
-
-class Experience(NamedTuple):
-    """What a step has to teach."""
-
-    entry: tuple[jax.Array, jax.Array, jax.Array]
-    """the table, the state and the action"""
-    prediction: jax.Array
-    """[] the value of that entry"""
-    target: jax.Array
-    """[] reward and discounted value of what followed"""
-    reward: jax.Array
-    """[1]"""
-    done: jax.Array
-    """[1] bool"""
-
-
-def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Return one of the actions in a non-empty set, each with the same probability.
-
-    Args:
-        among: [num_actions] bool, the set.
-        uniform: [] a random number in [0, 1).
-    """
-    counts = jnp.cumsum(among)
-    rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)
-    return jnp.argmax(counts > rank).astype(jnp.int32)
 
 
 def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squared) -> Train:
@@ -361,3 +359,15 @@ def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squar
         ValueError: if the environment's observations or actions are not discrete.
     """
     return QLearning(config, env, value_loss).train
+
+
+def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
+    """Return one of the actions in a non-empty set, each with the same probability.
+
+    Args:
+        among: [num_actions] bool, the set.
+        uniform: [] a random number in [0, 1).
+    """
+    counts = jnp.cumsum(among)
+    rank = jnp.minimum(jnp.floor(uniform * counts[-1]).astype(jnp.int32), counts[-1] - 1)
+    return jnp.argmax(counts > rank).astype(jnp.int32)

@@ -21,14 +21,52 @@ Its method `random_play()` returns settings under which the learner acts at rand
 EnvParams = Any
 """The parameters of an environment: a struct of scalars, all traced."""
 
-ValueLoss = Callable[[MetaParams, Hyperparams, jax.Array, jax.Array, jax.Array], jax.Array]
-"""`(meta_params, hyperparams, prediction, target, old_prediction) -> loss`, all four scalars.
+
+class Context(struct.PyTreeNode):
+    """What a slot is told besides its own arguments: the settings, and where training is.
+
+    Fields may be added. What a slot does not look at costs nothing, as XLA leaves it out. The
+    defaults are for a slot that is looked at outside of training, such as for a picture.
+    """
+
+    hyperparams: Hyperparams
+    progress: jax.Array | float = 0.0
+    """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
+    num_updates: int = 1
+    """updates of the whole training"""
+    frames: jax.Array | float = 0.0
+    """[] environment steps done, a float: they may exceed an int32"""
+    epoch: jax.Array | None = None
+    """[] share of the update's epochs that is done, in [0, 1), where there are epochs"""
+    minibatch: jax.Array | None = None
+    """[] share of the epoch's minibatches that is done, in [0, 1), where there are minibatches"""
+    key: jax.Array | None = None
+    """for random numbers of the slot, another one for every gradient step; None in Q-learning.
+
+    A loss sees the same key at every sample of a minibatch."""
+
+    def extra_args(self) -> dict[str, Any]:
+        """Return what each update of an optimizer is told, as optax's extra arguments."""
+        return {
+            "progress": self.progress,
+            "frames": self.frames,
+            "epoch": self.epoch,
+            "minibatch": self.minibatch,
+            "key": self.key,
+        }
+
+
+ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, context, prediction, target, old_prediction) -> loss`, all four scalars.
 
 `old_prediction` is what the network predicted when the data were collected."""
-PolicyLoss = Callable[[MetaParams, Hyperparams, jax.Array, jax.Array], jax.Array]
-"""`(meta_params, hyperparams, log_ratio, advantage) -> loss`, all three scalars."""
-MakeOptimizer = Callable[[MetaParams, Hyperparams], optax.GradientTransformationExtraArgs]
-"""`(meta_params, hyperparams) -> optimizer`; its update is passed `progress` in [0, 1]."""
+PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, context, log_ratio, advantage) -> loss`, all three scalars."""
+MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
+"""`(meta_params, context) -> optimizer`, made anew for every update of the learner.
+
+Every `optimizer.update(gradients, state, params, **context.extra_args())` is told where in training
+the gradient step is; an optimizer of optax that takes no extra arguments will do as well."""
 
 
 class Transition(NamedTuple):

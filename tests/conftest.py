@@ -28,6 +28,10 @@ os.environ.setdefault("WANDB_SILENT", "true")
 
 from hypothesis import settings
 
+from purerl.fast import use_cpu_arithmetic
+
+use_cpu_arithmetic()  # as `metaevo.devices.setup` has it
+
 # The first example of a jitted function pays for its compilation: no deadline. The examples are
 # the same in every run, so that a failure is one of the change under test.
 settings.register_profile("metaevo", deadline=None, derandomize=True, print_blob=True)

@@ -6,7 +6,6 @@ rounds that are missing. Every element that an operation computes counts as one,
 a product of matrices counts two for each multiplication and addition.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,12 +33,14 @@ def count(f: Callable[..., Any], *arguments: Any) -> float:
 @contextmanager
 def _usual_arithmetic() -> Iterator[None]:
     """Have `purerl` trace JAX's own tanh: what is inside is not among the operations needed."""
-    flags = os.environ.pop("XLA_FLAGS", None)
+    from purerl.fast import switch
+
+    was_in_use = switch.in_use()
+    switch.use_cpu_arithmetic(False)
     try:
         yield
     finally:
-        if flags is not None:
-            os.environ["XLA_FLAGS"] = flags
+        switch.use_cpu_arithmetic(was_in_use)
 
 
 def _missing(jaxpr: Any) -> float:

@@ -6,6 +6,7 @@ another commit's packages. Prints a line of JSON: the scores of all seeds.
 
 import json
 import sys
+from typing import Any
 
 from metaevo import devices
 
@@ -30,7 +31,8 @@ def main() -> None:
         env, env_params = envs.make(task, observations="flat")
         config = ppo.Config(steps, num_envs=64, num_steps=128, num_minibatches=8, activation="relu")
         hyperparams = ppo.Hyperparams(learning_rate=5e-3)
-    train = ppo.make_train(config, env, value_loss=vars(ppo)["losses"].clipped_squared)
+    losses: Any = vars(ppo)["losses"]  # wherever the commit has them
+    train = ppo.make_train(config, env, value_loss=losses.clipped_squared)
     compiled = jax.jit(jax.vmap(train, in_axes=(0, None, None, None)))
     parts = []
     for first in range(0, seeds, CHUNK):

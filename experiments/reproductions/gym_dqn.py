@@ -16,6 +16,7 @@ from gymnasium.vector import VectorEnv
 from experiments.reproductions import torch_networks
 from experiments.reproductions.gym_envs import final_observations
 from purerl import dqn
+from purerl.types import Context
 
 Batch = tuple[np.ndarray, ...]
 """Observations, actions, rewards, terminated and next observations, each [B, ...]."""
@@ -153,13 +154,14 @@ def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> N
     module = learner._network(env_params)
     space = learner.env.observation_space(env_params)
     example = np.zeros((1, *space.shape), np.float32)
-    optimizer = learner.make_optimizer(None, hyperparams)
-    params = jax.jit(lambda key: module.init(key, (), example))(jax.random.key(seed))
+    context = Context(hyperparams)
+    optimizer = learner.make_optimizer(None, context)
+    params = jax.jit(lambda key: module.init(key, example))(jax.random.key(seed))
     held = {"params": params, "target": params, "optimizer": optimizer.init(params)}
 
     def values(params, obs):
-        outputs: Any = module.apply(params, (), obs)
-        return outputs[1]
+        outputs: Any = module.apply(params, obs)
+        return outputs
 
     best = jax.jit(lambda params, obs: values(params, obs).best())
 
@@ -173,7 +175,7 @@ def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> N
     @jax.jit
     def descend(params, target, state, batch):
         grads = jax.grad(loss)(params, target, batch)
-        updates, state = optimizer.update(grads, state, params, progress=0.0)
+        updates, state = optimizer.update(grads, state, params, **context.extra_args())
         return jax.tree.map(jax.numpy.add, params, updates), state
 
     def learn(batch):

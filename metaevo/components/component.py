@@ -12,4 +12,4 @@ class Component(NamedTuple):
     init: Callable[[jax.Array], Any]
     """`key -> meta_params`, one point of the search space."""
     apply: Callable[..., jax.Array]
-    """The slot function: `(meta_params, hyperparams, ...)`, see `purerl.types`."""
+    """The slot function: `(meta_params, context, ...)`, see `purerl.types`."""

@@ -44,8 +44,8 @@ class Config:
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the slot function of `purerl.types.PolicyLoss`."""
 
-    def policy_loss(meta_params, hyperparams, log_ratio, advantage):
-        del hyperparams
+    def policy_loss(meta_params, context, log_ratio, advantage):
+        del context
         log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
         drift = jax.nn.relu(_network(meta_params, log_ratio, advantage) - config.offset)
         return drift - jnp.exp(log_ratio) * advantage

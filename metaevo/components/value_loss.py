@@ -89,8 +89,8 @@ def make(config: Config) -> Component:
             return 0.5 * jnp.square(error) + output
         return output
 
-    def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
-        del hyperparams
+    def value_loss(meta_params, context, prediction, target, old_prediction):
+        del context
 
         def loss(error):
             if not config.even:

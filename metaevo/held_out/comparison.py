@@ -26,8 +26,7 @@ from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.search.space import Space
-from purerl.learners import LEARNERS
-from purerl.parts import losses
+from purerl.learners import HAND_WRITTEN, LEARNERS
 
 
 class Variant(NamedTuple):
@@ -47,10 +46,10 @@ def hand_written(slot: str, learner: str = "ppo") -> tuple[list[str], Callable[.
     Its `meta_params` is the index of the name, so that one compiled program serves all baselines.
     """
     names = list(LEARNERS[learner].slots[slot])
-    functions = [losses.HAND_WRITTEN[slot][name] for name in names]
+    functions = [HAND_WRITTEN[slot][name] for name in names]
 
-    def chosen(index, hyperparams, *arguments):
-        return jax.lax.select_n(index, *(each(None, hyperparams, *arguments) for each in functions))
+    def chosen(index, context, *arguments):
+        return jax.lax.select_n(index, *(each(None, context, *arguments) for each in functions))
 
     return names, chosen
 

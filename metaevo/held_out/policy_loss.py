@@ -10,6 +10,7 @@ import numpy as np
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.report.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
+from purerl.types import Context
 
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
@@ -26,7 +27,7 @@ def policy_curves(
     def curve(function, meta_params):
         loss, slope = jax.vmap(
             jax.value_and_grad(function, argnums=2), in_axes=(None, None, 0, None)
-        )(meta_params, hyperparams, log_ratio, np.float32(advantage))
+        )(meta_params, Context(hyperparams), log_ratio, np.float32(advantage))
         ratio = np.exp(log_ratio)
         drift = np.asarray(loss) + ratio * advantage
         return PolicyCurve(ratio, drift, -np.asarray(slope) / ratio)

@@ -26,6 +26,7 @@ from metaevo.report.plots import LossCurve, plot_losses
 from metaevo.statistics import summarise
 from purerl.learners import LEARNERS
 from purerl.parts import losses
+from purerl.types import Context
 
 AGENTS = 16
 DIVERGED = 1e15
@@ -73,7 +74,8 @@ def slopes(
     """
     predictions, targets = errors
     slope = jax.vmap(jax.grad(value_loss, argnums=2), in_axes=(None, None, 0, 0, 0))
-    return np.asarray(jax.jit(slope)(meta_params, hyperparams, predictions, targets, predictions))
+    context = Context(hyperparams)
+    return np.asarray(jax.jit(slope)(meta_params, context, predictions, targets, predictions))
 
 
 def loss_curves(
@@ -86,7 +88,7 @@ def loss_curves(
     target = np.full_like(error, np.median(targets))
 
     def curve(function, meta_params):
-        arguments = (meta_params, hyperparams, target + error, target, target + error)
+        arguments = (meta_params, Context(hyperparams), target + error, target, target + error)
         axes = (None, None, 0, 0, 0)
         loss = jax.vmap(function, in_axes=axes)(*arguments)
         slope = jax.vmap(jax.grad(function, argnums=2), in_axes=axes)(*arguments)
@@ -188,16 +190,16 @@ def sides_of(value_loss: Callable) -> Callable:
     Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
     """
 
-    def chosen(chosen_params, hyperparams, prediction, target, old_prediction):
+    def chosen(chosen_params, context, prediction, target, old_prediction):
         meta_params = chosen_params["meta_params"]
 
         def loss(prediction, old_prediction):
-            return value_loss(meta_params, hyperparams, prediction, target, old_prediction)
+            return value_loss(meta_params, context, prediction, target, old_prediction)
 
         error = prediction - target
         there = loss(prediction, old_prediction)
         mirrored = loss(target - error, 2.0 * target - old_prediction)
-        squared = losses.squared(None, hyperparams, prediction, target, old_prediction)
+        squared = losses.squared(None, context, prediction, target, old_prediction)
         slope = jax.grad(loss)
         tilt = slope(target, target) * error
         curvature = jax.grad(slope)(target, target)

@@ -17,19 +17,22 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.parallel import compilation_cache
-from purerl.fast import threads
+from purerl.fast import use_cpu_arithmetic
 
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
+
+SPLITTING_PASS = "cpu-parallel-task-assigner"
+"""What splits an operation among threads, by its name in XLA."""
 
 CPU_FLAGS = {
     "--xla_cpu_multi_thread_eigen": "false",
     # XLA orders operations for running many at once, on threads of their own: for small ones that
     # costs more than it gains (40% of the time of one PPO agent on 2 cores).
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
-    # Nor are single operations split into tasks for other threads; where that is so, `purerl` has
-    # faster arithmetic.
-    "--xla_disable_hlo_passes": threads.SPLITTING_PASS,
+    # Nor are single operations split into tasks for other threads, however short they are; where
+    # that is so, `purerl` has faster arithmetic.
+    "--xla_disable_hlo_passes": SPLITTING_PASS,
     # A device may wait long for the slowest one at the end of a generation, or for a machine that
     # was suspended. By default XLA then ends the process after 40 seconds.
     "--xla_cpu_collective_call_warn_stuck_timeout_seconds": "3600",
@@ -75,6 +78,7 @@ def setup(num_devices: int | None = None) -> None:
         if name not in flags and not excluded:
             flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
+    use_cpu_arithmetic(SPLITTING_PASS in flags)
     compilation_cache.enable()
 
 

@@ -20,7 +20,7 @@ from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.runs.tracking.destination import tracking_uri
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
-from purerl.types import Learner
+from purerl.types import Context, Learner
 
 MAX_SEED = 2**32 - 1
 
@@ -245,7 +245,7 @@ SLOT_SCALARS = {
     "policy_loss": ("log_ratio", "advantage"),
     "make_optimizer": (),
 }
-"""What a slot's function takes after meta_params and hyperparams."""
+"""What a slot's function takes after meta_params and context."""
 
 
 def _rehearse_component(name: str, component: Component, slot: str, hyperparams: Any) -> None:
@@ -257,17 +257,18 @@ def _rehearse_component(name: str, component: Component, slot: str, hyperparams:
     scalars = SLOT_SCALARS[slot]
 
     def call(meta_params):
-        result: Any = component.apply(meta_params, hyperparams, *ones)
+        context = Context(hyperparams)
+        result: Any = component.apply(meta_params, context, *ones)
         if slot == "make_optimizer":
             optimizer, params = optax.with_extra_args_support(result), jnp.zeros(2)
-            optimizer.update(params, optimizer.init(params), params, progress=jnp.float32(0.0))
+            optimizer.update(params, optimizer.init(params), params, **context.extra_args())
             return jnp.float32(0.0)
         return result
 
     ones, signature = [jnp.float32(1.0)] * len(scalars), "init(key)"
     try:
         meta_params = jax.eval_shape(component.init, jax.random.key(0))
-        signature = f"{slot}({', '.join(('meta_params', 'hyperparams', *scalars))})"
+        signature = f"{slot}({', '.join(('meta_params', 'context', *scalars))})"
         result = jax.eval_shape(call, meta_params)
     except Exception as error:
         raise ConfigError(

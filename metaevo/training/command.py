@@ -41,7 +41,7 @@ from metaevo.training.settings import (
     save_policies,
     training_class,
 )
-from purerl.parts.losses import HAND_WRITTEN
+from purerl.learners import HAND_WRITTEN
 
 EXPERIMENT = "train"
 HARMLESS = (

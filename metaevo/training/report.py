@@ -23,7 +23,8 @@ from metaevo.statistics import summarise
 from metaevo.training.settings import Trainee
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif
-from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, gymnasium_name
+from purerl.parts.evaluation import evaluate
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
 
 AGENTS_AT_ONCE = 64

@@ -25,7 +25,7 @@ from metaevo.studies.settings import (
     make_learner,
     settings_class,
 )
-from purerl.parts.losses import HAND_WRITTEN
+from purerl.learners import HAND_WRITTEN
 from purerl.types import Learner
 
 DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}

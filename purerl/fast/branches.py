@@ -1,4 +1,10 @@
-"""A conditional that still skips work when many agents are batched."""
+"""A conditional that still skips work when many agents are batched.
+
+In place of
+
+def cond(predicate, true_fun, false_fun, *operands):
+return jax.lax.cond(predicate, true_fun, false_fun, *operands)
+"""
 
 from collections.abc import Callable
 from typing import Any

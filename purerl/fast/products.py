@@ -1,5 +1,11 @@
 """Products of a layer's inputs and its weights that a CPU computes fast, gradients too.
 
+In place of
+
+    y = x @ weights
+    gradient_of_x = gradient_of_y @ weights.T
+    gradient_of_weights = x.T @ gradient_of_y
+
 XLA's fast kernels for CPUs take matrices as they lie in memory. The gradient of weights is a
 product with a transposed matrix, which they do not take: so the smaller one is transposed first.
 They are slow where a matrix has a few columns or rows only: with few outputs a product is one with
@@ -14,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.fast.threads import operations_are_whole
+from purerl.fast.switch import cpu_arithmetic
 
 NARROW = 4
 """So many inputs, or outputs, are few: beyond, kernels for matrices were faster (2 to 12 tried)."""
@@ -23,7 +29,8 @@ NARROW = 4
 def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: Any) -> jax.Array:
     """`jax.lax.dot_general` as a `flax.linen.Dense` calls it, faster on a CPU.
 
-    There it has reverse-mode derivatives of any order; JAX refuses forward mode (`jax.jvp`).
+    With `purerl.fast.use_cpu_arithmetic` it has reverse-mode derivatives of any order, and JAX
+    refuses forward mode (`jax.jvp`).
 
     Args:
         x: [..., in].
@@ -34,7 +41,7 @@ def dot_general(x: jax.Array, weights: jax.Array, dimensions: Any, **options: An
     Returns:
         [..., out].
     """
-    if jax.default_backend() != "cpu" or any(option is not None for option in options.values()):
+    if not cpu_arithmetic() or any(option is not None for option in options.values()):
         return jax.lax.dot_general(x, weights, dimensions, **options)
     return _product(x, weights)
 
@@ -46,7 +53,7 @@ def _product(x: jax.Array, weights: jax.Array) -> jax.Array:
 
 def _fast(x: jax.Array, weights: jax.Array) -> jax.Array:
     inputs, outputs = weights.shape
-    if 0 < inputs <= NARROW and operations_are_whole():
+    if 0 < inputs <= NARROW:
         terms = [x[..., i : i + 1] @ weights[i : i + 1] for i in range(inputs)]
         return functools.reduce(jnp.add, terms)
     if 0 < outputs <= NARROW:

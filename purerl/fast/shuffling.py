@@ -1,4 +1,13 @@
-"""Random orders of a batch, by sorting."""
+"""Random orders of a batch, by sorting words.
+
+In place of
+
+    def permutations(key, count, size):
+        keys = jax.random.split(key, count)
+        return jax.vmap(lambda key: jax.random.permutation(key, size))(keys)
+
+It draws other numbers: orders are as likely, but not the same.
+"""
 
 import jax
 import jax.numpy as jnp

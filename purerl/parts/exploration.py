@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from purerl.types import Hyperparams
 
 
-def epsilon(hyperparams: Hyperparams, frames: jax.Array, default_horizon: float) -> jax.Array:
+def epsilon(
+    hyperparams: Hyperparams, frames: jax.Array | float, default_horizon: float
+) -> jax.Array:
     """Return the probability of a random action: linear in environment steps, then constant.
 
     Args:
@@ -19,7 +21,7 @@ def epsilon(hyperparams: Hyperparams, frames: jax.Array, default_horizon: float)
     """
     start, end = hyperparams.epsilon_start, hyperparams.epsilon_end
     if end is None:
-        return jnp.broadcast_to(start, frames.shape)
+        return jnp.broadcast_to(start, jnp.shape(frames))
     horizon = hyperparams.epsilon_decay_steps
     horizon = default_horizon if horizon is None else horizon
     return start + (end - start) * jnp.minimum(frames / horizon, 1.0)

@@ -1,34 +1,33 @@
-"""Hand-written parts for the slots of a learner: value losses, policy losses, optimizers.
+"""Hand-written losses for the slots of a learner: value losses and policy losses.
 
 They have the signatures of `purerl.types`, so that a baseline runs through the same code as a
 learned part. Losses are elementwise: scalars in, a scalar out; the learner batches them.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.types import Hyperparams, MetaParams
+from purerl.types import Context, MetaParams
 
 
 def squared(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     prediction: jax.Array,
     target: jax.Array,
     old_prediction: jax.Array,
 ) -> jax.Array:
     """Half the squared error, (prediction - target)^2 / 2."""
-    del meta_params, hyperparams, old_prediction
+    del meta_params, context, old_prediction
     return 0.5 * jnp.square(prediction - target)
 
 
 def clipped_squared(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     prediction: jax.Array,
     target: jax.Array,
     old_prediction: jax.Array,
@@ -38,7 +37,7 @@ def clipped_squared(
     The larger of the losses of `prediction` and of `old_prediction` moved by at most
     `hyperparams.value_clip_epsilon` (Engstrom et al. 2020, section 3, item 1).
     """
-    clip = hyperparams.value_clip_epsilon
+    clip = context.hyperparams.value_clip_epsilon
     clipped = old_prediction + jnp.clip(prediction - old_prediction, -clip, clip)
     losses = jnp.square(prediction - target), jnp.square(clipped - target)
     return 0.5 * jnp.maximum(*losses)
@@ -46,19 +45,19 @@ def clipped_squared(
 
 def huber(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     prediction: jax.Array,
     target: jax.Array,
     old_prediction: jax.Array,
 ) -> jax.Array:
     """Huber loss (Huber 1964): squared up to `hyperparams.huber_delta`, linear beyond."""
     del meta_params, old_prediction
-    return optax.losses.huber_loss(prediction, target, delta=hyperparams.huber_delta)
+    return optax.losses.huber_loss(prediction, target, delta=context.hyperparams.huber_delta)
 
 
 def sloped_squared(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     prediction: jax.Array,
     target: jax.Array,
     old_prediction: jax.Array,
@@ -70,25 +69,25 @@ def sloped_squared(
     """
     del meta_params, old_prediction
     error = prediction - target
-    return 0.5 * jnp.square(error) + hyperparams.loss_slope * error
+    return 0.5 * jnp.square(error) + context.hyperparams.loss_slope * error
 
 
 def clipped_surrogate(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     log_ratio: jax.Array,
     advantage: jax.Array,
 ) -> jax.Array:
     """PPO's clipped surrogate objective, negated (Schulman et al. 2017, equation 7)."""
     del meta_params
     ratio = jnp.exp(log_ratio)
-    clip = hyperparams.clip_epsilon
+    clip = context.hyperparams.clip_epsilon
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
 def dpo(
     meta_params: MetaParams,
-    hyperparams: Hyperparams,
+    context: Context,
     log_ratio: jax.Array,
     advantage: jax.Array,
 ) -> jax.Array:
@@ -99,64 +98,14 @@ def dpo(
     """
     del meta_params
     ratio = jnp.exp(log_ratio)
-    alpha, beta = hyperparams.dpo_alpha, hyperparams.dpo_beta
+    alpha, beta = context.hyperparams.dpo_alpha, context.hyperparams.dpo_beta
     up, down = (ratio - 1.0) * advantage, log_ratio * advantage
     drift_up = jax.nn.relu(up - alpha * jnp.tanh(up / alpha))
     drift_down = jax.nn.relu(down - beta * jnp.tanh(down / beta))
     return jnp.where(advantage >= 0.0, drift_up, drift_down) - ratio * advantage
 
 
-def clipped_adam(
-    meta_params: MetaParams, hyperparams: Hyperparams
-) -> optax.GradientTransformationExtraArgs:
-    """Adam after clipping the global norm of the gradient, with a linearly annealed step size.
-
-    The learning rate falls from `hyperparams.learning_rate` at progress 0 to
-    `hyperparams.final_learning_rate` times that at progress 1.
-    """
-    del meta_params
-    return optax.chain(
-        optax.clip_by_global_norm(hyperparams.max_grad_norm),
-        optax.scale_by_adam(eps=hyperparams.adam_epsilon),
-        scale_by_progress(hyperparams.learning_rate, hyperparams.final_learning_rate),
-    )
-
-
-def flat_clipped_adam(
-    meta_params: MetaParams, hyperparams: Hyperparams
-) -> optax.GradientTransformationExtraArgs:
-    """`clipped_adam` on all parameters as one vector: fewer operations, each of them larger.
-
-    The same numbers up to rounding; faster on a CPU where a gradient step is short.
-    """
-    return optax.flatten(clipped_adam(meta_params, hyperparams))
-
-
-def clipped_sgd(
-    meta_params: MetaParams, hyperparams: Hyperparams
-) -> optax.GradientTransformationExtraArgs:
-    """Plain gradient descent with the clipping and the step size of `clipped_adam`."""
-    del meta_params
-    return optax.chain(
-        optax.clip_by_global_norm(hyperparams.max_grad_norm),
-        scale_by_progress(hyperparams.learning_rate, hyperparams.final_learning_rate),
-    )
-
-
-def scale_by_progress(
-    learning_rate: jax.Array | float, final_fraction: jax.Array | float
-) -> optax.GradientTransformationExtraArgs:
-    """Multiply updates by minus a learning rate that is linear in the extra argument `progress`."""
-
-    def update(updates, state, params=None, *, progress, **extra_args):
-        del params, extra_args
-        step_size = learning_rate * (1.0 + (final_fraction - 1.0) * progress)
-        return jax.tree.map(lambda leaf: -step_size * leaf, updates), state
-
-    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
-
-
-HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
+HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
     "value_loss": {
         "squared": squared,
         "clipped_squared": clipped_squared,
@@ -164,10 +113,5 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
         "sloped_squared": sloped_squared,
     },
     "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
-    "make_optimizer": {
-        "flat_adam": flat_clipped_adam,
-        "adam": clipped_adam,
-        "sgd": clipped_sgd,
-    },
 }
-"""The hand-written functions of every slot, by the names that configs use; first the reference."""
+"""The hand-written losses of every slot, by the names that configs use; first the reference."""

@@ -1,9 +1,4 @@
-"""The few networks that learners share, and the policies that sit on top of them.
-
-A network is called as `(params, carry, obs, reset) -> (carry, outputs)`. These are feed-forward:
-their carry is the empty tuple and `reset` changes nothing; a recurrent one would clear its carry
-where `reset` is true.
-"""
+"""The few networks that learners share, and the policies that sit on top of them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,8 +11,6 @@ from jax.nn.initializers import Initializer
 from purerl.fast.activations import ACTIVATIONS
 from purerl.fast.initializers import orthogonal
 from purerl.fast.products import dot_general
-
-Carry = tuple[()]
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
@@ -78,15 +71,12 @@ class ActorCritic(nn.Module):
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
-    def __call__(
-        self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None
-    ) -> tuple[Carry, "tuple[Policy, jax.Array]"]:
+    def __call__(self, obs: jax.Array) -> "tuple[Policy, jax.Array]":
         """Return the policy and the value [...] at observations [..., *obs_shape]."""
-        del reset
         head = self.policy_head(self.actor_torso(obs))
         value = self.value_head(self.critic_torso(obs)).squeeze(-1)
         policy = Gaussian(head, self.log_std) if self.continuous else Categorical(head)
-        return carry, (policy, value)
+        return policy, value
 
 
 class QNetwork(nn.Module):
@@ -109,16 +99,13 @@ class QNetwork(nn.Module):
         if self.dueling:
             self.value_head = _dense(1, LECUN_NORMAL)
 
-    def __call__(
-        self, carry: Carry, obs: jax.Array, reset: jax.Array | None = None
-    ) -> "tuple[Carry, ActionValues]":
+    def __call__(self, obs: jax.Array) -> "ActionValues":
         """Return the values of all actions at observations [..., *obs_shape]."""
-        del reset
         features = self.torso(obs)
         values = self.action_head(features)
         if self.dueling:
             values = values - jnp.mean(values, axis=-1, keepdims=True) + self.value_head(features)
-        return carry, ActionValues(values)
+        return ActionValues(values)
 
 
 class ActionValues(NamedTuple):

@@ -1,4 +1,6 @@
-"""Running mean and variance of a stream of batches."""
+"""Numbers brought to a common scale: by running statistics, over a batch, into bounds."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,3 +36,29 @@ class RunningStatistics(struct.PyTreeNode):
     def normalize(self, x: jax.Array, *, limit: float = 10.0) -> jax.Array:
         """Return (x - mean) / std, clipped to [-limit, limit]."""
         return jnp.clip((x - self.mean) * jax.lax.rsqrt(self.variance + 1e-8), -limit, limit)
+
+
+def normalized(x: jax.Array, statistics: RunningStatistics | None) -> jax.Array:
+    """Return x [..., *shape] by statistics of [*shape], or as it is if there are none."""
+    if statistics is None:
+        return x
+    mean, variance = (
+        jnp.broadcast_to(leaf, x.shape) for leaf in (statistics.mean, statistics.variance)
+    )
+    return statistics.replace(mean=mean, variance=variance).normalize(x)
+
+
+def standardized(x: jax.Array) -> jax.Array:
+    """Return numbers [...] with mean 0 and standard deviation 1."""
+    return (x - x.mean()) / (x.std() + 1e-8)
+
+
+def clip_to_space(action: jax.Array, action_space: Any) -> jax.Array:
+    """Return an action [..., action_dim] within its space's bounds, a discrete one as it is."""
+    if hasattr(action_space, "n"):
+        return action
+    low, high = (
+        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
+        for bound in (action_space.low, action_space.high)
+    )
+    return jnp.clip(action, low, high)

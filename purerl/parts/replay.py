@@ -105,6 +105,27 @@ class Layout(NamedTuple):
         oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.rows_per_write
         return (oldest + age.astype(jnp.int32)) % self.capacity
 
+    def draw(
+        self,
+        key: jax.Array,
+        written: jax.Array,
+        priorities: "Priorities | None",
+        count: int,
+        *,
+        exponent: jax.Array | float,
+    ) -> tuple[jax.Array, jax.Array]:
+        """Draw rows [count] by their priorities, or uniformly where there are none.
+
+        Returns:
+            the rows, and the weights [count] of what is learned from them, at most 1: importance
+            to the power of `exponent` (Schaul et al. 2016, section 3.4).
+        """
+        if priorities is None:
+            return self.draw_uniformly(key, written, count), jnp.ones(count)
+        rows, probability = draw(priorities, key, count)
+        weight = jnp.power(self.drawable(written) * probability, -exponent)
+        return rows, weight / jnp.max(weight)
+
     def admit(self, priorities: "Priorities", written: jax.Array) -> "Priorities":
         """Give the rows that a write completes the largest priority so far.
 

@@ -23,7 +23,7 @@ from metaevo.sweep.settings import sweep_class
 from metaevo.training import command as training
 from metaevo.training.settings import training_class
 from purerl import envs
-from purerl.parts.losses import HAND_WRITTEN
+from purerl.learners import HAND_WRITTEN
 
 MEMORY = 8 * 2**30
 """Of whatever machine this is."""

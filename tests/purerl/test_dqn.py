@@ -7,12 +7,12 @@ import optax
 import pytest
 
 from purerl import dqn
-from purerl.parts import losses
+from purerl.parts import losses, optimizers
 from purerl.parts.episodes import zero_sums
 from purerl.parts.networks import ActionValues
 from purerl.parts.replay import Priorities, set_priorities
 from tests.purerl import probes, reference
-from tests.purerl.parts.test_losses import Adam
+from tests.purerl.parts.test_optimizers import Adam
 
 KEY = jax.random.key(0)
 CONFIG = dqn.Config(
@@ -192,7 +192,7 @@ def first_bias(state):
     return state.params["params"]["action_head"]["bias"][0]
 
 
-def count_steps(meta_params, hyperparams):
+def count_steps(meta_params, context):
     """An optimizer that adds 1 to every parameter at every gradient step."""
 
     def update(updates, state, params=None, **extra):
@@ -268,7 +268,7 @@ def test_epsilon_greedy_actions():
 
 def test_random_play_is_random_for_ever():
     config = replace(CONFIG, total_timesteps=960, buffer_size=480)
-    states, _ = run_updates(config, 20, HYPERPARAMS.random_play(), losses.flat_clipped_adam)
+    states, _ = run_updates(config, 20, HYPERPARAMS.random_play(), optimizers.adam)
     action = np.asarray(states[-1].ring.action)
     assert states[-1].epsilon == 1.0
     assert abs(action.mean() - 0.5) < 0.1

@@ -7,7 +7,7 @@ import pytest
 
 from purerl import dqn, envs
 from purerl.parts import losses
-from purerl.parts.evaluation import evaluate_in_gymnasium
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
 from tests.purerl.test_ppo_cartpole import last_tenth
 from tests.purerl.test_ppo_properties import assert_same, exactly, numbers

@@ -15,7 +15,7 @@ from gymnax.environments.environment import Environment
 from purerl import envs, ppo
 from purerl.envs.doors_gym import DoorsGym
 from purerl.envs.gymnasium_adapter import GymnasiumEnv
-from purerl.parts.evaluation import evaluate_in_gymnasium
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 
 KEY = jax.random.key(0)
 OURS = ["purerl/GridWorld-v0", "purerl/Doors-v0", "purerl/DoorsNumPy-v0"]

@@ -8,9 +8,9 @@ import pytest
 
 from purerl import ppo
 from purerl.parts import losses
-from purerl.types import EpisodeSums
+from purerl.types import Context, EpisodeSums
 from tests.purerl import probes, reference
-from tests.purerl.parts.test_losses import Adam
+from tests.purerl.parts.test_optimizers import Adam
 from tests.purerl.parts.test_returns import brute_force
 
 KEY = jax.random.key(0)
@@ -89,7 +89,8 @@ def test_gradient_of_the_loss(env, changes, clip_value):
         )
 
     function = jax.jit(jax.value_and_grad(learner.loss, has_aux=True))
-    (total, metrics), grads = function(state.params, batch, HYPERPARAMS, None, env.default_params)
+    arguments = state.params, batch, Context(HYPERPARAMS), None, env.default_params
+    (total, metrics), grads = function(*arguments)
     assert total == pytest.approx(loss(reference.to_float64(state.params)), rel=1e-4)
     expected = reference.gradient(state.params, loss)
     jax.tree.map(
@@ -130,13 +131,12 @@ class Rollouts:
     def __init__(self, **changes):
         env = probes.Cycle()
         self.learner = ppo.PPO(replace(CONFIG, num_steps=16, **changes), env)
-        arguments = HYPERPARAMS, env.default_params
         state = init(self.learner)
         collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
         self.states, self.transitions, self.sums, self.batches = [state], [], [], []
         for _ in range(2):
-            state, transitions, sums = collect(state, *arguments)
-            state, batch = make_batch(state, transitions, *arguments)
+            state, transitions, sums = collect(state, env.default_params)
+            state, batch = make_batch(state, transitions, HYPERPARAMS, env.default_params)
             self.states.append(state)
             self.transitions.append(jax.tree.map(np.asarray, transitions))
             self.sums.append(sums)
@@ -261,7 +261,7 @@ def test_observations_and_rewards_are_normalized():
 class Recorder(ppo.PPO):
     """Tells the host which samples each gradient step is given."""
 
-    def loss(self, params, batch, hyperparams, meta_params, env_params):
+    def loss(self, params, batch, context, meta_params, env_params):
         jax.debug.callback(SEEN.append, batch.target, ordered=True)
         return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
 
@@ -283,58 +283,17 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
     assert np.shape(SEEN) == (12, 6)
 
 
-def value_bias(state):
-    return state.params["params"]["value_head"]["bias"]
-
-
-def add_progress(meta_params, hyperparams):
-    """An optimizer that adds the progress to every parameter, which shows what it was passed."""
-
-    def update(updates, state, params=None, *, progress, **extra):
-        return jax.tree.map(lambda x: jnp.full_like(x, progress), updates), state
-
-    return optax.GradientTransformationExtraArgs(lambda params: (), update)
-
-
-@pytest.mark.parametrize(
-    ("annealing_steps", "expected"),
-    [(None, [0, 1 / 4, 2 / 4, 3 / 4]), (48.0, [0, 1 / 2, 1, 1]), (480.0, [0, 1 / 20, 2 / 20])],
-)
-def test_progress_counts_environment_steps(annealing_steps, expected):
-    env = probes.Cycle()
-    learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), env, make_optimizer=add_progress)
-    hyperparams = HYPERPARAMS.replace(annealing_steps=annealing_steps)
-    _, state, batch = problem(env, np.random.default_rng(0))
-    learn = jax.jit(learner.learn)
-    for progress in expected:
-        after, _ = learn(state, batch, hyperparams, None, env.default_params)
-        move = value_bias(after) - value_bias(state)
-        np.testing.assert_allclose(move, 3 * progress, atol=1e-5)  # three gradient steps
-        state = after
-
-
-def test_progress_of_a_very_long_run():
-    env = probes.Cycle()
-    config = replace(CONFIG, total_timesteps=4_800_000_000)
-    learner = ppo.PPO(config, env, make_optimizer=add_progress)
-    _, state, batch = problem(env, np.random.default_rng(0))
-    state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
-    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
-    move = value_bias(after) - value_bias(state)
-    np.testing.assert_allclose(move, 3 * 0.75, rtol=1e-4)
-
-
 def test_meta_params_reach_every_slot():
     env = probes.Cycle()
     _, state, batch = problem(env, np.random.default_rng(0))
 
-    def value_loss(meta, hyperparams, prediction, target, old_prediction):
-        return meta["value"] * losses.squared(None, hyperparams, prediction, target, old_prediction)
+    def value_loss(meta, context, prediction, target, old_prediction):
+        return meta["value"] * losses.squared(None, context, prediction, target, old_prediction)
 
-    def policy_loss(meta, hyperparams, log_ratio, advantage):
-        return meta["policy"] * losses.clipped_surrogate(None, hyperparams, log_ratio, advantage)
+    def policy_loss(meta, context, log_ratio, advantage):
+        return meta["policy"] * losses.clipped_surrogate(None, context, log_ratio, advantage)
 
-    def make_optimizer(meta, hyperparams):
+    def make_optimizer(meta, context):
         return optax.sgd(meta["rate"])  # a plain optimizer, which knows nothing of progress
 
     learner = ppo.PPO(CONFIG, env, value_loss, policy_loss, make_optimizer)
@@ -364,7 +323,9 @@ def test_meta_params_reach_every_slot():
 def test_diagnostics():
     env = probes.Cycle()
     learner, state, batch = problem(env, np.random.default_rng(3), normalize_advantages="none")
-    _, metrics = jax.jit(learner.loss)(state.params, batch, HYPERPARAMS, None, env.default_params)
+    _, metrics = jax.jit(learner.loss)(
+        state.params, batch, Context(HYPERPARAMS), None, env.default_params
+    )
     exact, params = reference.to_float64(batch), reference.to_float64(state.params)
     head, value = reference.forward(params, exact.obs)
     log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.action)

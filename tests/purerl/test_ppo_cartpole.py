@@ -6,7 +6,8 @@ import pytest
 
 from purerl import envs, ppo
 from purerl.parts import losses
-from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+from purerl.parts.evaluation import evaluate, mean_return
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 
 
 def last_tenth(episodes):

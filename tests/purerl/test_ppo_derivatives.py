@@ -13,8 +13,8 @@ from tests.purerl import probes
 def test_a_whole_training_has_derivatives():
     env = probes.Cycle()
 
-    def value_loss(meta, hyperparams, *values):
-        return meta * losses.squared(None, hyperparams, *values)
+    def value_loss(meta, context, *values):
+        return meta * losses.squared(None, context, *values)
 
     def no_policy_loss(*_):  # or actions, of which there are two, would jump
         return jnp.float32(0.0)
@@ -52,8 +52,8 @@ def test_derivatives_of_trainings_in_several_environments(name):
         hidden_sizes=(2,),
     )  # fmt: skip
 
-    def value_loss(meta, hyperparams, *values):
-        return meta * losses.squared(None, hyperparams, *values)
+    def value_loss(meta, context, *values):
+        return meta * losses.squared(None, context, *values)
 
     train = ppo.make_train(config, env, value_loss=value_loss)
 

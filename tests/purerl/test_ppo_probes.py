@@ -30,7 +30,7 @@ def outputs(env_class, obs):
     """Return what the policy head gives and the values at observations [B, 1]."""
     learner, policy = trained(env_class)
     network = learner._network(learner.env.default_params)
-    _, (distribution, value) = network.apply(policy.params, (), jnp.asarray(obs)[:, None])
+    distribution, value = network.apply(policy.params, jnp.asarray(obs)[:, None])
     return distribution, value
 
 

@@ -286,7 +286,7 @@ def test_actions_are_clipped_for_the_environment_only():
     env = Shown()
     learner = ppo.PPO(CONFIG, env)
     state = learner.init(KEYS[0], HYPERPARAMS, None, env.default_params)
-    _, transitions, _ = jax.jit(learner.collect)(state, HYPERPARAMS, env.default_params)
+    _, transitions, _ = jax.jit(learner.collect)(state, env.default_params)
     action = np.asarray(transitions.action[..., 0])
     assert np.abs(action).max() > 1
     np.testing.assert_allclose(transitions.reward, np.clip(action, -1, 1), rtol=1e-6)

@@ -94,8 +94,8 @@ def test_double_q_learning_lets_one_table_choose_and_the_other_tell():
     assert min(seen["table 0"], seen["table 1"]) > 20
 
 
-def tilted(meta_params, hyperparams, prediction, target, old_prediction):
-    del meta_params, hyperparams
+def tilted(meta_params, context, prediction, target, old_prediction):
+    del meta_params, context
     assert old_prediction is not None
     error = prediction - target
     return 2.0 * error**2 + 0.1 * error

@@ -57,7 +57,7 @@ class Nothing:
 def scaled(loss_shape=()):
     """A component of a user's own, whose parameters come from Python numbers."""
 
-    def value_loss(meta_params, hyperparams, prediction, target, old_prediction):
+    def value_loss(meta_params, context, prediction, target, old_prediction):
         return jnp.broadcast_to(meta_params["scale"], loss_shape) * (prediction - target) ** 2
 
     def make(config):

@@ -17,7 +17,7 @@ from metaevo.held_out.evaluation import LEARNED
 from metaevo.report.policy_plots import plot_policy_losses
 from purerl import ppo
 from purerl.parts import losses
-from purerl.types import EpisodeSums
+from purerl.types import Context, EpisodeSums
 from tests.metaevo.toy import cartpole
 
 HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2)
@@ -118,7 +118,7 @@ def test_finite_for_extreme_ratios(log_ratio):
 
 @given(log_ratio=st.floats(-2, 2, width=32), advantage=st.floats(-5, 5, width=32))
 def test_the_clip_is_the_surrogate_with_this_drift(log_ratio, advantage):
-    expected = losses.clipped_surrogate(None, HYPERPARAMS, log_ratio, advantage)
+    expected = losses.clipped_surrogate(None, Context(HYPERPARAMS), log_ratio, advantage)
     found = clip_drift(jnp.float32(log_ratio), advantage, 0.2) - np.exp(log_ratio) * advantage
     assert found == pytest.approx(float(expected), rel=1e-5, abs=1e-5)
 
@@ -137,7 +137,7 @@ def test_started_from_the_clip_it_is_close_to_the_clip():
         jax.value_and_grad(losses.clipped_surrogate, argnums=2), in_axes=(None, None, 0, 0)
     )
     (loss, slope), (wanted, wanted_slope) = (
-        function(parameters, HYPERPARAMS, log_ratio, advantage)
+        function(parameters, Context(HYPERPARAMS), log_ratio, advantage)
         for function, parameters in ((batched, meta_params), (clip, None))
     )
     assert np.abs(loss - wanted).max() < 0.06
@@ -163,10 +163,10 @@ def test_started_from_the_clip_it_trains_as_well_as_the_clip():
     meta_params, _, component = built("clip", 128)
     env, env_params = cartpole()
 
-    def either(chosen, hyperparams, *arguments):
+    def either(chosen, context, *arguments):
         both = (
-            component.apply(meta_params, hyperparams, *arguments),
-            losses.clipped_surrogate(None, hyperparams, *arguments),
+            component.apply(meta_params, context, *arguments),
+            losses.clipped_surrogate(None, context, *arguments),
         )
         return jax.lax.select_n(chosen, *both)
 
@@ -188,8 +188,8 @@ def test_started_from_the_clip_it_trains_as_well_as_the_clip():
 
 
 def test_the_curves_of_known_losses():
-    def learned(meta_params, hyperparams, log_ratio, advantage):
-        del hyperparams
+    def learned(meta_params, context, log_ratio, advantage):
+        del context
         return meta_params * jnp.square(jnp.expm1(log_ratio)) - jnp.exp(log_ratio) * advantage
 
     for advantage in policy_loss_study.ADVANTAGES:

@@ -197,8 +197,8 @@ def test_curves_are_means_over_finished_episodes(contenders):
 
 
 def test_scale_and_slopes_of_a_known_loss():
-    def steeper(meta_params, hyperparams, prediction, target, old_prediction):
-        return 3.0 * losses.squared(meta_params, hyperparams, prediction, target, old_prediction)
+    def steeper(meta_params, context, prediction, target, old_prediction):
+        return 3.0 * losses.squared(meta_params, context, prediction, target, old_prediction)
 
     hyperparams = ppo.Hyperparams()
     rng = np.random.default_rng(0)
@@ -246,7 +246,7 @@ def test_a_learner_that_never_clips_has_fewer_variants():
 def test_the_sides_of_a_loss_by_hand():
     """Of L(e) = 3 e^2 + 0.4 e, with a target of 2 and an error of 0.5."""
 
-    def loss(scale, hyperparams, prediction, target, old_prediction):
+    def loss(scale, context, prediction, target, old_prediction):
         error = prediction - target
         return scale * (3.0 * error**2 + 0.4 * error)
 

@@ -71,11 +71,11 @@ def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
 
 SPLIT = """
 import jax.numpy as jnp
-from purerl.fast import threads
+from purerl.fast import switch
 x = jnp.ones((256, 64))
 polynomial = jax.jit(lambda x: sum(i * x**i for i in range(1, 20)))
 print('outer_dimension_partitions":["' in polynomial.lower(x).compile().as_text())
-print(threads.operations_are_whole())
+print(switch.cpu_arithmetic())
 """
 
 

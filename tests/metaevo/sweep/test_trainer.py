@@ -29,10 +29,10 @@ class Counting:
         return self.learner.update(*arguments)
 
 
-def diverging(meta_params, hyperparams, prediction, target, old_prediction):
+def diverging(meta_params, context, prediction, target, old_prediction):
     """Squared error whose gradient is infinite for large learning rates."""
-    loss = losses.squared(meta_params, hyperparams, prediction, target, old_prediction)
-    return loss * jax.numpy.where(hyperparams.learning_rate > 1.5, np.inf, 1.0)
+    loss = losses.squared(meta_params, context, prediction, target, old_prediction)
+    return loss * jax.numpy.where(context.hyperparams.learning_rate > 1.5, np.inf, 1.0)
 
 
 def q_task(updates=60, value_loss=losses.squared):

@@ -52,3 +52,15 @@ def test_inside_a_scan():
         return jax.lax.scan(step, (count, jnp.float32(0.0)), length=4)[0][1]
 
     np.testing.assert_array_equal(jax.vmap(run)(jnp.array([0, 2, -9])), [2.0, 4.0, 0.0])
+
+
+def test_values_and_derivatives_are_those_of_jax_s_conditional():
+    def with_cond(cond):
+        def function(predicate, x):
+            return cond(predicate, lambda x: jnp.sin(x) * x, lambda x: 2.0 * x, x)
+
+        return jax.vmap(jax.value_and_grad(function, argnums=1))
+
+    arguments = jnp.array([True, False, True]), jnp.array([0.5, 1.0, 2.0])
+    found, expected = (with_cond(cond)(*arguments) for cond in (branches.cond, jax.lax.cond))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from purerl.fast import threefry
-from purerl.fast.threefry import hash_2x32, rolled, unrolled
+from purerl.fast.threefry import hash_2x32, rolled, unrolled, with_fast_draws
 
 KEY = jax.random.key(7)
 
@@ -61,3 +61,15 @@ def test_a_key_comes_back():
 def test_nothing_loops():
     draw = jax.jit(lambda key: jax.random.normal(jax.random.split(key)[0], (8,)))
     assert "while" not in draw.lower(unrolled(KEY)).compile().as_text()
+
+
+def test_a_function_draws_the_same_numbers_from_whatever_keys_it_is_given():
+    def function(state, *, scale):
+        key, draw_key = jax.random.split(state["key"])
+        return {"key": key, "x": state["x"] + scale * jax.random.normal(draw_key, (4,))}
+
+    state = {"key": KEY, "x": jnp.arange(4.0)}
+    found, expected = (f(state, scale=2.0) for f in (with_fast_draws(function), function))
+    assert found["key"].dtype == expected["key"].dtype == KEY.dtype
+    assert found["key"] == expected["key"]
+    np.testing.assert_array_equal(found["x"], expected["x"])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from purerl import envs, ppo
-from purerl.parts.evaluation import evaluate, evaluate_in_gymnasium, mean_return
+from purerl.parts.evaluation import evaluate, mean_return
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.types import EpisodeSums
 from tests.purerl import probes
 

@@ -33,23 +33,22 @@ def build(name="CartPole-v1", *, observations="auto", hidden_sizes=(8,), shared=
 )
 def test_the_network_fits_the_observation(name, observations, kernels):
     network, shape = build(name, observations=observations)
-    params = jax.jit(network.init)(jax.random.key(0), (), jnp.zeros(shape))
+    params = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))
     assert {leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1} == kernels
     batch = jax.random.normal(jax.random.key(1), (5, 2, *shape))
     apply = jax.jit(network.apply)
-    carry, (policy, value) = apply(params, (), batch, jnp.zeros((5, 2), bool))
-    assert carry == ()
+    policy, value = apply(params, batch)
     assert value.shape == (5, 2)
     assert policy.mode().shape[:2] == (5, 2)
     # unbatched functions, batched by whoever calls
-    _, (alone, alone_value) = apply(params, (), batch[3, 1])
+    alone, alone_value = apply(params, batch[3, 1])
     np.testing.assert_allclose(value[3, 1], alone_value, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(policy[0][3, 1], alone[0], rtol=1e-4, atol=1e-5)
 
 
 def test_scales_of_a_new_network():
     network, shape = build(hidden_sizes=(64, 64))
-    params = jax.jit(network.init)(jax.random.key(0), (), jnp.zeros(shape))["params"]
+    params = jax.jit(network.init)(jax.random.key(0), jnp.zeros(shape))["params"]
     gains = {"actor_torso": 2**0.5, "critic_torso": 2**0.5, "policy_head": 0.01, "value_head": 1.0}
     for module, gain in gains.items():
         for leaf in jax.tree.leaves(params[module]):
@@ -93,8 +92,8 @@ def test_shared_or_separate_torso():
     x = jnp.ones(4)
     for shared in (False, True):
         network, _ = build(shared=shared)
-        params = network.init(jax.random.key(0), (), x)
-        value_gradient = jax.grad(lambda p, n=network: n.apply(p, (), x)[1][1])(params)["params"]
+        params = network.init(jax.random.key(0), x)
+        value_gradient = jax.grad(lambda p, n=network: n.apply(p, x)[1])(params)["params"]
         touched = any(leaf.any() for leaf in jax.tree.leaves(value_gradient["actor_torso"]))
         assert touched == shared
         assert ("critic_torso" in value_gradient) != shared
@@ -163,11 +162,10 @@ def test_action_values(dueling):
         env, env_params, hidden_sizes=(8,), activation="relu", dueling=dueling
     )
     obs = jax.random.normal(jax.random.key(1), (5, 3, 4))
-    params = jax.jit(network.init)(jax.random.key(0), (), obs)
+    params = jax.jit(network.init)(jax.random.key(0), obs)
     shapes = sorted(leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1)
     assert shapes == sorted([(4, 8), (8, 2)] + [(8, 1)] * dueling)
-    carry, q = jax.jit(network.apply)(params, (), obs, jnp.zeros((5, 3), bool))
-    assert carry == ()
+    q = jax.jit(network.apply)(params, obs)
     assert q.values.shape == (5, 3, 2)
     np.testing.assert_array_equal(q.best(), np.argmax(q.values, -1))
     action = jax.random.randint(jax.random.key(2), (5, 3), 0, 2)

@@ -1,0 +1,42 @@
+"""Gradient steps one after another, with the parameters as one vector in between.
+
+In place of
+
+    def scan_gradient_steps(step, params, opt_state, inputs):
+        for row in rows(inputs):
+            updates, opt_state, metrics = step(params, opt_state, row)
+            params = optax.apply_updates(params, updates)
+
+For a CPU, an operation for each of many small arrays costs more than its arithmetic.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.flatten_util import ravel_pytree
+
+
+def scan_gradient_steps(
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]], params: Any, opt_state: Any, inputs: Any
+) -> tuple[Any, Any, Any]:
+    """Take one gradient step after another.
+
+    Args:
+        step: `(params, opt_state, inputs of this step) -> (updates, opt_state, metrics)`.
+        params: a pytree of arrays.
+        opt_state: the optimizer's state.
+        inputs: a pytree of arrays [S, ...], a row for each step.
+
+    Returns:
+        the last parameters and optimizer state, and the metrics of all steps [S, ...].
+    """
+    vector, unravel = ravel_pytree(params)
+
+    def of_vector(carry, inputs):
+        vector, opt_state = carry
+        updates, opt_state, metrics = step(unravel(vector), opt_state, inputs)
+        return (vector + ravel_pytree(updates)[0], opt_state), metrics
+
+    (vector, opt_state), metrics = jax.lax.scan(of_vector, (vector, opt_state), inputs)
+    return unravel(vector), opt_state, metrics

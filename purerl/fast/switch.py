@@ -1,0 +1,31 @@
+"""Whether networks are computed by arithmetic that suits a CPU, or by JAX's own.
+
+    tanh(x) = jnp.tanh(x)
+    dot_general(x, weights, ...) = jax.lax.dot_general(x, weights, ...)
+
+is what all programs compute unless `use_cpu_arithmetic` was called before they were traced: right
+everywhere, and the fastest where XLA splits an operation among the threads of a CPU.
+"""
+
+import jax
+
+_in_use = False
+
+
+def use_cpu_arithmetic(use: bool = True) -> None:
+    """Have programs that are traced from now on, for a CPU, use its own arithmetic, or JAX's.
+
+    It pays where XLA runs every operation on one thread, as `metaevo.devices.setup` arranges it.
+    """
+    global _in_use
+    _in_use = use
+
+
+def cpu_arithmetic() -> bool:
+    """Return whether a program that is traced now uses the arithmetic for CPUs."""
+    return in_use() and jax.default_backend() == "cpu"
+
+
+def in_use() -> bool:
+    """Return what `use_cpu_arithmetic` was told last; False at first."""
+    return _in_use

@@ -1,0 +1,89 @@
+"""How well a trained policy does in Gymnasium's own environments: a check of ours."""
+
+import math
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from purerl import envs  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
+from purerl.types import Learner
+
+GYMNASIUM_NAMES = {
+    "GridWorld": "purerl/GridWorld-v0",
+    "Doors": "purerl/DoorsNumPy-v0",
+    "FrozenLake-misc": "FrozenLake-v1",
+}
+"""Environments that Gymnasium knows by another name."""
+
+
+def gymnasium_name(name: str) -> str:
+    """Return the name by which Gymnasium knows an environment of `purerl.envs`."""
+    return GYMNASIUM_NAMES.get(name, name)
+
+
+def evaluate_in_gymnasium(
+    learner: Learner,
+    policy: Any,
+    name: str,
+    *,
+    num_episodes: int = 20,
+    seed: int = 0,
+    greedy: bool = True,
+    env_kwargs: dict[str, Any] | None = None,
+) -> np.ndarray:
+    """Play episodes in the Gymnasium environment of this name: NumPy, one process.
+
+    An independent check: nothing of the environment that the agent was trained in takes part
+    (except in GridWorld, whose Gymnasium version is an adapter around ours). `env_kwargs` are
+    arguments for `gymnasium.make`.
+
+    Returns:
+        undiscounted returns [num_episodes].
+
+    Raises:
+        ValueError: if Gymnasium has no environment of this name, or if its observations are not
+            of the size that the agent knows.
+    """
+    try:
+        env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))
+    except (gymnasium.error.Error, TypeError) as error:
+        raise ValueError(f"Gymnasium has no environment {name!r}: {error}") from error
+    spaces: Any = gymnasium.spaces
+    obs_space: Any = env.observation_space
+    own_space = learner.env.observation_space(learner.env.default_params)
+    tabular = hasattr(own_space, "n")
+    index = getattr(learner.env, "index", None)  # of a StateIndex: from an observation to a number
+    if index is not None:
+        obs_shape = obs_space.shape
+    else:
+        obs_shape = (own_space.n,) if tabular else own_space.shape
+    if spaces.flatdim(obs_space) != math.prod(obs_shape):
+        raise ValueError(
+            f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
+            f"the agent's are of shape {tuple(obs_shape)}"
+        )
+    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
+    key = jax.random.key(seed)
+    returns = np.zeros(num_episodes)
+    for episode in range(num_episodes):
+        obs, _ = env.reset(seed=seed + episode)
+        done = False
+        while not done:
+            key, act_key = jax.random.split(key)
+            features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
+            features = np.asarray(features, np.float32).reshape(obs_shape)
+            seen: np.ndarray
+            if index is not None:
+                seen = np.asarray(index(features), np.int32)
+            else:
+                seen = np.asarray(obs, np.int32) if tabular else features
+            action = np.asarray(act(act_key, seen))
+            obs, reward, terminated, truncated, _ = env.step(
+                int(action) if action.ndim == 0 else action
+            )
+            returns[episode] += reward
+            done = terminated or truncated
+    env.close()
+    return returns

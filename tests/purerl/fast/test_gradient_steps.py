@@ -1,0 +1,48 @@
+"""Gradient steps with the parameters as one vector: those of a plain loop, and its derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.fast.gradient_steps import scan_gradient_steps
+
+PARAMS = {"a": jnp.arange(6.0).reshape(2, 3), "b": {"c": jnp.float32(2.0)}, "d": jnp.ones(0)}
+INPUTS = jnp.array([[1.0, 2.0, 3.0], [-1.0, 0.5, 2.0], [0.1, 0.2, 0.3]])
+
+
+def descend(params, opt_state, row):
+    def loss(params):
+        return jnp.sum(jnp.sin(params["a"] @ row)) * params["b"]["c"]
+
+    metric, grads = jax.value_and_grad(loss)(params)
+    velocity = jax.tree.map(lambda v, g: 0.9 * v + g, opt_state["velocity"], grads)
+    updates = jax.tree.map(lambda v: -0.1 * v, velocity)
+    return updates, {"velocity": velocity, "count": opt_state["count"] + 1}, metric
+
+
+def plain(step, params, opt_state, inputs):
+    metrics = []
+    for row in inputs:
+        updates, opt_state, metric = step(params, opt_state, row)
+        params = jax.tree.map(jnp.add, params, updates)
+        metrics.append(metric)
+    return params, opt_state, jnp.stack(metrics)
+
+
+def assert_close(found, expected):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)
+
+
+def test_they_are_those_of_a_plain_loop():
+    opt_state = {"velocity": jax.tree.map(jnp.zeros_like, PARAMS), "count": jnp.int32(0)}
+    found = jax.jit(scan_gradient_steps, static_argnums=0)(descend, PARAMS, opt_state, INPUTS)
+    assert_close(found, plain(descend, PARAMS, opt_state, INPUTS))
+
+    def of_end(scan):
+        def end(params, inputs):
+            params, _, metrics = scan(descend, params, opt_state, inputs)
+            return jnp.sum(params["a"] ** 2) + jnp.sum(metrics)
+
+        return jax.grad(end, (0, 1))(PARAMS, INPUTS)
+
+    assert_close(of_end(scan_gradient_steps), of_end(plain))
