@@ -16,14 +16,13 @@ from annotated_types import Interval, MinLen
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
 from metaevo.parallel import devices
+from metaevo.search.config import MOST
 from metaevo.statistics import fill_missing
 from purerl.learners import num_frames
 from purerl.types import EpisodeSums
 
 Progress = Callable[[int], Any]
 LEARNED = "learned"
-MOST = 1_000_000
-"""Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
 
 
 @dataclass(frozen=True)

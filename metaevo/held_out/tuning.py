@@ -20,10 +20,10 @@ from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.search.config import SweepConfig
 from metaevo.search.objective import objective
 from metaevo.search.space import TRACED, Space, make_space
 from metaevo.search.study import Study
-from metaevo.sweep.settings import SweepConfig
 
 ADAPTIVE_BATCH = 16
 """Trials at once of a sampler that learns from those before."""

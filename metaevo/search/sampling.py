@@ -1,7 +1,7 @@
 """Who chooses the settings of the trials."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
@@ -10,17 +10,15 @@ from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from metaevo.config import ConfigError
+from metaevo.search.config import SweepConfig
 from metaevo.search.ranges import Choice
 from metaevo.search.space import Space
-
-if TYPE_CHECKING:  # it imports JAX, which the processes of a study may not need
-    from metaevo.sweep.settings import SweepConfig
 
 RETRY_OF = "retry_of"
 """The attribute of a trial that repeats a lost one: the number of that one."""
 
 
-def make_sampler(config: "SweepConfig", space: Space, seed: int) -> BaseSampler:
+def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
     """Build a sampler.
 
     TPE chooses settings jointly and expects the worst of trials that still run, so that a batch of
@@ -47,14 +45,14 @@ def make_sampler(config: "SweepConfig", space: Space, seed: int) -> BaseSampler:
     return DesignSampler(config, space, seed)
 
 
-def num_trials(config: "SweepConfig", space: Space) -> int:
+def num_trials(config: SweepConfig, space: Space) -> int:
     """Return how many trials a sweep has: as many as it is told, or as a grid has points."""
     if config.sampler != "grid":
         return config.trials
     return min(config.trials, grid_size(config, space))
 
 
-def grid_size(config: "SweepConfig", space: Space) -> int:
+def grid_size(config: SweepConfig, space: Space) -> int:
     """Return the number of points of the grid."""
     return math.prod(len(axis) for axis in space.axes(config.grid_points).values())
 
@@ -79,7 +77,7 @@ class DesignSampler(BaseSampler):
     Optuna's own grid and quasi-random samplers can give two workers the same point.
     """
 
-    def __init__(self, config: "SweepConfig", space: Space, seed: int) -> None:
+    def __init__(self, config: SweepConfig, space: Space, seed: int) -> None:
         self._kind, self._space, self._seed = config.sampler, space, seed
         self._axes = space.axes(config.grid_points) if self._kind == "grid" else {}
         self._sobol = np.empty((0, len(space.entries)))

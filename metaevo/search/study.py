@@ -15,7 +15,7 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import optuna
@@ -27,12 +27,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from metaevo.config import ConfigError, changed_keys, show
 from metaevo.search import workers
+from metaevo.search.config import SweepConfig
 from metaevo.search.sampling import RETRY_OF, design_indices, make_sampler, num_trials
 from metaevo.search.space import Space
 from metaevo.search.storage import RESULT, check_trials, close_connections, open_storage
-
-if TYPE_CHECKING:  # it imports JAX, which the processes of a study may not need
-    from metaevo.sweep.settings import SweepConfig
 
 Outcome = Literal["complete", "pruned", "failed"]
 
@@ -75,7 +73,7 @@ class Study:
     """The trials of a sweep. A worker asks for some inside `with study:`; anybody may read."""
 
     def __init__(
-        self, storage: BaseStorage, name: str, config: "SweepConfig", space: Space, seed: int
+        self, storage: BaseStorage, name: str, config: SweepConfig, space: Space, seed: int
     ) -> None:
         """Take a study that exists; see `Study.open`."""
         self._storage, self._name, self._config, self._space = storage, name, config, space
@@ -90,7 +88,7 @@ class Study:
 
     @classmethod
     def open(
-        cls, path: Path, config: "SweepConfig", space: Space, *, seed: int, name: str
+        cls, path: Path, config: SweepConfig, space: Space, *, seed: int, name: str
     ) -> "Study":
         """Open a study, or begin it if there is none.
 
@@ -377,7 +375,7 @@ def _seed_of(seed: int, index: int) -> int:
     return int(np.random.default_rng([seed, index]).integers(2**31))
 
 
-def _identity(config: "SweepConfig", space: Space, seed: int) -> dict[str, Any]:
+def _identity(config: SweepConfig, space: Space, seed: int) -> dict[str, Any]:
     """Return what all workers of a study must agree on."""
     identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
     identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}

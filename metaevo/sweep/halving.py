@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metaevo.agents.trainer import Agents, Trainer
-from metaevo.sweep.settings import SweepConfig
+from metaevo.search.config import SweepConfig
 
 
 class Bracket(NamedTuple):

@@ -21,8 +21,8 @@ from metaevo.agents.fitness import FitnessConfig, measures
 from metaevo.agents.fitness import fitness as fitness_of
 from metaevo.agents.trainer import Agents, Row, Trainer
 from metaevo.parallel import devices
+from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.search.objective import traced
-from metaevo.sweep.settings import PbtConfig, SweepConfig
 from purerl.types import EpisodeSums
 
 

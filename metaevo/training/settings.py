@@ -12,11 +12,11 @@ from annotated_types import Ge, Gt, Interval
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.components import discovery
 from metaevo.config import ConfigError, from_dict, merge
-from metaevo.held_out.evaluation import MOST
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.search.config import MOST
 from metaevo.studies.settings import (
     RecordConfig,
     TaskConfig,

@@ -7,9 +7,9 @@ import pytest
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.trainer import Trainer
 from metaevo.config import from_dict
+from metaevo.search.config import SweepConfig
 from metaevo.search.objective import objective
 from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
-from metaevo.sweep.settings import SweepConfig
 from purerl import q_learning
 from tests.metaevo.sweep.test_trainer import assert_same, diverging, q_task
 

@@ -8,9 +8,9 @@ from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Task
 from metaevo.agents.trainer import Trainer
 from metaevo.runs import checkpoint
+from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.sweep import pbt
 from metaevo.sweep.pbt import Dim, History, Pbt
-from metaevo.sweep.settings import PbtConfig, SweepConfig
 from purerl import envs, q_learning
 from purerl.types import EpisodeSums
 
