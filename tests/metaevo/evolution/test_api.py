@@ -1,0 +1,136 @@
+"""`metaevo.evolve`: any problem gets what a run has, and its mean comes back."""
+
+import json
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.config import ConfigError
+from metaevo.outer_loop import generations as loop
+
+OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
+CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
+STRATEGY = metaevo.StrategyConfig(population_size=32, sigma=0.3, learning_rate=0.1)
+
+
+class Quadratic:
+    """The fitness of x is minus its squared distance from OPTIMUM."""
+
+    def init(self, key):
+        return {"x": jnp.zeros(3)}
+
+    def evaluate(self, key, meta_params):
+        del key
+        error = meta_params["x"] - OPTIMUM
+        return metaevo.Evaluation(-jnp.sum(error * error), {"first": error[0]})
+
+
+def evolve(path, generations, **options):
+    return metaevo.evolve(
+        Quadratic(),
+        strategy=STRATEGY,
+        evolution=CONFIG,
+        generations=generations,
+        run_dir=path,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def through(tmp_path_factory):
+    """An evolution of 24 generations in one go."""
+    return evolve(tmp_path_factory.mktemp("evolve") / "through", 24)
+
+
+def without_times(records):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
+
+
+def test_it_finds_the_optimum_and_leaves_a_run(through):
+    assert np.linalg.norm(through.meta_params["x"] - OPTIMUM) < 0.3
+    assert [record["generation"] for record in through.metrics] == list(range(24))
+    assert through.metrics[-1]["fitness_of_mean"] > through.metrics[0]["fitness_of_mean"]
+    assert "Evolving Quadratic" in (through.path / "report.html").read_text()
+    assert (through.path / "figures" / "fitness.png").exists()
+    assert not (through.path / "evaluation.json").exists()  # there is nothing to compare it with
+
+
+def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
+    looks = []
+
+    def stop_soon(stop, length):
+        looks.append(length)
+        stop.requested = signal.SIGTERM if len(looks) > 6 else None
+        return 0 if stop.requested else length
+
+    monkeypatch.setattr(loop, "in_lockstep", stop_soon)
+    with pytest.raises(SystemExit) as stopped:
+        evolve(tmp_path / "run", 24)
+    assert stopped.value.code == 143
+    monkeypatch.undo()
+    done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert 0 < done < 24
+    found = evolve(tmp_path / "run", 24, resume=True)
+    np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
+    assert without_times(found.metrics) == without_times(through.metrics)
+
+
+def test_a_finished_one_is_read_only_and_more_generations_can_be_asked_for(through, tmp_path):
+    first = evolve(tmp_path / "run", 12)
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    again = evolve(tmp_path / "run", 12, resume=True)
+    np.testing.assert_array_equal(again.meta_params["x"], first.meta_params["x"])
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+    more = evolve(tmp_path / "run", 24, resume=True)
+    np.testing.assert_array_equal(more.meta_params["x"], through.meta_params["x"])
+
+
+def test_a_new_run_needs_a_new_directory(through):
+    with pytest.raises(ConfigError, match="already holds a run"):
+        evolve(through.path, 24)
+
+
+def test_other_settings_are_another_run(through):
+    with pytest.raises(ConfigError, match=r"cannot resume with other settings \(strategy\.sigma"):
+        metaevo.evolve(
+            Quadratic(),
+            strategy=metaevo.StrategyConfig(population_size=32, sigma=0.2, learning_rate=0.1),
+            evolution=CONFIG,
+            generations=24,
+            run_dir=through.path,
+            resume=True,
+        )
+
+
+class Empty(Quadratic):
+    def init(self, key):
+        return {}
+
+
+class Opaque(Quadratic):
+    def init(self, key):
+        return jax.tree_util.Partial(jnp.sin, jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("problem", "complaint"),
+    [(Empty(), "init returns no parameters"), (Opaque(), r"Opaque\.init: a saved tree cannot")],
+)
+def test_a_problem_that_cannot_be_evolved_is_refused_before_anything_is_written(
+    problem, complaint, tmp_path
+):
+    with pytest.raises(ConfigError, match=complaint):
+        metaevo.evolve(problem, generations=2, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_settings_lie_in_the_directory(through):
+    config = (through.path / "config.yaml").read_text()
+    assert "population_size: 32" in config
+    assert "generations: 24" in config
+    lines = (through.path / "metrics.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["frames"] == 0 for line in lines)  # it has no environment
