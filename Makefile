@@ -39,7 +39,7 @@ test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt inst
 
 docs: $(STAMP) ## build the documentation into site/, which opens without a server
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt
-	$(RUN) -m mkdocs build --strict $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)
 
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)

@@ -1,13 +1,21 @@
 """What MkDocs calls while it builds the site, and what puts a run's comparison into docs/results.
 
-A line `{{ results("ppo") }}` of a page becomes the tables of docs/results/ppo.json, with the day,
-the machine and the command below them; `{{ results("ppo", "CartPole-v1") }}` only the table of that
-title. The files are written by `experiments/benchmark.py SUITE --save FILE`, and by this one from a
-run's evaluation.json and config.yaml:
+Three macros make tables in a page:
+
+- `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
+  `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
+- `{{ kills() }}`: that of docs/results/kills;
+- `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
+  source of its dataclass.
+
+The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
+tests.faults.kills`, and by this file from a run's evaluation.json and config.yaml:
 
     python docs/hooks.py runs/evolve_value_loss/NAME docs/results/q_learning.json
 """
 
+import ast
+import itertools
 import json
 import re
 import shlex
@@ -15,16 +23,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).resolve().parent / "results"
-MACRO = re.compile(r'\{\{ results\("([\w/-]+)"(?:, "([^"]+)")?\) \}\}')
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+KILLS = RESULTS / "kills"
+MACROS = {
+    "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
+    "settings": re.compile(r'\{\{ settings\("(\w+)", "([\w/.]+)", "(\w+)"\) \}\}'),
+}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace every macro of a page."""
-    return MACRO.sub(lambda found: render(found[1], found[2]), markdown)
+    markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
+    markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
+    return markdown.replace("{{ kills() }}", kills())
 
 
-def render(name: str, title: str | None = None) -> str:
+def results(name: str, title: str | None = None) -> str:
     """Return the tables of docs/results/NAME.json as markdown.
 
     Args:
@@ -50,8 +65,71 @@ def render(name: str, title: str | None = None) -> str:
     return "\n\n".join([*parts, _origin(content)])
 
 
-def _markdown(columns: list[str], rows: list[list[Any]]) -> str:
-    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+def settings(section: str, file: str, name: str) -> str:
+    """Return a table of the fields of a dataclass, read from its source without importing it.
+
+    Args:
+        section: of the config.
+        file: with the class.
+        name: of the class.
+    """
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    rows = []
+    for field, after in itertools.pairwise(found.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            default = "" if field.value is None else f"`{_default(field.value)}`"
+            kind = _type(field.annotation).replace("|", "\\|")
+            rows.append([f"`{section}.{field.target.id}`", kind, default, " ".join(text.split())])
+    return _markdown(["setting", "type", "default", "meaning"], rows, ":---")
+
+
+def _type(annotation: ast.expr) -> str:
+    """Return a type without its bounds: `Annotated[int, Ge(0)] | None` is `int | None`."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Subscript(self, node: ast.Subscript) -> Any:
+            self.generic_visit(node)
+            is_annotated = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
+            return (
+                node.slice.elts[0] if is_annotated and isinstance(node.slice, ast.Tuple) else node
+            )
+
+    text = ast.unparse(Plain().visit(annotation))
+    if text.startswith("Literal["):
+        return text[8:-1].replace("'", "`")
+    return re.sub(r"tuple\[([\w ]+), \.\.\.\]", r"list of \1", text)
+
+
+def _default(value: ast.expr) -> str:
+    """Return what a default is in YAML, nearly."""
+    text = ast.unparse(value)
+    factory = re.fullmatch(r"field\(default_factory=(\w+)\)", text)
+    if factory:
+        return {"dict": "{}", "tuple": "[]", "list": "[]"}.get(factory[1], factory[1])
+    if isinstance(value, ast.Tuple):
+        return f"[{', '.join(map(_default, value.elts))}]"
+    words = {"None": "null", "True": "true", "False": "false"}
+    return words.get(text, text.strip("'"))
+
+
+def kills() -> str:
+    """Return the table of the runs that `python -m tests.faults.kills` killed."""
+    counts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(KILLS.glob("*.json"))]
+    phases = list(dict.fromkeys(phase for each in counts for phase in each["phases"]))
+    rows = []
+    for each in counts:
+        same = "yes" if each["equal to the uninterrupted run"] else "no"
+        killed = [each["phases"].get(phase, 0) for phase in phases]
+        rows.append([each["work"], each["kills"], *killed, same])
+    command = "python -m tests.faults.kills NAME --kills N --seed 0 --json FILE"
+    columns = ["run", "kills", *phases, "equal to the undisturbed run"]
+    return f"{_markdown(columns, rows)}\n\n<small>`{command}`</small>"
+
+
+def _markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:
+    lines = [columns, ["---", *[rule] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
 
 
@@ -76,6 +154,7 @@ def of_run(run: Path) -> dict[str, Any]:
     evaluation = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
     saved = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     where = saved["environment"]
+    git = where["git"] or {"commit": "unknown", "dirty": False}
     compared = {each["other"]: each for each in evaluation["pairs"]}
     rows = []
     for each in evaluation["variants"]:
@@ -86,17 +165,19 @@ def of_run(run: Path) -> dict[str, Any]:
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
         rows.append([each["name"], _interval(each["iqm"], each["interval"]), better, settings])
     verdict = compared[evaluation["best_hand_written"]]
-    command = shlex.split(where["command_line"])
-    command = ["python", *command[1:]] if "python" in command[0] else command
+    words = ["python", *shlex.split(where["command_line"])[1:]]
+    if "--run-dir" in words:  # a place on that machine
+        at = words.index("--run-dir")
+        del words[at : at + 2]
     return {
         "date": str(where["started"])[:10],
-        "commit": where["git"],
+        "commit": git["commit"][:9] + "+" * git["dirty"],
         "machine": {
-            "processor": ", ".join(where["devices"][:1]),
+            "processor": where["devices"][0].partition(" ")[2].replace("cpu", "CPU"),
             "cores": len(where["devices"]),
             **{key: value for key, value in where.items() if key in ("jax", "python")},
         },
-        "command": shlex.join(command),
+        "command": shlex.join(words),
         "verdict": evaluation["conclusion"],
         "difference": _interval(verdict["difference"], verdict["difference_interval"]),
         "tables": [

@@ -7,12 +7,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metaevo.components.component import Component
     from metaevo.components.discovery import load
+    from metaevo.outer_loop.problem import Evaluation, MetaProblem
     from metaevo.parallel import devices
 
-__all__ = ["devices", "load"]
+__all__ = ["Component", "Evaluation", "MetaProblem", "devices", "load"]
 
-_HOMES = {"load": "metaevo.components.discovery", "devices": "metaevo.parallel.devices"}
+_HOMES = {
+    "Component": "metaevo.components.component",
+    "Evaluation": "metaevo.outer_loop.problem",
+    "MetaProblem": "metaevo.outer_loop.problem",
+    "devices": "metaevo.parallel.devices",
+    "load": "metaevo.components.discovery",
+}
 """Where each public name lives; imported when it is first used."""
 
 
