@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 import yaml
 
-from metaevo.config import from_dict
-from metaevo.studies import learner as study
-
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
@@ -134,24 +131,6 @@ def test_the_component_of_the_readme_is_the_example():
 
     example = (ROOT / "examples" / "tilted.py").read_text(encoding="utf-8")
     assert code(example) in [code(block) for block in blocks(TEXTS["README.md"], "python")[1:]]
-
-
-def test_the_example_can_be_evolved(monkeypatch):
-    spec = importlib.util.spec_from_file_location("tilted", ROOT / "examples" / "tilted.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tilted = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tilted)
-    monkeypatch.setitem(study.COMPONENTS, "tilted", tilted)
-    raw = yaml.safe_load((ROOT / "examples" / "tilted.yaml").read_text(encoding="utf-8"))
-    settings = from_dict(study.experiment_class(raw, None), raw)
-    parts = study.make_parts(settings)
-    assert parts.slot == "value_loss"
-    meta_params = parts.component.init(None)
-    # Where evolution begins it is squared error: half the square of the error, and its slope zero.
-    assert parts.component.apply(meta_params, None, 3.0, 1.0, 0.0) == pytest.approx(2.0)
-    meta_params["slope"] = meta_params["slope"] + 1.0
-    assert parts.component.apply(meta_params, None, 3.0, 1.0, 0.0) == pytest.approx(2.2)
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
