@@ -28,7 +28,7 @@ RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
-    "settings": re.compile(r'\{\{ settings\("(\w+)", "([\w/.]+)", "(\w+)"\) \}\}'),
+    "settings": re.compile(r'\{\{ settings\("([\w.]+)", "([\w/.]+)", "(\w+)"\) \}\}'),
 }
 
 

@@ -109,7 +109,7 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
         ratios = [a / b for a, b in zip(loops[name], loops["none"], strict=True)]
         more = [a - b for a, b in zip(walls[name], walls["none"], strict=True)]
         more_cpu = [a - b for a, b in zip(cpus[name], cpus["none"], strict=True)]
-        row = {
+        row: dict[str, Any] = {
             "variant": name,
             "loop": statistics.median(loops[name]),
             **spread(ratios),
