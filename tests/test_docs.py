@@ -79,6 +79,23 @@ def test_what_a_page_names_exists(name: str):
     assert missing == []
 
 
+def test_pages_that_the_code_names_exist():
+    listed = subprocess.run(
+        ["git", "ls-files", "Makefile", "configs", "examples", "experiments", "metaevo", "purerl",
+         "tests"], cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode:
+        pytest.skip("not in a git repository")
+    missing = [
+        f"{name}: {page}"
+        for name in listed.stdout.split()
+        if (ROOT / name).suffix not in (".png", ".npz") and (ROOT / name).is_file()
+        for page in re.findall(r"docs/[\w/-]+\.md", (ROOT / name).read_text(encoding="utf-8"))
+        if not (ROOT / page).is_file()
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_a_command_runs_exists(name: str):
     commands = "\n".join(blocks(TEXTS[name], "console", "bash", "yaml"))
