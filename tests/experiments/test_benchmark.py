@@ -303,6 +303,7 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
         (["--json", "."], "is a directory"),
+        (["ppo", "dqn", "--save", "a.json"], "--save keeps the tables of a single suite"),
         (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
         (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
         (["--shape", "round"], "invalid choice: 'round'"),
