@@ -11,7 +11,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve test lint format test-slow test-faults test-postgres test-browser smoke constraints
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-browser smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +27,7 @@ test: $(STAMP) lint ## set up, then lint, type-check and test
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
 
-test-faults: $(STAMP) ## kills, full disks, signals, damaged files (docs/reliability.md)
+test-faults: $(STAMP) ## kills, full disks, signals, damaged files (docs/explanation/reliability.md)
 	$(RUN) -m pytest -m faults $(ARGS)
 
 # Needs Debian's package postgresql; the server is started, and ended, by tests/postgres/server.sh.
@@ -38,6 +38,10 @@ test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postg
 test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
 	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
 	$(RUN) -m pytest -m browser $(ARGS)
+
+docs: $(STAMP) ## build the documentation into site/, which opens without a server
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict $(ARGS)
 
 smoke: $(STAMP) ## a handful of quick tests that show that the installation works
 	$(RUN) -m pytest -m smoke $(ARGS)
@@ -85,8 +89,8 @@ constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at 
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 	python3 -m venv "$$scratch/venv" && "$$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	cp constraints.txt "$$scratch/pins.txt" && \
-	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --universal --python-version 3.11 \
+	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --extra docs --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o "$$scratch/pins.txt" $(ARGS) && \
-	{ echo "# Every package of metaevo[dev], pinned for all supported Pythons. Made by: make constraints"; \
+	{ echo "# Every package of metaevo[dev,docs], pinned for all supported Pythons. Made by: make constraints"; \
 	  cat "$$scratch/pins.txt"; } > "$$scratch/constraints.txt" && \
 	cp "$$scratch/constraints.txt" constraints.txt

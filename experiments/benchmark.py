@@ -5,7 +5,7 @@ python experiments/benchmark.py ppo --tasks CartPole-v1 --agents 256 --repeats 5
 python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py ppo dqn --peers --json results.json --figure speed.png
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
-python experiments/benchmark.py q-learning --repeats 5
+python experiments/benchmark.py q-learning --repeats 5 --save docs/results/q-learning.json
 python experiments/benchmark.py evolution --shape quick blog
 python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
@@ -18,14 +18,16 @@ Every variant runs in a process of its own, with its own XLA flags. All processe
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
 the machine does falls on all of them. Ratios are of neighbours in time. On a busy machine they only
 say how many CPU seconds a step costs: what the layout gains by using every core shows on an idle
-one. Tables are printed as markdown; docs/performance.md explains their columns.
+one. Tables are printed as markdown; docs/explanation/performance.md explains their columns.
 """
 
 import argparse
+import itertools
 import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,6 +47,7 @@ from experiments.benchmarks import (
     tracking,
     training,
 )
+from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.processes import BenchmarkError
@@ -81,7 +84,31 @@ def main() -> int:
     finally:  # what has been measured is kept
         if options.json is not None:
             options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    if options.save is not None:
+        content = page_results(options.suites[0], results["machine"])
+        options.save.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return int(any(results[name].get("failures") for name in options.suites))
+
+
+def page_results(suite: str, about: dict[str, Any]) -> dict[str, Any]:
+    """Return what a page of the documentation shows of a suite: its tables and their origin.
+
+    Args:
+        suite: its name.
+        about: what `machine` returned.
+    """
+    words = ["python", "experiments/benchmark.py", *sys.argv[1:]]
+    words[1:] = [  # how a peer is started is a matter of this machine
+        f"{each.partition('=')[0]}=..." if before == "--external" else each
+        for before, each in itertools.pairwise(words)
+    ]
+    return {
+        "date": date.today().isoformat(),
+        "commit": about["commit"],
+        "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
+        "command": shlex.join(words),
+        "tables": [table.saved(suite) for table in Table.made],
+    }
 
 
 def parse() -> argparse.Namespace:
@@ -139,6 +166,8 @@ def parse() -> argparse.Namespace:
     text = "hold ours against that commit of this repository (compile, learning)"
     parser.add_argument("--against", metavar="COMMIT", help=text)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results there")
+    text = "write the tables of one suite there, for a page (docs/results/SUITE.json)"
+    parser.add_argument("--save", type=Path, metavar="FILE", help=text)
     text = "a chart of steps/s against agents (ppo, dqn)"
     parser.add_argument("--figure", type=Path, metavar="FILE", help=text)
     options = parser.parse_args()
@@ -151,7 +180,9 @@ def parse() -> argparse.Namespace:
         parser.error(f"--against {options.against}: git knows no such commit")
     if "learning" in options.suites and not options.against:
         parser.error("learning needs --against COMMIT")
-    for flag in ("json", "figure"):
+    if options.save is not None and len(options.suites) != 1:
+        parser.error("--save keeps the tables of a single suite: name one")
+    for flag in ("json", "save", "figure"):
         path = getattr(options, flag)
         if path is not None and not path.resolve().parent.is_dir():
             parser.error(f"--{flag} {path}: its directory does not exist")

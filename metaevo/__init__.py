@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metaevo.components.component import Component
     from metaevo.components.discovery import load
     from metaevo.evolution.api import Found, evolve
     from metaevo.outer_loop.evolution import EvolutionConfig
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from metaevo.parallel import devices
 
 __all__ = [
+    "Component",
     "Evaluation",
     "EvolutionConfig",
     "Found",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Component": "metaevo.components.component",
     "Evaluation": "metaevo.outer_loop.problem",
     "EvolutionConfig": "metaevo.outer_loop.evolution",
     "Found": "metaevo.evolution.api",

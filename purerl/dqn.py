@@ -515,7 +515,7 @@ def make_train(
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    Example:
+    Examples:
         >>> env, env_params = purerl.envs.make("CartPole-v1")
         >>> train = jax.jit(make_train(Config(total_timesteps=20_000), env))
         >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)

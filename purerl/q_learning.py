@@ -350,7 +350,7 @@ class QLearning:
 def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squared) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
-    Example:
+    Examples:
         >>> env, env_params = purerl.envs.make("FrozenLake-misc", observations="index")
         >>> train = jax.jit(make_train(Config(total_timesteps=10_000), env))
         >>> result = train(jax.random.key(0), Hyperparams(), None, env_params)

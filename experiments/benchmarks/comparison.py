@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 from experiments.benchmarks.processes import (
     BenchmarkError,
@@ -22,9 +22,13 @@ OURS, PRODUCTS = "ours", "matrix products"
 class Table:
     """A table in markdown, printed row by row."""
 
+    made: ClassVar[list["Table"]] = []
+    """all tables of this process, for `--save`"""
+
     def __init__(self, *columns: str):
         """Print the head."""
-        self._columns = columns
+        self._columns, self._rows = columns, list[list[str]]()
+        self.made.append(self)
         print(f"\n| {' | '.join(columns)} |")
         marks = ("---" if each == columns[0] or "layout" in each else "---:" for each in columns)
         print(f"| {' | '.join(marks)} |", flush=True)
@@ -32,7 +36,12 @@ class Table:
     def row(self, *cells: Any) -> None:
         """Print a row."""
         assert len(cells) == len(self._columns), cells
-        print(f"| {' | '.join(str(cell) for cell in cells)} |", flush=True)
+        self._rows.append([str(cell) for cell in cells])
+        print(f"| {' | '.join(self._rows[-1])} |", flush=True)
+
+    def saved(self, title: str) -> dict[str, Any]:
+        """Return the table as docs/results keeps it."""
+        return {"title": title, "columns": list(self._columns), "rows": self._rows}
 
 
 def number(value: float | None, digits: int = 3) -> str:

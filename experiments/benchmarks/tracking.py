@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks.comparison import Table, interval
+from experiments.benchmarks.processes import spread
 from metaevo.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -98,28 +100,29 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
                 times = f"loop {loop:.2f} s, command {wall:.1f} s, CPU {cpu:.1f} s"
                 print(f"... {name}, {repeat + 1} of {options.repeats}: {times}", file=sys.stderr)
     rows = []
-    print(f"{'tracker':28} {'loop, s':>8} {'ratio: min':>10} {'median':>7} {'max':>7} "
-          f"{'command, s':>11} {'more, s':>8} {'CPU, s':>7} {'more, s':>8}")  # fmt: skip
+    table = Table(
+        "tracker", "loop, s", "ratio to none: median [min, max]", "command, s", "more, s",
+        "CPU, s", "more, s",
+    )  # fmt: skip
     for name in VARIANTS:
         # Neighbours in time are compared: what disturbs one is likely to disturb both.
         ratios = [a / b for a, b in zip(loops[name], loops["none"], strict=True)]
         more = [a - b for a, b in zip(walls[name], walls["none"], strict=True)]
         more_cpu = [a - b for a, b in zip(cpus[name], cpus["none"], strict=True)]
-        row = {
+        row: dict[str, Any] = {
             "variant": name,
             "loop": statistics.median(loops[name]),
-            "min": min(ratios),
-            "median": statistics.median(ratios),
-            "max": max(ratios),
+            **spread(ratios),
             "command": statistics.median(walls[name]),
             "more": statistics.median(more),
             "cpu": statistics.median(cpus[name]),
             "more_cpu": statistics.median(more_cpu),
         }
         rows.append(row)
-        print(f"{name:28} {row['loop']:8.2f} {row['min']:10.3f} {row['median']:7.3f} "
-              f"{row['max']:7.3f} {row['command']:11.1f} {row['more']:+8.1f} "
-              f"{row['cpu']:7.1f} {row['more_cpu']:+8.1f}", flush=True)  # fmt: skip
+        table.row(
+            name, f"{row['loop']:.2f}", interval(row), f"{row['command']:.1f}",
+            f"{row['more']:+.1f}", f"{row['cpu']:.1f}", f"{row['more_cpu']:+.1f}",
+        )  # fmt: skip
     work = f"Q-learning, GridWorld 8 x 8, {AGENTS} agents x {steps:,} steps, waits {WAIT} s at most"
     return {"rows": rows, "work": work}
 

@@ -23,7 +23,7 @@ def save(run: RunDirectory, component: str, config: Any, meta_params: Any, gener
 def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[..., jax.Array], Any]:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
 
-    Example:
+    Examples:
         >>> value_loss, meta_params = metaevo.load("runs/evolve_value_loss/my_run")
         >>> train = ppo.make_train(ppo.Config(), env, value_loss=value_loss)
         >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)

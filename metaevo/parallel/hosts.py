@@ -50,7 +50,7 @@ class LostError(Exception):
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of several processes to a script's parser."""
-    group = parser.add_argument_group("several processes (docs/scaling.md)")
+    group = parser.add_argument_group("several processes (docs/how-to/scaling.md)")
     group.add_argument(
         "--coordinator",
         metavar="HOST:PORT",

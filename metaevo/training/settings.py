@@ -129,7 +129,7 @@ def save_policies(run: RunDirectory, policies: Any, metadata: dict[str, Any]) ->
 def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
 
-    Example:
+    Examples:
         >>> learner, policies = load_policies("runs/train/my_run")
         >>> first = jax.tree.map(lambda leaf: leaf[0], policies)
         >>> action = learner.act(first, key, obs, greedy=True)

@@ -47,15 +47,22 @@ def table(output):
     "others", [["other"], pytest.param(["flat vmap", "other"], marks=pytest.mark.slow)]
 )
 def test_ppo_prints_how_much_faster_it_is(tmp_path, others):
-    file, script = tmp_path / "results.json", tmp_path / "fake.py"
+    file, saved, script = (tmp_path / name for name in ("results.json", "ppo.json", "fake.py"))
     script.write_text(FAKE)
     command = f"other={sys.executable} {script} {{agents}}"
     done = benchmark(
         "ppo", "--tasks", "CartPole-v1", "--agents", "2", "--frames", "2048", "--repeats", "1",
         "--only", *others, "--external", command, "--json", str(file),
+        "--save", str(saved),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = json.loads(file.read_text())
+    page = json.loads(saved.read_text())
+    assert page["command"].startswith("python experiments/benchmark.py ppo --tasks CartPole-v1")
+    assert str(script) not in page["command"]
+    assert page["machine"]["jax"] == results["machine"]["jax"]
+    (kept,) = page["tables"]
+    assert [kept["columns"], *kept["rows"]] == table(done.stdout)
     assert results["machine"]["jax"]
     rows = {row["variant"]: row for row in results["ppo"]["rows"]}
     assert list(rows) == ["ours", *others, "matrix products"]
@@ -296,6 +303,7 @@ def test_sweep_prints_trials_a_minute_and_ratios():
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
         (["--json", "."], "is a directory"),
+        (["ppo", "dqn", "--save", "a.json"], "--save keeps the tables of a single suite"),
         (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
         (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
         (["--shape", "round"], "invalid choice: 'round'"),

@@ -239,7 +239,7 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
         AssertionError: if it ends differently from one that nobody disturbed.
 
     Returns:
-        counts, for the table in docs/reliability.md.
+        counts, for the table in docs/explanation/reliability.md.
     """
     begun = time.monotonic()
     reference, killed = folder / "reference", folder / "killed"

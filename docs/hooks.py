@@ -1,0 +1,199 @@
+"""What MkDocs calls while it builds the site, and what puts a run's comparison into docs/results.
+
+Three macros make tables in a page:
+
+- `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
+  `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
+- `{{ kills() }}`: that of docs/results/kills;
+- `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
+  source of its dataclass.
+
+The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
+tests.faults.kills`, and by this file from a run's evaluation.json and config.yaml:
+
+    python docs/hooks.py runs/evolve_value_loss/NAME docs/results/q_learning.json
+"""
+
+import ast
+import itertools
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+KILLS = RESULTS / "kills"
+MACROS = {
+    "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
+    "settings": re.compile(r'\{\{ settings\("([\w.]+)", "([\w/.]+)", "(\w+)"\) \}\}'),
+}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace every macro of a page."""
+    markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
+    markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
+    return markdown.replace("{{ kills() }}", kills())
+
+
+def results(name: str, title: str | None = None) -> str:
+    """Return the tables of docs/results/NAME.json as markdown.
+
+    Args:
+        name: of the file.
+        title: of the only table to show.
+
+    Raises:
+        ValueError: if there is no such file or table.
+    """
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        raise ValueError(f'results("{name}"): docs/results/{path.name} does not exist')
+    content = json.loads(path.read_text(encoding="utf-8"))
+    tables = [each for each in content["tables"] if title in (None, each["title"])]
+    if not tables:
+        titles = ", ".join(each["title"] for each in content["tables"])
+        raise ValueError(f'results("{name}", "{title}"): no such table; there are: {titles}')
+    parts = []
+    for table in tables:
+        if len(tables) > 1:
+            parts.append(f"**{table['title']}**")
+        parts.append(_markdown(table["columns"], table["rows"]))
+    return "\n\n".join([*parts, _origin(content)])
+
+
+def settings(section: str, file: str, name: str) -> str:
+    """Return a table of the fields of a dataclass, read from its source without importing it.
+
+    Args:
+        section: of the config.
+        file: with the class.
+        name: of the class.
+    """
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
+    rows = []
+    for field, after in itertools.pairwise(found.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+            default = "" if field.value is None else f"`{_default(field.value)}`"
+            kind = _type(field.annotation).replace("|", "\\|")
+            rows.append([f"`{section}.{field.target.id}`", kind, default, " ".join(text.split())])
+    return _markdown(["setting", "type", "default", "meaning"], rows, ":---")
+
+
+def _type(annotation: ast.expr) -> str:
+    """Return a type without its bounds: `Annotated[int, Ge(0)] | None` is `int | None`."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Subscript(self, node: ast.Subscript) -> Any:
+            self.generic_visit(node)
+            is_annotated = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
+            return (
+                node.slice.elts[0] if is_annotated and isinstance(node.slice, ast.Tuple) else node
+            )
+
+    text = ast.unparse(Plain().visit(annotation))
+    if text.startswith("Literal["):
+        return text[8:-1].replace("'", "`")
+    return re.sub(r"tuple\[([\w ]+), \.\.\.\]", r"list of \1", text)
+
+
+def _default(value: ast.expr) -> str:
+    """Return what a default is in YAML, nearly."""
+    text = ast.unparse(value)
+    factory = re.fullmatch(r"field\(default_factory=(\w+)\)", text)
+    if factory:
+        return {"dict": "{}", "tuple": "[]", "list": "[]"}.get(factory[1], factory[1])
+    if isinstance(value, ast.Tuple):
+        return f"[{', '.join(map(_default, value.elts))}]"
+    words = {"None": "null", "True": "true", "False": "false"}
+    return words.get(text, text.strip("'"))
+
+
+def kills() -> str:
+    """Return the table of the runs that `python -m tests.faults.kills` killed."""
+    counts = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(KILLS.glob("*.json"))]
+    phases = list(dict.fromkeys(phase for each in counts for phase in each["phases"]))
+    rows = []
+    for each in counts:
+        same = "yes" if each["equal to the uninterrupted run"] else "no"
+        killed = [each["phases"].get(phase, 0) for phase in phases]
+        rows.append([each["work"], each["kills"], *killed, same])
+    command = "python -m tests.faults.kills NAME --kills N --seed 0 --json FILE"
+    columns = ["run", "kills", *phases, "equal to the undisturbed run"]
+    return f"{_markdown(columns, rows)}\n\n<small>`{command}`</small>"
+
+
+def _markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:
+    lines = [columns, ["---", *[rule] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+
+
+def _origin(content: dict[str, Any]) -> str:
+    """Say where the numbers come from: day, machine and command."""
+    machine = content["machine"]
+    cores = f"{machine['cores']} cores" if machine.get("cores") else ""
+    jax = f"jax {machine['jax']}" if machine.get("jax") else ""
+    about = [content["date"], machine.get("processor"), cores, jax, content.get("note")]
+    words = ", ".join(part for part in about if part)
+    return f"<small>{words}. `{content['command']}`</small>"
+
+
+def of_run(run: Path) -> dict[str, Any]:
+    """Return what docs/results keeps of a run that ended with a held-out comparison.
+
+    Args:
+        run: its directory.
+    """
+    import yaml
+
+    evaluation = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    saved = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    where = saved["environment"]
+    git = where["git"] or {"commit": "unknown", "dirty": False}
+    compared = {each["other"]: each for each in evaluation["pairs"]}
+    rows = []
+    for each in evaluation["variants"]:
+        pair = compared.get(each["name"])
+        better = "" if pair is None else _interval(
+            pair["probability_of_improvement"], pair["probability_interval"], ".2f"
+        )  # fmt: skip
+        settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
+        rows.append([each["name"], _interval(each["iqm"], each["interval"]), better, settings])
+    verdict = compared[evaluation["best_hand_written"]]
+    words = ["python", *shlex.split(where["command_line"])[1:]]
+    if "--run-dir" in words:  # a place on that machine
+        at = words.index("--run-dir")
+        del words[at : at + 2]
+    return {
+        "date": str(where["started"])[:10],
+        "commit": git["commit"][:9] + "+" * git["dirty"],
+        "machine": {
+            "processor": where["devices"][0].partition(" ")[2].replace("cpu", "CPU"),
+            "cores": len(where["devices"]),
+            **{key: value for key, value in where.items() if key in ("jax", "python")},
+        },
+        "command": shlex.join(words),
+        "verdict": evaluation["conclusion"],
+        "difference": _interval(verdict["difference"], verdict["difference_interval"]),
+        "tables": [
+            {
+                "title": f"{evaluation['variants'][0]['seeds']} held-out seeds",
+                "columns": ["", "IQM [95%]", "P(learned is better)", "tuned to"],
+                "rows": rows,
+            }
+        ],
+    }
+
+
+def _interval(value: float, interval: list[float], form: str = ".1f") -> str:
+    return f"{value:{form}} [{interval[0]:{form}}, {interval[1]:{form}}]"
+
+
+if __name__ == "__main__":
+    run, file = map(Path, sys.argv[1:])
+    file.write_text(json.dumps(of_run(run), indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,34 @@
+"""A component of three numbers: squared error, tilted, and heavier on one side than on the other.
+
+Copy this file to metaevo/components/; then `evolve: tilted`, as in examples/tilted.yaml.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from metaevo import Component
+
+SLOT = "value_loss"
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings: the `component:` section of the YAML."""
+
+    slope_scale: float = 0.1
+    """the slope at zero error, in units of which it is evolved"""
+
+
+def make(config: Config) -> Component:
+    """Return the component."""
+
+    def init(key):
+        return {"under": jnp.zeros(()), "over": jnp.zeros(()), "slope": jnp.zeros(())}
+
+    def value_loss(meta_params, context, prediction, target, old_prediction):
+        error = prediction - target
+        weight = jnp.exp(jnp.where(error < 0, meta_params["under"], meta_params["over"]))
+        return 0.5 * weight * error**2 + config.slope_scale * meta_params["slope"] * error
+
+    return Component(init, value_loss)

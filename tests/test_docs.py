@@ -1,0 +1,228 @@
+"""What the README and the pages name exists, and what they promise of themselves holds."""
+
+import ast
+import importlib
+import importlib.util
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+PAGES = sorted(DOCS.rglob("*.md"))
+ALL = [ROOT / "README.md", *PAGES]
+TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in ALL}
+RESULTS = sorted((DOCS / "results").glob("*.json"))
+COMMANDS = {"evolve", "train", "sweep", "evaluate", "compare", "sync", "reproduce"}
+FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
+
+_spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")
+assert _spec is not None
+assert _spec.loader is not None
+hooks = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(hooks)
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    """The code blocks of a page in one of these languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def in_navigation(entry: Any) -> Iterator[str]:
+    if isinstance(entry, str):
+        yield entry
+    else:
+        for each in entry.values() if isinstance(entry, dict) else entry:
+            yield from in_navigation(each)
+
+
+def test_every_page_is_in_the_navigation_once():
+    listed = list(in_navigation(SITE["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in PAGES)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs the extra docs")
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for page in tmp_path.rglob("*.html"):
+        html = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="?([^" >]+)', html)
+        loaded += re.findall(r'<link[^>]* href="?([^" >]+)', html)
+        assert [url for url in loaded if "//" in url] == [], page
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_a_page_names_exists(name: str):
+    text = TEXTS[name]
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)
+    missing = [
+        link
+        for link in links
+        if "://" not in link and not ((ROOT / name).parent / link).resolve().exists()
+    ]
+    # A file that a command of the page makes, in runs/ or elsewhere, is no file of ours.
+    for path in re.findall(rf"(?<![\w/.])(?:{FOLDERS})/[\w/.-]*\w/?", text):
+        is_environment = re.search(r"-v\d$", path)  # of Gymnasium
+        if not is_environment and not (ROOT / path).exists():
+            missing.append(path)
+    assert missing == []
+
+
+def test_pages_that_the_code_names_exist():
+    listed = subprocess.run(
+        ["git", "ls-files", "Makefile", "configs", "examples", "experiments", "metaevo", "purerl",
+         "tests"], cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode:
+        pytest.skip("not in a git repository")
+    missing = [
+        f"{name}: {page}"
+        for name in listed.stdout.split()
+        if (ROOT / name).suffix not in (".png", ".npz") and (ROOT / name).is_file()
+        for page in re.findall(r"docs/[\w/-]+\.md", (ROOT / name).read_text(encoding="utf-8"))
+        if not (ROOT / page).is_file()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_a_command_runs_exists(name: str):
+    commands = "\n".join(blocks(TEXTS[name], "console", "bash", "yaml"))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmetaevo ([a-z_]+)\b", commands)) <= COMMANDS
+    assert set(re.findall(r"^make ([a-z-]+)", commands, re.MULTILINE)) <= targets
+    for config in re.findall(r"--config ([\w/.-]+)", commands):
+        assert config.startswith(("runs/", "FILE")) or (ROOT / config).is_file(), config
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_macros_and_references_resolve(name: str):
+    assert "{{" not in hooks.on_page_markdown(TEXTS[name])
+    for target in re.findall(r"^::: (\S+)", TEXTS[name], re.MULTILINE):
+        pkgutil.resolve_name(target)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_python_of_a_page_is_python(name: str):
+    for block in blocks(TEXTS[name], "python"):
+        for node in ast.walk(ast.parse(block)):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            if node.module.split(".")[0] in ("metaevo", "purerl"):
+                module = importlib.import_module(node.module)
+                for alias in node.names:
+                    assert (
+                        hasattr(module, alias.name)
+                        or importlib.util.find_spec(f"{node.module}.{alias.name}") is not None
+                    ), f"{node.module} has no {alias.name}"
+
+
+def test_the_readme_is_short_and_imports_only_the_two_packages():
+    readme = TEXTS["README.md"]
+    assert len(readme.split()) <= 900
+    modules = set()
+    for block in blocks(readme, "python"):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom):
+                modules.add(node.module)
+            elif isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+    assert {name for name in modules if name and name.startswith(("metaevo", "purerl"))} == {
+        "metaevo",
+        "purerl",
+    }
+
+
+def test_the_table_of_the_readme_is_the_kept_one():
+    kept = hooks.results("loss_q_learning").split("\n\n")[0]
+    assert kept in TEXTS["README.md"], f"docs/results/loss_q_learning.json has:\n{kept}"
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_sentences_name_no_commit(name: str):
+    assert re.findall(r"commit [0-9a-f]{7,}", TEXTS[name]) == []
+
+
+def test_the_component_of_the_readme_is_the_example():
+    def code(text: str) -> str:
+        return text[text.index("from dataclasses") :]
+
+    example = (ROOT / "examples" / "tilted.py").read_text(encoding="utf-8")
+    assert code(example) in [code(block) for block in blocks(TEXTS["README.md"], "python")[1:]]
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_results_say_where_they_come_from(path: Path):
+    text = path.read_text(encoding="utf-8")
+    content = json.loads(text)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", content["date"])
+    assert re.fullmatch(r"[0-9a-f]{7,}\+?|unknown", content["commit"])
+    assert content["command"].startswith("python ")
+    assert content["machine"]["processor"]
+    assert not re.search(r"/(home|root|tmp|work)/", text)
+    for table in content["tables"]:
+        assert {len(row) for row in table["rows"]} == {len(table["columns"])}
+    assert any(f'results("{path.stem}"' in page for page in TEXTS.values()), "no page shows it"
+
+
+def test_results_without_a_file_or_a_table_are_refused():
+    with pytest.raises(ValueError, match=r"nothing\.json does not exist"):
+        hooks.on_page_markdown('{{ results("nothing") }}')
+    with pytest.raises(ValueError, match="no such table; there are: CartPole-v1"):
+        hooks.on_page_markdown('{{ results("ppo", "CartPole") }}')
+
+
+def test_settings_are_read_from_the_source(tmp_path, monkeypatch):
+    (tmp_path / "code.py").write_text(
+        "class Config:\n"
+        "    sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(2)] = (1, 2)\n"
+        '    """of the\n    layers"""\n'
+        "    kind: Literal['a', 'b'] = 'a'\n"
+        '    """which"""\n'
+        "    most: Annotated[float, Gt(0)] | None = None\n"
+        '    """limit"""\n'
+    )
+    monkeypatch.setattr(hooks, "ROOT", tmp_path)
+    table = hooks.on_page_markdown('{{ settings("train", "code.py", "Config") }}')
+    assert table.splitlines()[2:] == [
+        "| `train.sizes` | list of int | `[1, 2]` | of the layers |",
+        "| `train.kind` | `a`, `b` | `a` | which |",
+        r"| `train.most` | float \| None | `null` | limit |",
+    ]
+
+
+def test_a_run_is_kept_as_results(tmp_path):
+    pair = {"other": "squared (tuned)", "difference": 2.0, "difference_interval": [1.0, 3.0],
+            "probability_of_improvement": 0.75, "probability_interval": [0.7, 0.8]}  # fmt: skip
+    row = {"iqm": 4.0, "interval": [3.0, 5.0], "seeds": 8, "settings": {"gamma": 0.9}}
+    evaluation = {
+        "variants": [{"name": "learned (tuned)", **row}, {"name": "squared (tuned)", **row}],
+        "pairs": [pair], "best_hand_written": "squared (tuned)", "conclusion": "better",
+    }  # fmt: skip
+    environment = {
+        "started": "2026-11-22T10:00:00+00:00", "git": {"commit": 10 * "abcd", "dirty": True},
+        "command_line": "/home/me/python experiments/evolve.py --run-dir /home/me/run --seeds 3",
+        "devices": ["cpu:0 cpu", "cpu:1 cpu"], "python": "3.11.7", "jax": "0.10.2",
+    }  # fmt: skip
+    (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"environment": environment}))
+    kept = hooks.of_run(tmp_path)
+    assert kept["command"] == "python experiments/evolve.py --seeds 3"
+    assert (kept["date"], kept["commit"]) == ("2026-11-22", "abcdabcda+")
+    assert kept["machine"]["processor"] == "CPU"
+    assert kept["verdict"] == "better"
+    assert kept["tables"][0]["rows"] == [
+        ["learned (tuned)", "4.0 [3.0, 5.0]", "", "gamma 0.9"],
+        ["squared (tuned)", "4.0 [3.0, 5.0]", "0.75 [0.70, 0.80]", "gamma 0.9"],
+    ]
