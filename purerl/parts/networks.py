@@ -14,7 +14,7 @@ from purerl.fast.products import dot_general
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
-orthogonal kernels: docs/dqn.md."""
+orthogonal kernels: docs/reference/dqn.md."""
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:

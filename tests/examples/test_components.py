@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from metaevo.config import from_dict
-from metaevo.studies import learner as study
+from metaevo.studies import settings as study
 from purerl import ppo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
