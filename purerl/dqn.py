@@ -38,7 +38,8 @@ from purerl.types import (
 class Config:
     """What fixes shapes and counts. Static: a change recompiles.
 
-    The defaults, here and of `Hyperparams`, are PureJaxRL's but for clipping (see docs/reference/dqn.md).
+    The defaults, here and of `Hyperparams`, are PureJaxRL's but for clipping
+    (docs/reference/dqn.md).
 
     Raises:
         ValueError: if the counts do not divide each other, or if a minibatch would have to be
