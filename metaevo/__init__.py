@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from metaevo.components.discovery import load
     from metaevo.parallel import devices
 
-__all__ = ["devices", "load"]
+    __version__: str
+
+__all__ = ["__version__", "devices", "load"]
 
 _HOMES = {"load": "metaevo.components.discovery", "devices": "metaevo.parallel.devices"}
 """Where each public name lives; imported when it is first used."""
@@ -18,6 +20,12 @@ _HOMES = {"load": "metaevo.components.discovery", "devices": "metaevo.parallel.d
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, because most of them start JAX's backend."""
+    if name == "__version__":
+        metadata = importlib.import_module("importlib.metadata")
+        try:
+            return metadata.version("metaevo")
+        except metadata.PackageNotFoundError:  # of a checkout that is on the path only
+            return "unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])

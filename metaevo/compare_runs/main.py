@@ -1,11 +1,11 @@
-"""The command line of `experiments/compare_runs.py`."""
+"""The command line of a comparison of runs."""
 
 import argparse
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from metaevo.compare_runs import figures, page, sources
 from metaevo.compare_runs.analysis import Analysis, Options, analyse
@@ -58,13 +58,19 @@ def analyse_runs(names: list[str], options: Options) -> Analysis:
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        prog="metaevo compare",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+    def refuse(message: str) -> NoReturn:
+        raise ConfigError(message)
+
+    parser.error = refuse  # type: ignore[method-assign]
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
-        help="a run directory, a folder of them, a glob; wandb:ENTITY/PROJECT[/RUN]; "
+        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
         "wandb:DIRECTORY (offline); mlflow:URI#EXPERIMENT",
     )  # fmt: skip
     parser.add_argument(

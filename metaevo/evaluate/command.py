@@ -17,7 +17,9 @@ from metaevo.evolve.run import check_settings
 from metaevo.held_out.protocol import compare, task_of
 from metaevo.held_out.tuning import tuning_space
 from metaevo.parallel import devices
+from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import StopRequestedError, for_environment_of, raise_if_requested
+from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import experiment_class, make_parts
@@ -43,15 +45,16 @@ def main(argv: list[str], *, description: str | None) -> int:
         description: for `--help`.
     """
     parser = argparse.ArgumentParser(
+        prog="metaevo evaluate",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--run-dir",
-        type=Path,
+        type=run_argument,
         metavar="DIR",
-        help="the run whose component is judged; its settings are the defaults",
+        help="the run whose component is judged, or latest; its settings are the defaults",
     )
     parser.add_argument(
         "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
@@ -136,7 +139,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
             except StopRequestedError:
                 print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
-            write_json_atomic(run.evaluation_path, result)
+            write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
             write_run_report(run)
             print(f"report: {run.report_path}")
             return stop.exit_code

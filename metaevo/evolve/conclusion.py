@@ -1,16 +1,17 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metaevo.components import discovery
+from metaevo.config import to_dict
 from metaevo.held_out import policy_loss as policy_loss_study
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.held_out.protocol import compare
 from metaevo.report import page as report
 from metaevo.report import plots
+from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run_directory import RunDirectory, read_json, write_json_atomic
 from purerl.learners import LEARNERS, num_frames
 
@@ -55,7 +56,7 @@ def _compare(this: "EvolutionRun", check_stop: Callable[[], None]) -> None:
         check_stop=check_stop,
     )
     _log(this, result)
-    write_json_atomic(run.evaluation_path, result)
+    write_json_atomic(run.evaluation_path, result | mark(to_dict(this.settings)))
 
 
 def _log(this: "EvolutionRun", result: dict[str, Any]) -> None:
@@ -79,14 +80,16 @@ def _log(this: "EvolutionRun", result: dict[str, Any]) -> None:
 
 
 def write_run_report(run: RunDirectory) -> None:
-    """Write report.html from what lies in the run directory, and print the table."""
+    """Write report.html from what lies in the run directory; print its tables and the verdict."""
     saved = run.read_config()
     records = run.read_metrics("generation")
     sections: list[Any] = []
+    if is_quick(saved["config"]):
+        sections.append(report.Text("A quick look", NOTE))
     if run.evaluation_path.exists():
         result = read_json(run.evaluation_path)
         table = _table(result)
-        print("\n" + table.text() + "\n\n" + conclusion_text(result) + "\n")
+        print("\n" + table.text() + "\n")
         sections += [report.Text("Conclusion", conclusion_text(result)), table]
         tables = []
         if "ablation" in result:
@@ -94,8 +97,11 @@ def write_run_report(run: RunDirectory) -> None:
         if "sides" in result:
             tables.append(_sides_table(result))
         for ablation in tables:
-            print(ablation.text() + "\n", file=sys.stdout)
+            print(ablation.text() + "\n")
         sections += tables
+        print(report.wrapped(conclusion_text(result)) + "\n")
+    if is_quick(saved["config"]):
+        print(report.wrapped(NOTE) + "\n")
     captions = {
         "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
         "that occur half-way through training with squared error.",

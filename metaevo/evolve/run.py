@@ -37,6 +37,7 @@ from metaevo.runs.lifecycle import (
     start_tracker,
     way_out,
 )
+from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import Parts, make_parts
@@ -112,6 +113,7 @@ def _lead(settings: Any, run: RunDirectory, parts: Parts, resume: bool) -> int:
         if resolved is None:
             print(f"{run.path} is finished ({settings.evolution.generations} generations)")
             return 0
+        print(f"run directory: {run.path}", file=sys.stderr, flush=True)
         # What an earlier end of this run has left no longer says how it ends.
         run.report_path.unlink(missing_ok=True)
         run.evaluation_path.unlink(missing_ok=True)
@@ -291,9 +293,10 @@ def _evolve(this: EvolutionRun, resume: bool) -> None:
     started = time.monotonic() - seconds
     if restored is None:  # so that whatever is logged has a checkpoint before it
         _save(this, state, 0.0)
-    with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
+    with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         if _in_lockstep(this.stop, total - done):  # nobody waits for a compilation to stop
             _use(this, *memory.fit(this.evolution, keep=config.chunk_size is not None))
+        bar.stage("evolving")
         elapsed, length, saved = config.block_seconds, 1, done
         while True:
             length = int(min(length * config.block_seconds / elapsed, BLOCK_CAPACITY))
@@ -362,14 +365,13 @@ def _show(
 ) -> None:
     length = len(metrics["fitness_mean"])
     bar.update(length)
-    bar.set_description("evolving", refresh=False)
     of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
     if len(of_mean):
         bar.of_mean = f"{of_mean[-1]:.4g}"
     frames = this.evolution.frames(done) - this.evolution.frames(done - length)
     bar.set_postfix_str(
-        f"mean {metrics['fitness_mean'][-1]:.4g}, best {metrics['fitness_best'][-1]:.4g}, "
-        f"of mean {getattr(bar, 'of_mean', '-')}, {frames / elapsed:,.0f} frames/s"
+        f"of mean {getattr(bar, 'of_mean', '-')}, best {metrics['fitness_best'][-1]:.4g}, "
+        f"mean {metrics['fitness_mean'][-1]:.4g}, {frames / elapsed:,.0f} frames/s"
     )
     failed = int(metrics["diverged"][-1])
     if failed == this.evolution.population_size:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config import ConfigError
 from metaevo.parallel import compilation_cache
 from purerl.fast import threads
 
@@ -75,6 +76,23 @@ def setup(num_devices: int | None = None) -> None:
             flags = f"{flags} {name}={value}"
     os.environ["XLA_FLAGS"] = flags.strip()
     compilation_cache.enable()
+
+
+def check() -> None:
+    """Start JAX's backend.
+
+    Raises:
+        ConfigError: if there is no device of the kind that `JAX_PLATFORMS` asks for.
+    """
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:  # a JAX without CUDA asserts, and says nothing
+        wanted = os.environ.get("JAX_PLATFORMS", "")
+        reason = str(error).partition("\n")[0] or "this JAX was installed without it"
+        raise ConfigError(
+            f"JAX_PLATFORMS = {wanted}: there is no such device ({reason}); unset it to use what "
+            "there is; for NVIDIA GPUs: pip install 'metaevo[cuda12]'"
+        ) from None
 
 
 def _usable_cores() -> int:

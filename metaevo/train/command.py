@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from metaevo.agents.limits import check_training
 from metaevo.agents.population import Population, State
@@ -35,6 +34,8 @@ from metaevo.runs.lifecycle import (
     way_out,
     with_trackers,
 )
+from metaevo.runs.progress import Progress
+from metaevo.runs.quick import quickened
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.statistics.table import mean_curve
@@ -82,10 +83,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     """
     settings: Any
     settings, args = parse_command_line(
-        run_parser(description),
+        run_parser("train", description),
         argv,
         training_class,
         lambda args, _: settings_to_resume(args) if args.resume else {},
+        quickened,
     )
     settings = with_trackers(settings, args)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)
@@ -212,11 +214,11 @@ def _train(this: TrainingRun, resume: bool) -> tuple[State, float]:
     if not done:  # so that whatever was logged has a checkpoint before it
         _save(this, state, 0, 0.0)
     raise_if_requested(this.stop)  # before it compiles
-    with tqdm(total=total, initial=done, desc="compiling", unit="update") as bar:
+    with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
         if done < total:
             state = jax.block_until_ready(population.run(state, done, 0))
             raise_if_requested(this.stop)
-        bar.set_description("training")
+        bar.stage("training")
         bar.unpause()  # the time left does not count compilation
         length = 1
         while done < total:
@@ -291,7 +293,7 @@ def _show(bar: Any, this: TrainingRun, curves: Any, length: int, elapsed: float)
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan
     bar.set_postfix_str(
-        f"{bar.n * per_update:,} frames, return {latest:.4g}, "
+        f"return {latest:.4g}, {bar.n * per_update:,} frames, "
         f"{length * per_update / elapsed:,.0f} frames/s"
     )
 

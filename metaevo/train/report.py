@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from metaevo.agents.fitness import FINAL_FRACTION
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import page as report
 from metaevo.report import plots, value_maps
+from metaevo.runs.progress import Progress
+from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run_directory import write_json_atomic, write_text_atomic
 from metaevo.statistics.table import summarise
 from purerl.envs.registry import OWN
@@ -109,6 +110,7 @@ def finish(
         "episodes": settings.evaluation.episodes,
         "greedy": settings.evaluation.greedy,
         "steps_per_agent": config.num_updates * config.frames_per_update,
+        **mark(to_dict(settings)),
     }
     _log(this, rows, seconds)
     _track_seeds(this, steps, curves)
@@ -160,7 +162,7 @@ def _play(
     )
     rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
     total = settings.seeds + min(config.gymnasium, settings.seeds)
-    with tqdm(total=total, desc="playing", unit="agent") as bar:
+    with Progress(total=total, desc="playing", unit="agent") as bar:
 
         def progress(agents):
             bar.update(agents)
@@ -276,12 +278,16 @@ def _write_report(this: "TrainingRun", result: dict[str, Any]) -> None:
         "An agent without a finished episode there has no score.",
     )
     print("\n" + table.text() + "\n")
+    sections: list[Any] = []
+    if settings.run.quick:
+        print(report.wrapped(NOTE) + "\n")
+        sections.append(report.Text("A quick look", NOTE))
     path = run.figures / VALUE_MAP
     caption = "Means over the agents: highest action value of each state with the greedy actions, "
     pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
     if (run.figures / FILM).exists():
         pictures.append(report.Image("An episode", run.figures / FILM, "Of the first agent."))
-    sections: list[Any] = [
+    sections += [
         table,
         report.Image(
             "Learning curves",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.runs.latest import run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, configured, destinations
 from metaevo.runs.tracking.mirror import Mirror, lock_path, make_service, reason
@@ -39,6 +40,7 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
+        prog="metaevo sync",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -48,7 +50,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         raise ConfigError(message)
 
     parser.error = refuse  # type: ignore[method-assign]
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories; globs welcome")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, globs, or latest")
     parser.add_argument(
         "--wandb",
         nargs="?",
@@ -79,7 +81,7 @@ def _paths(texts: Sequence[str]) -> list[Path]:
         runs = [path for path in found if (path / "config.yaml").is_file()]
         if glob.has_magic(text) and not runs and not Path(text).exists():
             raise ConfigError(f"{text}: matches no run directory")
-        paths |= dict.fromkeys(runs or [Path(text)])
+        paths |= dict.fromkeys(runs or [run_path(text)])
     return list(paths)
 
 

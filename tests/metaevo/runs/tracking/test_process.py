@@ -77,7 +77,7 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_asked(tmp_path, cl
     assert waiting.endswith(f"until wandb (online) has {lacks}")
     assert missing == (
         f"warning: wandb (online) is not known to have {lacks}; send the rest later: "
-        f"python experiments/sync.py {run.path}"
+        f"metaevo sync {run.path}"
     )
 
 
