@@ -8,6 +8,7 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.evolve.run import check_settings
 from metaevo.held_out.tuning import tuning_space
+from metaevo.runs.quick import quickened
 from metaevo.studies.learner import experiment_class, make_parts
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials
@@ -30,6 +31,16 @@ def test_an_evolution_preset_fits_together(path):
     tuning_space(settings.evaluation, settings)
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
+    small = quick(settings)
+    check_settings(small, make_parts(small))
+    space = tuning_space(small.evaluation, small)
+    assert set(space.distributions) == set(
+        tuning_space(settings.evaluation, settings).distributions
+    )
+    agents = small.strategy.population_size * small.evolution.seeds_per_candidate
+    assert_tiny(small, small.train.total_timesteps, agents * small.evolution.generations)
+    assert small.evaluation.combinations * small.evaluation.tuning_seeds <= 32
+    assert small.evaluation.seeds <= 8
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
@@ -39,6 +50,10 @@ def test_a_training_preset_fits_together(path):
     settings = from_dict(trainee.training_class(raw), raw)
     trainee.make_trainee(settings, None)
     assert_all_used(raw, settings)
+    small = quick(settings)
+    trainee.make_trainee(small, None)
+    assert small.train.num_updates > 1
+    assert_tiny(small, small.train.total_timesteps, small.seeds)
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "sweep" in names(each)], ids=names)
@@ -49,6 +64,21 @@ def test_a_sweep_preset_fits_together(path):
     assert plan.trials == settings.sweep.trials
     assert plan.search_frames > 0
     assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
+    small = quick(settings)
+    trials = make_trials(small)
+    assert_tiny(small, small.train.total_timesteps, make_plan(trials).trials * small.sweep.seeds)
+    assert not make_plan(trials).invalid
+
+
+def quick(settings):
+    """The same settings as a quick look."""
+    return from_dict(type(settings), quickened(to_dict(settings)))
+
+
+def assert_tiny(settings, frames_per_agent, agents):
+    assert settings.run.quick
+    assert agents <= 64
+    assert frames_per_agent <= 200_000
 
 
 def assert_all_used(raw, settings):

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError, flatten, from_dict, load_yaml
 from metaevo.evolve.command import _parse
 from metaevo.studies.learner import experiment_class
 
-CONFIGS = sorted((Path(__file__).parent.parent.parent / "configs").glob("evolve_*/*.yaml"))
+ROOT = Path(__file__).parent.parent.parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("evolve_*/*.yaml"))
 
 
 def settings_of(data):
@@ -39,3 +40,39 @@ def test_short_flags_are_settings():
 def test_impossible_numbers_of_devices_are_refused(value):
     with pytest.raises(ConfigError, match=r"evolution\.num_devices"):
         _parse(["--devices", value], "value_loss", None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "component", "preset"),
+    [
+        ("", None, "evolve_value_loss/q_learning"),
+        ("", "value_loss", "evolve_value_loss/q_learning"),
+        ("--learner ppo", "value_loss", "evolve_value_loss/ppo"),
+        ("--learner dqn", None, "evolve_value_loss/dqn"),
+        ("--evolve drift", None, "evolve_drift/ppo"),
+        ("", "drift", "evolve_drift/ppo"),
+    ],
+)
+def test_a_run_that_is_given_no_settings_has_those_of_a_preset(argv, component, preset):
+    given = flatten(_parse(argv.split(), component, None)["settings"])
+    shipped = flatten(load_yaml(ROOT / "configs" / f"{preset}.yaml"))
+    assert {key: given[key] for key in shipped} == shipped
+
+
+def test_a_config_says_itself_what_is_evolved(tmp_path):
+    (tmp_path / "a.yaml").write_text("evolve: drift")
+    argv = ["--config", str(tmp_path / "a.yaml")]
+    assert _parse(argv, None, None)["settings"]["evolve"] == "drift"
+    (tmp_path / "a.yaml").write_text("learner: ppo")
+    assert _parse(argv, "drift", None)["settings"]["evolve"] == "drift"
+    with pytest.raises(ConfigError, match="missing key 'evolve'"):
+        _parse(argv, None, None)
+
+
+def test_a_quick_look_keeps_what_the_command_line_says():
+    argv = ["--quick", "--evaluation.seeds", "11", "--generations", "9"]
+    settings = settings_of(_parse(argv, None, None)["settings"])
+    assert settings.run.quick
+    assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
+    assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
+    assert settings.evaluation.grid["learning_rate"] == (0.1, 0.2)
