@@ -81,6 +81,35 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_asked(tmp_path, cl
     )
 
 
+class LateMirror:
+    """A mirror that has everything just before the end of the wait."""
+
+    destination = Destination("wandb", "offline", "p")
+    joined = 0
+
+    def ask_to_finish(self):
+        """Nothing: it is on its way."""
+
+    def join(self, *, until):
+        self.joined += 1
+        return self.joined > 1
+
+    def end(self):
+        """Nothing."""
+
+
+def test_a_wait_that_was_announced_ends_with_done(tmp_path, monkeypatch, capfd):
+    tracker = RunTracker(make_run(tmp_path / "run"), [], job_type="train")
+    mirror = LateMirror()
+    tracker._mirrors = [mirror]
+    monkeypatch.setattr(tracker, "_missing", lambda _: None if mirror.joined > 1 else "5 records")
+    tracker.finish()
+    assert capfd.readouterr().err.splitlines() == [
+        "waiting up to 60 s (run.track_wait) until wandb (offline) has 5 records",
+        "done: wandb (offline) has everything",
+    ]
+
+
 def test_mirrors_killed_in_mid_run_are_completed_by_sync(tmp_path, clean, capfd):
     run, uri = make_run(tmp_path / "run", 1), f"sqlite:///{tmp_path}/store.db"
     to = [Destination("wandb", "offline", "p"), Destination("mlflow", uri, "p")]
