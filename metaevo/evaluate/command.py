@@ -122,6 +122,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
             )
     run.figures.mkdir(parents=True, exist_ok=True)
     with run.held("the same command goes on with what is tuned"):
+        print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:
             try:
