@@ -27,7 +27,7 @@ def find(text: str | Path) -> Path:
     """Return the file that `--config` means: a path, or else a preset's name.
 
     Raises:
-        ConfigError: if there is neither, with the names that come close.
+        ConfigError: if there is neither, and a preset that may be meant.
     """
     if os.path.exists(text):
         return Path(text)
@@ -35,7 +35,9 @@ def find(text: str | Path) -> Path:
     known = names()
     if name in known:
         return folder() / f"{name}{_SUFFIX}"
-    raise ConfigError(f"{text}: cannot be read: No such file or directory{_hint(name, known)}")
+    if hint := _hint(name, known):
+        raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")
+    return Path(text)  # whoever reads it says why that fails
 
 
 def _hint(name: str, known: list[str]) -> str:

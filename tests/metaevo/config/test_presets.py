@@ -36,7 +36,6 @@ def test_a_file_goes_before_a_preset(tmp_path, monkeypatch):
         ("configs/evolve_value_loss/standart.yaml", "evolve_value_loss/standard?"),
         ("standard", "did you mean the preset evolve_value_loss/standard?"),
         ("train/nothing_like_it", "the presets there: train/dqn_cartpole, "),
-        ("../../nothing", "No such file or directory"),
     ],
 )
 def test_what_is_nearly_one_is_named(text, hint):
@@ -50,3 +49,7 @@ def test_an_installed_copy_goes_first(tmp_path, monkeypatch):
     assert presets.folder() == tmp_path / "configs"
     (tmp_path / "metaevo" / "presets").mkdir(parents=True)
     assert presets.folder() == tmp_path / "metaevo" / "presets"
+
+
+def test_a_file_that_is_like_no_preset_is_left_to_who_reads_it():
+    assert presets.find("../../nothing") == Path("../../nothing")
