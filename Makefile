@@ -16,10 +16,10 @@ STAMP := $(strip $(VENV))/.metaevo-installed
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 	@echo 'Variables: PYTHON=python3.12  VENV=.venv  ARGS="..." (for the experiment or for pytest)'
-	@echo 'Example:   make evolve ARGS="--run-dir runs/a --generations 20"'
+	@echo 'Example:   make evolve ARGS="--learner ppo --run-dir runs/a"'
 
-evolve: $(STAMP) ## set up, then evolve a value loss for PPO and compare it with hand-written ones
-	$(RUN) experiments/evolve_value_loss.py $(ARGS)
+evolve: $(STAMP) ## set up, then evolve a loss for Q-learning and compare it with hand-written ones
+	$(RUN) -m metaevo evolve $(ARGS)
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
 	$(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from metaevo.outer_loop.strategy import StrategyConfig
     from metaevo.parallel import devices
 
+    __version__: str
+
 __all__ = [
     "Component",
     "Evaluation",
@@ -22,6 +24,7 @@ __all__ = [
     "Found",
     "MetaProblem",
     "StrategyConfig",
+    "__version__",
     "devices",
     "evolve",
     "load",
@@ -43,6 +46,12 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, because most of them start JAX's backend."""
+    if name == "__version__":
+        metadata = importlib.import_module("importlib.metadata")
+        try:
+            return metadata.version("metaevo")
+        except metadata.PackageNotFoundError:  # of a checkout that is on the path only
+            return "unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])

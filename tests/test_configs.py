@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
+from metaevo.held_out.tuning import tuning_space
+from metaevo.runs.quick import quickened
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep.plan import make_plan
@@ -28,6 +30,16 @@ def test_an_evolution_preset_fits_together(path):
     LearnerStudy(settings).check()
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
+    small = quick(settings)
+    LearnerStudy(small).check()
+    space = tuning_space(small.evaluation, small)
+    assert set(space.distributions) == set(
+        tuning_space(settings.evaluation, settings).distributions
+    )
+    agents = small.strategy.population_size * small.evolution.seeds_per_candidate
+    assert_tiny(small, small.train.total_timesteps, agents * small.evolution.generations)
+    assert small.evaluation.combinations * small.evaluation.tuning_seeds <= 32
+    assert small.evaluation.seeds <= 8
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "train" in names(each)], ids=names)
@@ -37,6 +49,10 @@ def test_a_training_preset_fits_together(path):
     settings = from_dict(trainee.training_class(raw), raw)
     trainee.make_trainee(settings, None)
     assert_all_used(raw, settings)
+    small = quick(settings)
+    trainee.make_trainee(small, None)
+    assert small.train.num_updates > 1
+    assert_tiny(small, small.train.total_timesteps, small.seeds)
 
 
 @pytest.mark.parametrize("path", [each for each in FILES if "sweep" in names(each)], ids=names)
@@ -47,6 +63,21 @@ def test_a_sweep_preset_fits_together(path):
     assert plan.trials == settings.sweep.trials
     assert plan.search_frames > 0
     assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
+    small = quick(settings)
+    trials = make_trials(small)
+    assert_tiny(small, small.train.total_timesteps, make_plan(trials).trials * small.sweep.seeds)
+    assert not make_plan(trials).invalid
+
+
+def quick(settings):
+    """The same settings as a quick look."""
+    return from_dict(type(settings), quickened(to_dict(settings)))
+
+
+def assert_tiny(settings, frames_per_agent, agents):
+    assert settings.run.quick
+    assert agents <= 64
+    assert frames_per_agent <= 200_000
 
 
 def assert_all_used(raw, settings):

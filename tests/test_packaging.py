@@ -3,11 +3,15 @@
 import ast
 import importlib
 import importlib.metadata
+import json
 import os
 import pkgutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -178,3 +182,67 @@ def test_ci_runs_the_documented_test_command():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert script.read_text(encoding="utf-8").rstrip().endswith("\nmake test")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the project is published as."""
+    builder = importlib.import_module("hatchling.builders.wheel").WheelBuilder(str(ROOT))
+    folder = tmp_path_factory.mktemp("wheel")
+    return Path(next(builder.build(directory=str(folder), versions=["standard"])))
+
+
+def test_a_wheel_holds_all_that_an_installed_command_needs(wheel: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (entry_points,) = [name for name in names if name.endswith("/entry_points.txt")]
+        assert "metaevo = metaevo.__main__:main" in archive.read(entry_points).decode()
+    presets = {
+        f"metaevo/presets/{path.relative_to(ROOT / 'configs').as_posix()}"
+        for path in (ROOT / "configs").rglob("*.yaml")
+    }
+    sources = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for suffix in ("py", "js", "txt")
+        for path in (ROOT / package).rglob(f"*.{suffix}")
+    }
+    assert presets | sources <= names
+    others = {name.split("/")[0] for name in names} - {*PACKAGES}
+    assert others == {f"metaevo-{PROJECT['version']}.dist-info"}
+
+
+@pytest.mark.slow
+def test_an_installed_copy_works_without_the_repository(wheel: Path, tmp_path: Path):
+    """In an environment that finds everything else where this one has it."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    scripts = tmp_path / "venv" / "bin"
+    install = [sys.executable, "-m", "pip", "--python", str(scripts / "python"), "install", "-q"]
+    subprocess.run([*install, "--no-deps", "--disable-pip-version-check", str(wheel)], check=True)
+    (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    # As a plain path: the link to this checkout, which is in there too, has no effect.
+    (site / "others.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    away = tmp_path / "away"
+    away.mkdir()
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+    def metaevo(line: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [scripts / "metaevo", *line.split()],
+            cwd=away, env=environment, capture_output=True, text=True, timeout=500,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    assert metaevo("--version") == f"metaevo {PROJECT['version']}\n"
+    assert "metaevo train --quick" in metaevo("train --help")
+    metaevo("train --config train/ppo_cartpole --quick --run-dir trained")
+    assert (away / "trained" / "report.html").is_file()
+    metaevo("evolve --quick --run-dir evolved")
+    evaluation = json.loads((away / "evolved" / "evaluation.json").read_text())
+    assert evaluation["quick"] is True
+    assert "A quick look" in (away / "evolved" / "report.html").read_text()
+    assert "needs the repository" in metaevo("reproduce grid-world", code=2)
+    where = [scripts / "python", "-c", "import metaevo; print(metaevo.__file__)"]
+    found = subprocess.run(where, cwd=away, env=environment, capture_output=True, text=True)
+    assert Path(found.stdout.strip()).is_relative_to(tmp_path)

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
-    """A block of generations of the quick preset."""
+    """A block of generations of PPO's preset."""
     import numpy as np
 
     from metaevo.agents.train_learner import TrainLearner
@@ -23,7 +23,9 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     from metaevo.outer_loop.evolution import Evolution
     from metaevo.studies.settings import experiment_class, make_parts
 
-    raw = load_yaml(folder / "configs" / "evolve_value_loss" / "quick.yaml")
+    presets = folder / "configs" / "evolve_value_loss"
+    names = "ppo.yaml", "quick.yaml"  # the second one in the first versions
+    raw = load_yaml(next(presets / name for name in names if (presets / name).is_file()))
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
     # The first versions were told apart from the settings what is evolved.
     component = ("value_loss",) if len(inspect.signature(make_parts).parameters) > 1 else ()

@@ -78,7 +78,7 @@ def outer_loops(num_devices: int) -> tuple[Measure, dict[str, Any]]:
 
 
 def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
-    """Generations of Q-learning's quick preset with a quarter of its frames."""
+    """Generations of Q-learning's preset with a quarter of its frames."""
     from metaevo.parallel import devices
 
     devices.setup(num_devices)
@@ -88,7 +88,7 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     from metaevo.studies.settings import experiment_class, make_parts
 
     root = Path(__file__).resolve().parent.parent.parent
-    raw = load_yaml(root / "configs/evolve_value_loss/q_learning_quick.yaml")
+    raw = load_yaml(root / "configs/evolve_value_loss/q_learning.yaml")
     raw["train"]["total_timesteps"] //= 4
     raw["evolution"]["validation_seeds"] = 0
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)

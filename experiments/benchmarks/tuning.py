@@ -2,7 +2,7 @@
 
 python -m experiments.benchmarks.tuning [--seeds 256] [--first-seeds 4] [--repeats 4] [--seed 0]
 
-96 settings, the one of configs/evolve_drift/quick.yaml (16,384 steps an agent) among them. Tuned by
+96 settings, the one of configs/evolve_drift/ppo.yaml (16,384 steps an agent) among them. Tuned by
 the race of the held-out comparison, and, to see what that is good for, by taking the best of all
 means over 8 seeds. Prints a table and writes nothing.
 """

@@ -1,4 +1,4 @@
-"""The command line of `experiments/compare_runs.py`."""
+"""The command line of a comparison of runs."""
 
 import argparse
 import sys
@@ -60,13 +60,14 @@ def analyse_runs(names: list[str], options: Options) -> Analysis:
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = Parser(
+        prog="metaevo compare",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
-        help="a run directory, a folder of them, a glob; wandb:ENTITY/PROJECT[/RUN]; "
+        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
         "wandb:DIRECTORY (offline); mlflow:URI#EXPERIMENT",
     )  # fmt: skip
     parser.add_argument(

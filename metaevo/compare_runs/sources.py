@@ -8,6 +8,7 @@ from pathlib import Path
 from metaevo.compare_runs import mlflow_runs, run_directories, wandb_runs
 from metaevo.compare_runs.seed_run import SeedRun, Source, settings_of
 from metaevo.config import ConfigError
+from metaevo.runs.latest import run_path
 
 
 def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
@@ -31,7 +32,7 @@ def _read(name: str) -> list[Source]:
         return wandb_runs.read(name)
     if name.startswith(mlflow_runs.PREFIX):
         return mlflow_runs.read(name)
-    paths = [Path(name)]
+    paths = [run_path(name)]
     if not paths[0].exists() and glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]
         if not paths:

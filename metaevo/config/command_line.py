@@ -24,6 +24,7 @@ from metaevo.config import (
     load_yaml,
     merge,
     parse_yaml,
+    presets,
     show,
     to_dict,
 )
@@ -46,15 +47,19 @@ def parse_command_line(
     default_config: Path
     | Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]]
     | None = None,
+    quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """The config and the parser's own arguments, from a command line.
 
-    `parser` holds the script's own flags and was built with `allow_abbrev=False`; `--config FILE`
-    is added. Any other `--section.key value` is a setting that overrides the file's
-    (`default_config` if none is named: a file, or a function from the parsed flags and these
-    settings to the others).
+    `parser` holds the script's own flags and was built with `allow_abbrev=False`; `--config` is
+    added: a file, or a preset's name. Any other `--section.key value` is a setting that overrides
+    the file's (`default_config` if none is named: a file, or a function from the parsed flags and
+    these settings to the others).
     `make_class` chooses the dataclass from the raw settings.
-    `--help` lists all settings, documented by the string literals under the fields, and exits.
+    `quick` makes settings small, all but those of the command line, if `--quick` is among the
+    flags.
+    `--help` or `--help all` lists all settings, documented by the string literals under the fields,
+    and exits.
     Raises ConfigError, also for what argparse itself refuses.
     """
     parser.add_argument(
@@ -62,27 +67,98 @@ def parse_command_line(
         type=Path,
         default=default_config if isinstance(default_config, Path) else None,
         metavar="FILE",
-        help="YAML file with settings"
+        help="YAML file with settings, or the name of a preset (train/ppo_cartpole)"
         + (f" (default: {default_config})" if isinstance(default_config, Path) else ""),
     )
-    wants_help = any(each in ("-h", "--help") for each in argv)
-    args, rest = parser.parse_known_args([each for each in argv if each not in ("-h", "--help")])
+    words, wants_help = _without_help(argv)
+    args, rest = parser.parse_known_args(words)
     overrides = _parse_overrides(rest)
-    settings = load_yaml(args.config) if args.config else {}
-    if args.config is None and callable(default_config):
-        settings = default_config(args, overrides)
-    raw = merge(settings, overrides)
+    if wants_help:
+        print(parser.format_help(), end="")
+        _print_settings(parser, args, overrides, make_class, default_config)
+        raise SystemExit(0)
+    raw = _raw_settings(args, overrides, default_config)
     cls = make_class(raw)
     raw = _with_whole_mappings(cls, raw, overrides)
-    if wants_help:
-        print(parser.format_help(), _format_settings(cls, raw), sep="\n", end="")
-        raise SystemExit(0)
     flags = [name[2:] for name in parser._option_string_actions if name.startswith("--")]
-    names = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for key in overrides.keys() - names:
-        if close := difflib.get_close_matches(key, flags, n=1):
-            raise ConfigError(f"unknown option --{key} (did you mean --{close[0]}?)")
-    return from_dict(cls, raw), args
+    _refuse_unknown(cls, overrides, flags)
+    config = from_dict(cls, raw)
+    if quick is not None and args.quick:
+        config = from_dict(cls, merge(quick(to_dict(config)), overrides))
+    return config, args
+
+
+def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
+    """The words but for `-h`, `--help` and the `all` behind it, and whether they were there."""
+    words: list[str] = []
+    wanted = False
+    for before, word in itertools.pairwise(["", *argv]):
+        if word in ("-h", "--help"):
+            wanted = True
+        elif not (word == "all" and before in ("-h", "--help")):
+            words.append(word)
+    return words, wanted
+
+
+def _raw_settings(
+    args: argparse.Namespace, overrides: dict[str, Any], default_config: Any
+) -> dict[str, Any]:
+    """The settings of the file, or the default ones, under those of the command line."""
+    if args.config is not None:
+        args.config = presets.find(args.config)
+        return merge(load_yaml(args.config), overrides)
+    return merge(default_config(args, overrides) if callable(default_config) else {}, overrides)
+
+
+def _print_settings(
+    parser: argparse.ArgumentParser,
+    args: argparse.Namespace,
+    overrides: dict[str, Any],
+    make_class: Callable[[dict[str, Any]], type],
+    default_config: Any,
+) -> None:
+    """List the settings, or say what is missing to know them: help is given in any case."""
+    try:
+        raw = _raw_settings(args, overrides, default_config)
+        print("", _format_settings(make_class(raw), raw), sep="\n", end="")
+    except ConfigError as error:
+        print(f"\nsettings: {error}")
+
+
+def _refuse_unknown(cls: Any, overrides: dict[str, Any], flags: Sequence[str]) -> None:
+    """Refuse an option that is neither flag nor setting, with those that may be meant.
+
+    What is only misspelt within its section is left to `from_dict`.
+    """
+    known = list(_keys(cls))
+    sections = {key[:end] for key in known for end, sign in enumerate(key) if sign == "."}
+    for key in flatten(overrides):
+        parts = key.split(".")
+        if key in sections or any(".".join(parts[:end]) in known for end in range(len(parts) + 1)):
+            continue
+        meant = [each for each in known if _may_mean(parts[-1], each.rpartition(".")[2])]
+        if not meant and len(parts) == 1:
+            meant = difflib.get_close_matches(key, flags, n=1)
+        if meant:
+            hint = " or ".join(f"--{each}" for each in meant[:3])
+            raise ConfigError(f"unknown option {show(f'--{key}')[1:-1]} (did you mean {hint}?)")
+
+
+def _may_mean(text: str, name: str) -> bool:
+    """Whether a name is, has as one of its words, or is abbreviated by what was written."""
+    words = name.split("_")
+    initials = "".join(word[:1] for word in words)
+    return text in (name, words[-1]) or (len(words) > 1 and text == initials)
+
+
+def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
+    """The dotted names of all settings."""
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from _keys(hints[field.name], f"{prefix}{field.name}.")
+        elif field.init:
+            yield prefix + field.name
 
 
 def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:

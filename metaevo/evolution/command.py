@@ -1,35 +1,39 @@
-"""The command line of `experiments/evolve_*.py`: one thin script per component calls `main`."""
+"""The command line of an evolution: from flags and settings to a run."""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import COMPONENTS
-from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
+from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution.run import run_study
 from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import (
     for_environment_of,
-    in_project,
     run_parser,
     settings_to_resume,
     with_trackers,
 )
+from metaevo.runs.quick import quickened
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class, learner_entry
+from metaevo.studies.settings import experiment_class
+
+COMPONENT = "value_loss"
+"""What is evolved where neither settings nor command line say it."""
+LEARNERS = ("q_learning", "dqn", "ppo")
+"""Whose presets are looked for if none is asked for, the quickest first."""
 
 
 @exit_on_config_error()
-def main(argv: list[str], *, component: str | None, description: str | None) -> int:
+def main(argv: list[str], *, component: str | None = None, description: str | None = None) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
     Of several processes the first one parses; the others get its settings.
 
     Args:
         argv: without the program's name.
-        component: what is evolved unless the settings say otherwise (`evolve:`); its quick preset
-            holds the settings of a run that is given none.
+        component: what is evolved unless the settings say otherwise (`evolve:`). A run that is
+            given no settings has those of a preset of what it evolves.
         description: for `--help`.
     """
     with hosts.together():
@@ -50,26 +54,17 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
-        """A resumed run has its own settings; a new one those of its learner's quick preset."""
+        """A resumed run has its own settings; a new one those of a preset."""
         if args.resume:
             return settings_to_resume(args, overrides)
-        if component is None:
-            return {}
-        learner = overrides.get("learner", "ppo")
-        slot = COMPONENTS[component].SLOT
-        if slot not in learner_entry(learner).slots:
-            raise ConfigError(
-                f"learner = {learner!r} has no slot {slot!r}, which {component} fills"
-            )
-        name = "quick.yaml" if learner == "ppo" else f"{learner}_quick.yaml"
-        preset = load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
-        return for_environment_of(overrides, preset)
+        what = overrides.get("evolve", component or COMPONENT)
+        preset = _preset(what, overrides.get("learner"))
+        return {"evolve": what, **for_environment_of(overrides, preset)}
 
     def make_class(raw: dict[str, Any]) -> type:
-        wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then
-        return experiment_class(raw, component or (next(iter(COMPONENTS)) if wants_help else None))
+        return experiment_class(raw, component)
 
-    parser = run_parser(description)
+    parser = run_parser("evolve", description)
     short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}
     for name, text in short.items():
         parser.add_argument(
@@ -81,7 +76,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         )
     hosts.add_flags(parser)
     settings: Any
-    settings, args = parse_command_line(parser, argv, make_class, defaults)
+    settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
     data = to_dict(settings)
     data["evolution"] |= {
         name: getattr(args, name) for name in short if getattr(args, name) is not None
@@ -92,3 +87,12 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
     }
+
+
+def _preset(component: Any, learner: Any) -> dict[str, Any]:
+    """Return the preset of a component for a learner (or the quickest one); {} if there is none."""
+    known = presets.names()
+    for each in LEARNERS if learner is None else [learner]:
+        if (name := f"evolve_{component}/{each}") in known:
+            return load_yaml(presets.find(name))
+    return {}

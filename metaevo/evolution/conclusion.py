@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from metaevo.config import to_dict
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.report import page, plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
@@ -44,7 +46,7 @@ def conclude(study: Study, run: Run) -> None:
             [row["tuning_frames"] + row["seeds"] * per_agent for row in rows],
             records[-1]["seconds"] if records else 0.0,
         )
-        write_json_atomic(directory.evaluation_path, result)
+        write_json_atomic(directory.evaluation_path, result | mark(to_dict(run.settings)))
     write_report(study, directory)
     for path in (
         directory.report_path,
@@ -62,14 +64,20 @@ def write_report(study: Study, directory: RunDirectory) -> None:
     saved = directory.read_config()
     records = directory.read_metrics("generation")
     sections: list[Any] = []
+    last = []
+    if is_quick(saved["config"]):
+        sections.append(page.Text("A quick look", NOTE))
+        last.append(NOTE)
     if directory.evaluation_path.exists():
         result = read_json(directory.evaluation_path, schema.Evaluation)
         tables = [_table(result), *study.tables(result)]
+        for table in tables:
+            print(f"\n{table.text()}")
         verdict = conclusion_text(result)
-        print(
-            "\n" + "\n\n".join([tables[0].text(), verdict, *(t.text() for t in tables[1:])]) + "\n"
-        )
         sections += [page.Text("Conclusion", verdict), *tables]
+        last.insert(0, verdict)
+    for words in last:
+        print(f"\n{page.wrapped(words)}")
     captions = {**CAPTIONS, **study.captions}
     for path in sorted(directory.figures.glob("*.png")) if directory.figures.is_dir() else []:
         caption = captions.get(

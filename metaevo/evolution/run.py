@@ -21,6 +21,7 @@ from metaevo.outer_loop.evolution import Evolution, State
 from metaevo.outer_loop.generations import Block, Watch, run_generations
 from metaevo.parallel import devices, hosts
 from metaevo.runs.lifecycle import StopRequestedError
+from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.signals import StopOnSignal
@@ -69,6 +70,7 @@ def _lead(study: Study, run: Run) -> int:
         generations = run.settings.evolution.generations
         print(f"{run.directory.path} is finished ({generations} generations)")
         return 0
+    print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)
     evolution = _evolution(study, run.settings, resolved)
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, number in layout.items():
@@ -157,7 +159,7 @@ def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
     if restored is None:  # so that whatever is logged has a checkpoint before it
         run.save(0, jax.device_get(start), 0.0)
     total = run.settings.evolution.generations
-    with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:
+    with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
         evolution, state, done = _generations(evolution, start, run.settings, run.stop, logbook)
     if done < total:
@@ -192,6 +194,7 @@ class _Logbook(Watch):
 
     def begin(self, evolution: Evolution, bytes_needed: int) -> None:
         """Say how the population is laid out."""
+        self.bar.stage("evolving")
         if evolution.chunk_size != self.run.resolved["chunk_size"]:
             self.run.resolved["chunk_size"] = evolution.chunk_size
             self.run.directory.update_resolved({"chunk_size": evolution.chunk_size})
@@ -242,10 +245,9 @@ class _Logbook(Watch):
             self.of_mean = f"{of_mean[-1]:.4g}"
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
         self.bar.update(length)
-        self.bar.set_description("evolving", refresh=False)
         self.bar.set_postfix_str(
-            f"of mean {self.of_mean}, mean {metrics['fitness_mean'][-1]:.4g}, "
-            f"best {metrics['fitness_best'][-1]:.4g}{rate}"
+            f"of mean {self.of_mean}, best {metrics['fitness_best'][-1]:.4g}, "
+            f"mean {metrics['fitness_mean'][-1]:.4g}{rate}"
         )
         if int(metrics["diverged"][-1]) == block.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

@@ -82,6 +82,23 @@ def setup(num_devices: int | None = None) -> None:
     compilation_cache.enable()
 
 
+def check() -> None:
+    """Start JAX's backend.
+
+    Raises:
+        ConfigError: if there is no device of the kind that `JAX_PLATFORMS` asks for.
+    """
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:  # a JAX without CUDA asserts, and says nothing
+        wanted = os.environ.get("JAX_PLATFORMS", "")
+        reason = str(error).partition("\n")[0] or "this JAX was installed without it"
+        raise ConfigError(
+            f"JAX_PLATFORMS = {wanted}: there is no such device ({reason}); unset it to use what "
+            "there is; for NVIDIA GPUs: pip install 'metaevo[cuda12]'"
+        ) from None
+
+
 def _usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux: a job may own a part of the machine only
         return len(os.sched_getaffinity(0))

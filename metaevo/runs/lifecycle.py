@@ -1,9 +1,8 @@
-"""What all scripts with a run directory share: their flags, how a run is opened, how it stops."""
+"""What all commands with a run directory share: their flags, how a run is opened, how it stops."""
 
 import argparse
 import contextlib
 import dataclasses
-import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ import jax
 from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.runs.files import write_text_atomic
+from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
@@ -25,18 +25,27 @@ class StopRequestedError(Exception):
     """A signal asked the run to stop; everything finished so far is saved."""
 
 
-def run_parser(description: str | None) -> Parser:
-    """Return a parser with the flags that all scripts with a run directory share."""
+def run_parser(command: str, description: str | None) -> Parser:
+    """Return a parser with the flags that all commands with a run directory share."""
     parser = Parser(
+        prog=f"metaevo {command}",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--run-dir", type=Path, metavar="DIR", help="default: runs/<experiment>/<timestamp>"
+        "--run-dir",
+        type=run_argument,
+        metavar="DIR",
+        help="default: runs/<experiment>/<timestamp>; latest is the run that began last",
     )
     parser.add_argument(
         "--resume", action="store_true", help="continue the run in --run-dir from its checkpoint"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="tiny sizes: a whole run and its report in seconds, whose numbers mean nothing",
     )
     parser.add_argument(
         "--wandb",
@@ -74,11 +83,6 @@ def with_trackers(settings: Any, args: argparse.Namespace) -> Any:
     return dataclasses.replace(settings, run=run)
 
 
-def in_project(path: Path) -> Path:
-    """Find a shipped config from any working directory."""
-    return path if os.path.exists(path) else Path(__file__).resolve().parent.parent / path
-
-
 def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """Return default settings without their `task.env_params` if another environment is asked for.
 
@@ -88,7 +92,7 @@ def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> d
     """
     task = overrides.get("task")
     if isinstance(task, dict) and "env" in task:
-        return {**settings, "task": {**settings["task"], "env_params": {}}}
+        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
     return settings
 
 

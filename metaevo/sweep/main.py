@@ -1,4 +1,4 @@
-"""The command line of `experiments/sweep.py`."""
+"""The command line of a sweep."""
 
 import argparse
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
+from metaevo.runs.quick import quickened
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.runner import make_trials, run_sweep
 from metaevo.sweep.settings import sweep_class
@@ -20,7 +21,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
-    parser = run_parser(description)
+    parser = run_parser("sweep", description)
     flags = parser.add_mutually_exclusive_group()
     flags.add_argument(
         "--dry-run",
@@ -49,7 +50,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         return settings_to_resume(args, overrides) if args.resume or args.worker else {}
 
     settings: Any
-    settings, args = parse_command_line(parser, argv, sweep_class, saved)
+    settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
     settings = with_trackers(settings, args)
     if args.print_wandb_sweep:
         return print_definition(settings, args.config)

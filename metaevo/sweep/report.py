@@ -4,6 +4,7 @@ from typing import Any
 
 from metaevo.report import page as report
 from metaevo.runs.files import read_json
+from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Confirmation
 from metaevo.search.study import Record, Study
@@ -20,16 +21,20 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
     records = study.records()
     if trials.config.scheduler != "pbt":  # whose settings change on the way
         figures.draw(study.optuna_study, run.figures)
-    sections: list[Any] = []
+    config = run.read_config()["config"]
+    sections: list[Any] = [report.Text("A quick look", NOTE)] if is_quick(config) else []
+    text = ""
     best = study.best()
     assert best is not None
     if run.evaluation_path.exists():
         result = read_json(run.evaluation_path, Confirmation)
         text, table = conclusion(result), _confirmation_table(result)
-        print("\n" + table.text() + "\n\n" + text + "\n")
+        print("\n" + table.text() + "\n")
         sections += [report.Text("Conclusion", text), table]
     top = _trials_table(records, trials)
     print(top.text() + "\n")
+    for words in filter(None, (text, NOTE if is_quick(config) else "")):
+        print(report.wrapped(words) + "\n")
     sections.append(top)
     sections.append(_counts(records, plan, trials))
     for path in sorted(run.figures.glob("*.png"), key=_place):
@@ -38,7 +43,6 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
     saved = run.read_config()
     sections.append(report.KeyValues("Settings", saved["config"]))
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    config = saved["config"]
     what = f"the evolution of {config['evolve']}" if "evolve" in config else config["learner"]
     env = config["task"]["env"]
     subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} trials"

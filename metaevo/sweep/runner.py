@@ -8,11 +8,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from metaevo.config import ConfigError, to_dict
 from metaevo.runs import schema
 from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.runs.progress import Progress
+from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.space import make_space
@@ -162,7 +163,7 @@ def _search(this: SweepRun, worker: bool) -> None:
     for reason in plan.invalid:
         print(f"warning: trials of a static combination will fail: {reason}", file=sys.stderr)
     done = sum(record.attributes.get("frames", 0) for record in study.records())
-    with tqdm(
+    with Progress(
         total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
         unit_scale=True,
     ) as bar:  # fmt: skip
@@ -175,7 +176,7 @@ def _search(this: SweepRun, worker: bool) -> None:
             if batch:
                 executor.run(batch, watch)
             elif study.running():
-                bar.set_description(f"waiting for {study.running()} trials of other workers")
+                bar.stage(f"waiting for {study.running()} trials of other workers")
                 time.sleep(POLL_SECONDS)
             else:
                 break
@@ -211,7 +212,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
     def group(number: int, count: int, name: str) -> None:
         text = f"group {number + 1}/{count}" if count > 1 else "searching"
-        bar.set_description(f"{text}: {name}" if name else text)
+        bar.stage(f"{text}: {name}" if name else text)
 
     return Watch(done, this.study.report, progress, group)
 
@@ -316,7 +317,8 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
         known = {"key": key, "scores": {}}
     missing = [name for name in settings if name not in known["scores"]]
     frames = seeds * trials.frames(trials.settings_of(best.params))
-    with tqdm(total=len(missing) * frames, desc="confirming", unit="frame", unit_scale=True) as bar:
+    total = len(missing) * frames
+    with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
             bar.update(frames)
@@ -335,6 +337,7 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
         for name in settings
     }
     result = results.confirmation(found, settings, best, search_frames)
+    result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]
     spent = [search_frames + (index + 1) * frames for index in range(len(rows))]

@@ -13,7 +13,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from metaevo.agents.limits import check_training
 from metaevo.agents.population import Population, State
@@ -28,6 +27,8 @@ from metaevo.runs.lifecycle import (
     settings_to_resume,
     with_trackers,
 )
+from metaevo.runs.progress import Progress
+from metaevo.runs.quick import quickened
 from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
@@ -66,10 +67,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     """
     settings: Any
     settings, args = parse_command_line(
-        run_parser(description),
+        run_parser("train", description),
         argv,
         training_class,
         lambda args, overrides: settings_to_resume(args, overrides) if args.resume else {},
+        quickened,
     )
     settings = with_trackers(settings, args)
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)
@@ -185,11 +187,11 @@ def _train(run: Run, population: Population) -> tuple[State, float]:
     if not done:  # so that whatever was logged has a checkpoint before it
         run.save(0, population.rows(state), 0.0)
     run.check_stop()  # before it compiles
-    with tqdm(total=total, initial=done, desc="compiling", unit="update") as bar:
+    with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
         if done < total:
             state = jax.block_until_ready(population.run(state, done, 0))
             run.check_stop()
-        bar.set_description("training")
+        bar.stage("training")
         bar.unpause()  # the time left does not count compilation
         length = 1
         while done < total:
@@ -263,7 +265,7 @@ def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> 
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan
     bar.set_postfix_str(
-        f"{bar.n * per_update:,} frames, return {latest:.4g}, "
+        f"return {latest:.4g}, {bar.n * per_update:,} frames, "
         f"{length * per_update / elapsed:,.0f} frames/s"
     )
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from tqdm import tqdm
 
 from metaevo.agents.fitness import FINAL_FRACTION, measures
 from metaevo.agents.fitness import fitness as fitness_of
@@ -18,6 +17,8 @@ from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import page as report
 from metaevo.report import plots, value_maps
 from metaevo.runs.files import replacing, write_json_atomic, write_text_atomic
+from metaevo.runs.progress import Progress
+from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
 from metaevo.training.settings import Trainee
@@ -121,6 +122,7 @@ def finish(
         "episodes": settings.evaluation.episodes,
         "greedy": settings.evaluation.greedy,
         "steps_per_agent": config.num_updates * config.frames_per_update,
+        **mark(to_dict(settings)),
     }
     frames = config.num_updates * config.frames_per_update * settings.seeds
     run.log_evaluation(rows, [frames] * len(rows), seconds)
@@ -182,7 +184,7 @@ def _play(this: Trained, policies: Any) -> list[dict[str, Any]]:
     )
     rows = {"policy": policies, "key": keys_for(seed, Purpose.PLAYING, settings.seeds)}
     total = settings.seeds + min(config.gymnasium, settings.seeds)
-    with tqdm(total=total, desc="playing", unit="agent") as bar:
+    with Progress(total=total, desc="playing", unit="agent") as bar:
 
         def progress(agents):
             bar.update(agents)
@@ -282,12 +284,16 @@ def _write_report(this: Trained, result: dict[str, Any]) -> None:
         "score.",
     )
     print("\n" + table.text() + "\n")
+    sections: list[Any] = []
+    if settings.run.quick:
+        print(report.wrapped(NOTE) + "\n")
+        sections.append(report.Text("A quick look", NOTE))
     path = directory.figures / VALUE_MAP
     caption = "Means over the agents: highest action value of each state with the greedy actions, "
     pictures = [report.Image("Value map", path, caption + "and visits.")] if path.exists() else []
     if (directory.figures / FILM).exists():
         pictures.append(report.Image("An episode", directory.figures / FILM, "Of the first agent."))
-    sections: list[Any] = [
+    sections += [
         table,
         report.Image(
             "Learning curves",

@@ -18,12 +18,14 @@ from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
 from metaevo.runs import files
 from metaevo.runs.files import write_json_atomic
+from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import (
     StopRequestedError,
     for_environment_of,
     raise_if_requested,
     saved_settings,
 )
+from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
@@ -50,15 +52,16 @@ def main(argv: list[str], *, description: str | None) -> int:
         description: for `--help`.
     """
     parser = Parser(
+        prog="metaevo evaluate",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--run-dir",
-        type=Path,
+        type=run_argument,
         metavar="DIR",
-        help="the run whose component is judged; its settings are the defaults",
+        help="the run whose component is judged, or latest; its settings are the defaults",
     )
     parser.add_argument(
         "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
@@ -130,6 +133,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {run.path}", error) from None
     with run.held("the same command goes on with what is tuned"):
+        print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:
             try:
@@ -143,7 +147,8 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
             except StopRequestedError:
                 print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
-            write_json_atomic(run.evaluation_path, result)
+            assert result is not None  # there are seeds to judge it on
+            write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
             write_report(study, run)
             print(f"report: {run.report_path}")
             return stop.exit_code

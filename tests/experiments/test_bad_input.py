@@ -14,7 +14,10 @@ ROOT = Path(__file__).parent.parent.parent
 
 CASES = {
     # a command line, and the texts that its complaint must contain
-    "unknown section": ("--evolutoin.generations 3", ["evolutoin", "did you mean 'evolution'"]),
+    "unknown section": (
+        "--evolutoin.generations 3",
+        ["evolutoin", "did you mean --evolution.generations"],
+    ),
     "misspelt key": (
         "--strategy.populaton_size 8",
         ["strategy.populaton_size", "did you mean 'population_size'"],
@@ -147,6 +150,8 @@ def check(code, stderr):
 def test_the_complaint_names_key_and_value(complain, case, tmp_path, monkeypatch):
     line, texts = CASES[case]
     argv = line.split()
+    if "--learner" not in argv:
+        argv = ["--learner", "ppo", *argv]
     if "--run-dir" not in argv and "--resume" not in argv:
         argv += ["--run-dir", tmp_path / "run"]
     complaint = complain(*argv)

@@ -234,7 +234,7 @@ def test_files_of_another_commit():
         pytest.skip("not a git repository")
     with commits.files_of("HEAD") as folder:
         assert (folder / "purerl" / "ppo.py").is_file()
-        assert (folder / "configs" / "evolve_value_loss" / "quick.yaml").is_file()
+        assert any((folder / "configs" / "evolve_value_loss").glob("*.yaml"))
     assert not folder.exists()
 
 

@@ -16,6 +16,7 @@ from metaevo.agents.population import Population
 from metaevo.components import COMPONENTS, discovery
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.runs.quick import NOTE
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import command as training
 from metaevo.training import settings as trainee
@@ -272,3 +273,18 @@ def test_a_resumed_run_keeps_its_settings(finished, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train("--resume", "--run-dir", str(copy))
     assert "there is no checkpoint" in capsys.readouterr().err
+
+
+def test_a_quick_look_says_so(tmp_path, capsys):
+    path, given = tmp_path / "run", arguments(evaluation__gymnasium=0)
+    given = [*given, "--train.total_timesteps", "64", "--quick", "--run-dir", str(path)]
+    assert training.main(given, description=None) == 0
+    assert NOTE in capsys.readouterr().out
+    assert json.loads((path / "evaluation.json").read_text())["quick"] is True
+    assert NOTE in (path / "report.html").read_text()
+    assert RunDirectory(path).read_config()["config"]["run"]["quick"] is True
+
+
+def test_another_run_does_not(finished):
+    assert "quick" not in json.loads((finished / "evaluation.json").read_text())
+    assert NOTE not in (finished / "report.html").read_text()

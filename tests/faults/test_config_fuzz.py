@@ -71,7 +71,8 @@ BUGS = {
 @pytest.mark.parametrize("case", BUGS)
 def test_found_once_refused_ever_after(case, tmp_path):
     line, texts = BUGS[case]
-    argv = [*shlex.split(line), "--run-dir", str(tmp_path / "run")]
+    learner = [] if "--learner" in line else ["--learner", "ppo"]
+    argv = [*learner, *shlex.split(line), "--run-dir", str(tmp_path / "run")]
     complaint = SCRIPTS["evolve_value_loss"].attempt(argv)
     for text in texts:
         assert text in (complaint or "")

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from metaevo.runs.tracking.destination import Destination
 
-_PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent
+_PACKAGE_ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def warn(message: str) -> None:

@@ -11,6 +11,7 @@ from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs import files
 from metaevo.runs.files import locked
+from metaevo.runs.latest import run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, check_own, configured, destinations
 from metaevo.runs.tracking.mirror import Mirror, lock_path, make_service, reason
@@ -42,11 +43,12 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
     parser = Parser(
+        prog="metaevo sync",
         description=description,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories; globs welcome")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, globs, or latest")
     parser.add_argument(
         "--wandb",
         nargs="?",
@@ -82,7 +84,7 @@ def _paths(texts: Sequence[str]) -> list[Path]:
         runs = [path for path in found if os.path.lexists(path / "config.yaml")]
         if glob.has_magic(text) and not runs and not os.path.exists(text):
             raise ConfigError(f"{text}: matches no run directory")
-        paths |= dict.fromkeys(runs or [Path(text)])
+        paths |= dict.fromkeys(runs or [run_path(text)])
     return list(paths)
 
 

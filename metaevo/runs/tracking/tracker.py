@@ -14,7 +14,7 @@ from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.process import MirrorProcess, warn
 from metaevo.runs.tracking.state import load_state
 
-SYNC = "python experiments/sync.py"
+SYNC = "metaevo sync"
 _SILENT_SECONDS = 1.0
 """of waiting at the end, before it is said what is waited for"""
 
@@ -96,7 +96,8 @@ class RunTracker:
         deadline = time.monotonic() + self._wait
         quiet = min(deadline, time.monotonic() + _SILENT_SECONDS)
         late = [mirror for mirror in self._mirrors if not mirror.join(until=quiet)]
-        for mirror in late if quiet < deadline else []:
+        late = late if quiet < deadline else []
+        for mirror in late:
             lacks = self._missing(mirror.destination) or "the end of the run"
             print(
                 f"waiting up to {self._wait:.0f} s (run.track_wait) until "
@@ -111,6 +112,8 @@ class RunTracker:
                     f"{mirror.destination.label} is not known to have {rest}; "
                     f"send the rest later: {SYNC} {self._run.path}"
                 )
+            elif mirror in late:
+                print(f"done: {mirror.destination.label} has everything", file=sys.stderr)
         self._mirrors = []
 
     def _missing(self, destination: Destination) -> str | None:

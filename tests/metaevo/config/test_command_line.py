@@ -1,6 +1,7 @@
 """Command lines: flags, files and settings, and what is said of a wrong one."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,21 @@ import pytest
 from metaevo.config import (
     ConfigError,
     exit_on_config_error,
+    presets,
 )
 from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
 
 def command_line(
-    *argv: str, default: Path | None = None
+    *argv: str,
+    default: Path | Callable[..., dict[str, Any]] | None = None,
+    quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
     parser = Parser(prog="train.py", allow_abbrev=False)
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--generations", type=int)
     seen: dict[str, Any] = {}
 
@@ -27,7 +32,7 @@ def command_line(
         seen.update(raw)
         return Config
 
-    config, args = parse_command_line(parser, argv, make_class, default)
+    config, args = parse_command_line(parser, argv, make_class, default, quick)
     return config, args, seen
 
 
@@ -82,6 +87,12 @@ def test_settings_override_the_file_and_a_named_file_replaces_the_default(tmp_pa
         (["--train.evry", "3"], "unknown key 'train.evry' (did you mean 'every'?)"),
         (["--config", "none.yaml"], "none.yaml: cannot be read"),
         (["--learner", "3"], "learner = 3: must be text"),
+        (["--every", "3"], "unknown option --every (did you mean --train.every?)"),
+        (["--lr", "3"], "unknown option --lr (did you mean --hyperparams.learning_rate?)"),
+        (["--train.lr", "3"], "--train.lr (did you mean --hyperparams.learning_rate?)"),
+        (["--rate", "3"], "--rate (did you mean --hyperparams.learning_rate?)"),
+        (["--size", "3"], "unknown key 'size'; allowed:"),
+        (["--config", "train/ppo_cartpol"], "did you mean the preset train/ppo_cartpole"),
     ],
 )
 def test_a_bad_command_line_is_refused_in_one_line(argv: list[str], message: str) -> None:
@@ -124,3 +135,45 @@ def test_help_lists_every_setting_with_its_values_and_documentation(
     assert "--train.anneal true or false (default: true)" in words
     assert "--env {...} (default: {})" in words
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_help_all_is_the_same_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["--help"], ["--help", "all"], ["-h", "all", "--learner", "a"]):
+        with pytest.raises(SystemExit):
+            command_line(*argv)
+    texts = capsys.readouterr().out.split("usage: ")
+    assert len(texts) == 4
+    assert texts[1] == texts[2]
+
+
+def test_help_is_given_where_settings_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    def default(*_: Any) -> dict[str, Any]:
+        raise ConfigError("missing --run-dir")
+
+    with pytest.raises(SystemExit) as caught:
+        command_line("--help", default=default)
+    assert caught.value.code == 0
+    assert "--resume" in (text := capsys.readouterr().out)
+    assert text.endswith("\nsettings: missing --run-dir\n")
+
+
+def test_a_preset_is_a_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group" / "mine.yaml").write_text("learner: mine\n")
+    monkeypatch.setattr(presets, "folder", lambda: tmp_path)
+    config, args, _ = command_line("--config", "group/mine")
+    assert (config.learner, args.config) == ("mine", tmp_path / "group" / "mine.yaml")
+
+
+def test_quick_shrinks_the_files_settings_and_not_those_of_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("train: {num_envs: 16, every: 9}\n")
+
+    def quick(settings: dict[str, Any]) -> dict[str, Any]:
+        return {**settings, "train": {**settings["train"], "num_envs": 2, "every": 1}}
+
+    argv = ["--config", str(path), "--train.every", "7"]
+    train = command_line(*argv, "--quick", quick=quick)[0].train
+    assert (train.num_envs, train.every) == (2, 7)
+    train = command_line(*argv, quick=quick)[0].train
+    assert (train.num_envs, train.every) == (16, 7)

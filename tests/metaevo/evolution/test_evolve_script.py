@@ -1,21 +1,16 @@
 """What the first of several processes parses, and the others get as JSON."""
 
-import dataclasses
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
-import jax.numpy as jnp
-import optax
 import pytest
 
-from metaevo.components import COMPONENTS, Component
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError, flatten, from_dict, load_yaml
 from metaevo.evolution.command import _parse
-from metaevo.evolution.run import run_evolution
 from metaevo.studies.settings import experiment_class
 
-CONFIGS = sorted((Path(__file__).parent.parent.parent / "configs").glob("evolve_*/*.yaml"))
+ROOT = Path(__file__).parent.parent.parent.parent
+CONFIGS = sorted((ROOT / "configs").glob("evolve_*/*.yaml"))
 
 
 def settings_of(data):
@@ -48,25 +43,36 @@ def test_impossible_numbers_of_devices_are_refused(value):
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("argv", "component", "preset"),
     [
-        ({}, r"evaluation\.seeds = 128: ppo has no hand-written make_optimizer .* allowed: 0"),
-        (
-            {"evaluation": {"seeds": 0}, "task": {"env": ["CartPole-v1", "Acrobot-v1"]}},
-            r"task\.env = .* allowed: a single one",
-        ),
+        ("", None, "evolve_value_loss/q_learning"),
+        ("", "value_loss", "evolve_value_loss/q_learning"),
+        ("--learner ppo", "value_loss", "evolve_value_loss/ppo"),
+        ("--learner dqn", None, "evolve_value_loss/dqn"),
+        ("--evolve drift", None, "evolve_drift/ppo"),
+        ("", "drift", "evolve_drift/ppo"),
     ],
 )
-def test_what_has_no_baselines_is_refused_before_it_evolves(changes, text, tmp_path, monkeypatch):
-    step = SimpleNamespace(
-        SLOT="make_optimizer",
-        Config=dataclasses.make_dataclass("Config", [], frozen=True),
-        make=lambda config: Component(
-            lambda key: jnp.zeros(1), lambda meta_params, hyperparams: optax.sgd(meta_params[0])
-        ),
-    )
-    monkeypatch.setitem(COMPONENTS, "step", step)
-    settings = settings_of({"evolve": "step", **changes})
-    with pytest.raises(ConfigError, match=text):
-        run_evolution(settings, run_dir=tmp_path / "run", resume=False, experiment="evolve_step")
-    assert not (tmp_path / "run").exists()
+def test_a_run_that_is_given_no_settings_has_those_of_a_preset(argv, component, preset):
+    given = flatten(_parse(argv.split(), component, None)["settings"])
+    shipped = flatten(load_yaml(ROOT / "configs" / f"{preset}.yaml"))
+    assert {key: given[key] for key in shipped} == shipped
+
+
+def test_a_config_says_itself_what_is_evolved(tmp_path):
+    (tmp_path / "a.yaml").write_text("evolve: drift")
+    argv = ["--config", str(tmp_path / "a.yaml")]
+    assert _parse(argv, None, None)["settings"]["evolve"] == "drift"
+    (tmp_path / "a.yaml").write_text("learner: ppo")
+    assert _parse(argv, "drift", None)["settings"]["evolve"] == "drift"
+    with pytest.raises(ConfigError, match="missing key 'evolve'"):
+        _parse(argv, None, None)
+
+
+def test_a_quick_look_keeps_what_the_command_line_says():
+    argv = ["--quick", "--evaluation.seeds", "11", "--generations", "9"]
+    settings = settings_of(_parse(argv, None, None)["settings"])
+    assert settings.run.quick
+    assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
+    assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
+    assert settings.evaluation.grid["learning_rate"] == (0.1, 0.2)

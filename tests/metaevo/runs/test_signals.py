@@ -95,7 +95,7 @@ def launch(program: str, *arguments: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

@@ -77,8 +77,37 @@ def test_a_server_that_never_answers_is_waited_for_as_long_as_asked(tmp_path, cl
     assert waiting.endswith(f"until wandb (online) has {lacks}")
     assert missing == (
         f"warning: wandb (online) is not known to have {lacks}; send the rest later: "
-        f"python experiments/sync.py {run.path}"
+        f"metaevo sync {run.path}"
     )
+
+
+class LateMirror:
+    """A mirror that has everything just before the end of the wait."""
+
+    destination = Destination("wandb", "offline", "p")
+    joined = 0
+
+    def ask_to_finish(self):
+        """Nothing: it is on its way."""
+
+    def join(self, *, until):
+        self.joined += 1
+        return self.joined > 1
+
+    def end(self):
+        """Nothing."""
+
+
+def test_a_wait_that_was_announced_ends_with_done(tmp_path, monkeypatch, capfd):
+    tracker = RunTracker(make_run(tmp_path / "run"), [], job_type="train")
+    mirror = LateMirror()
+    tracker._mirrors = [mirror]
+    monkeypatch.setattr(tracker, "_missing", lambda _: None if mirror.joined > 1 else "5 records")
+    tracker.finish()
+    assert capfd.readouterr().err.splitlines() == [
+        "waiting up to 60 s (run.track_wait) until wandb (offline) has 5 records",
+        "done: wandb (offline) has everything",
+    ]
 
 
 def test_mirrors_killed_in_mid_run_are_completed_by_sync(tmp_path, clean, capfd):

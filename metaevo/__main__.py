@@ -1,0 +1,150 @@
+"""The command `metaevo`, which is `python -m metaevo` too: the one way to start anything.
+
+This module imports nothing that is slow: `metaevo`, `--help` and `--version` answer at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import metaevo
+from metaevo.runs import signals
+
+
+class Command(NamedTuple):
+    """Something that a user does."""
+
+    about: str
+    module: str
+    """whose `main` parses the rest of the command line"""
+    trains: bool = True
+    """whether it has settings, and agents to train: devices are set up"""
+    joins: bool = False
+    """whether several processes can run it together"""
+
+
+COMMANDS = {
+    "evolve": Command(
+        "evolve a part of a learner, and compare it with hand-written ones",
+        "metaevo.evolution.command",
+        joins=True,
+    ),
+    "train": Command("train agents in an environment", "metaevo.training.command"),
+    "sweep": Command("search for good settings, each tried on several seeds", "metaevo.sweep.main"),
+    "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
+    "compare": Command(
+        "compare runs: tables, figures, a page", "metaevo.compare_runs.main", trains=False
+    ),
+    "sync": Command(
+        "send runs to Weights & Biases or MLflow", "metaevo.runs.tracking.sync", trains=False
+    ),
+    "reproduce": Command("run a published comparison side by side (repository only)", ""),
+}
+
+
+def main(argv: Sequence[str] | None = None, **options: Any) -> int:
+    """Run a command.
+
+    Args:
+        argv: without the program's name; by default those of this process.
+        options: passed on to the command's own `main`.
+
+    Returns:
+        the exit code.
+    """
+    signals.leave_at_once()  # until there is something to save
+    from metaevo.config import exit_on_config_error
+
+    with exit_on_config_error():
+        name, *rest = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+        return _run(name, rest, options)
+
+
+def _run(name: str, rest: list[str], options: dict[str, Any]) -> int:
+    if name in ("-h", "--help"):
+        print(_overview())
+        return 0
+    if name == "--version":
+        print(f"metaevo {metaevo.__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise _unknown(name)
+    if name == "reproduce":
+        return _reproduce(rest)
+    command = COMMANDS[name]
+    if command.trains:
+        if wants_short_help(rest):
+            print(help_of(name), end="")
+            return 0
+        _start_jax(rest if command.joins else None)
+    return int(import_module(command.module).main(rest, description=examples_of(name), **options))
+
+
+def _unknown(name: str) -> Exception:
+    import difflib
+
+    from metaevo.config import ConfigError, show
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
+
+
+def wants_short_help(argv: Sequence[str]) -> bool:
+    """Whether `--help` is asked for, and not `--help all`."""
+    for index, word in enumerate(argv):
+        if word in ("-h", "--help"):
+            return list(argv[index + 1 : index + 2]) != ["all"]
+    return False
+
+
+def help_of(name: str) -> str:
+    """Return what `metaevo NAME --help` prints: examples, flags, the settings used most."""
+    return (Path(__file__).parent / "help" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def examples_of(name: str) -> str:
+    """Return the beginning of it: what the command does, and examples."""
+    return help_of(name).partition("\nflags\n")[0]
+
+
+def _overview() -> str:
+    lines = "\n".join(f"  {name:11}{command.about}" for name, command in COMMANDS.items())
+    return (
+        "metaevo: evolve reinforcement-learning algorithms in JAX\n\n"
+        f"  metaevo COMMAND --help    what it does, its flags and settings\n\n{lines}\n\n"
+        "First: metaevo evolve --quick"
+    )
+
+
+def _start_jax(several: Sequence[str] | None) -> None:
+    """Set up the devices, before anything else starts JAX; connect with other processes."""
+    if sys.stderr.isatty():  # it takes seconds
+        print("importing JAX", file=sys.stderr, flush=True)
+    from metaevo.parallel import devices, hosts
+
+    devices.setup()
+    if several is not None:
+        hosts.join(several)
+    devices.check()
+
+
+def _reproduce(argv: Sequence[str]) -> int:
+    """Become the script, which is a part of the repository and not of the package."""
+    script = Path(__file__).resolve().parent.parent / "experiments" / "reproduce.py"
+    if not script.is_file():
+        from metaevo.config import ConfigError
+
+        raise ConfigError(
+            "reproduce needs the repository, which an installed package does not hold: "
+            "clone it and call metaevo reproduce, or experiments/reproduce.py, there"
+        )
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, str(script), *argv])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

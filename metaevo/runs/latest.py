@@ -1,0 +1,45 @@
+"""The run that `latest` stands for on a command line."""
+
+import argparse
+import os
+from pathlib import Path
+
+from metaevo.config import ConfigError
+
+LATEST = "latest"
+
+
+def run_path(text: str) -> Path:
+    """Return the directory that a text names; of `latest`, the newest run under runs/.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    if text != LATEST:
+        return Path(text)
+    newest = newest_run(Path("runs"))
+    if newest is None:
+        raise ConfigError("latest: there is no run under runs/")
+    return newest
+
+
+def run_argument(text: str) -> Path:
+    """Do the same as the type of an argument, of which argparse hides any other error's message."""
+    try:
+        return run_path(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def newest_run(root: Path) -> Path | None:
+    """Return the run under a folder that began, or went on, last; None if there is none.
+
+    What lies inside a run (the copy of a loss, a comparison on another task) is no run of its own.
+    """
+    found = []
+    for folder, inside, files in os.walk(root):
+        if "config.yaml" in files:
+            inside.clear()
+            path = Path(folder)
+            found.append(((path / "config.yaml").stat().st_mtime_ns, path))
+    return max(found)[1] if found else None

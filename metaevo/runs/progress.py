@@ -1,0 +1,49 @@
+"""A progress bar that names its stage, and whose clock runs while nothing is counted."""
+
+import threading
+from typing import Any
+
+from tqdm import tqdm
+
+
+class Progress(tqdm):
+    """A `tqdm` bar that a thread draws anew every second where it stands on a terminal.
+
+    Compiling, or a first block of generations, is minutes without a step; the clock shows that the
+    program is alive.
+    """
+
+    SECONDS = 1.0
+    """between two refreshes"""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Take what `tqdm` takes; `desc` is the first stage."""
+        # What is logged goes first, so that a narrow terminal cuts off what matters least.
+        options.setdefault("bar_format", FORMAT)
+        options.setdefault("dynamic_ncols", True)
+        self._over = threading.Event()
+        self._clock: threading.Thread | None = None
+        super().__init__(*arguments, **options)
+        if not self.disable and getattr(self.fp, "isatty", bool)():
+            self._clock = threading.Thread(target=self._tick, name="progress", daemon=True)
+            self._clock.start()
+
+    def stage(self, text: str) -> None:
+        """Say what is going on: "compiling", "tuning huber, 3 of 4"."""
+        if self.desc != text:
+            self.set_description_str(text)
+
+    def close(self) -> None:
+        """Draw the bar for the last time."""
+        self._over.set()
+        if self._clock is not None and self._clock is not threading.current_thread():
+            self._clock.join()
+        super().close()
+
+    def _tick(self) -> None:
+        while not self._over.wait(self.SECONDS):
+            self.refresh()
+
+
+FORMAT = "{desc}: {percentage:.0f}%|{bar:10}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+"""Shorter than tqdm's own, so that the numbers that matter fit into 80 columns."""

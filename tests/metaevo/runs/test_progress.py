@@ -1,0 +1,53 @@
+"""A bar that lives while nothing is counted."""
+
+import io
+import threading
+import time
+
+import pytest
+
+from metaevo.runs.progress import Progress
+
+
+class Terminal(io.StringIO):
+    """What says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def threads():
+    return [each for each in threading.enumerate() if each.name == "progress"]
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    monkeypatch.setattr(Progress, "SECONDS", 0.01)
+
+
+def test_the_clock_runs_in_a_stage_without_steps():
+    terminal = Terminal()
+    with Progress(total=3, desc="compiling", file=terminal) as bar:
+        before = terminal.getvalue().count("compiling")
+        deadline = time.monotonic() + 30
+        while terminal.getvalue().count("compiling") < before + 3:  # nobody counts
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        bar.stage("tuning huber, 3 of 4")
+        bar.update(3)
+        assert len(threads()) == 1
+    assert threads() == []
+    last = terminal.getvalue().rpartition("\r")[2]
+    assert last.startswith("tuning huber, 3 of 4: 100%")
+    assert "3/3" in last
+
+
+def test_the_bar_ends_with_an_error():
+    with pytest.raises(KeyError), Progress(total=1, file=Terminal()):
+        raise KeyError
+    assert threads() == []
+
+
+def test_a_file_gets_no_clock():
+    with Progress(total=1, desc="compiling", file=io.StringIO()):
+        assert threads() == []

@@ -1,0 +1,140 @@
+"""The command `metaevo`: what it lists, how it helps, and what it says of a wrong beginning."""
+
+import dataclasses
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from metaevo.train.settings import training_class
+
+import metaevo
+from metaevo.__main__ import COMMANDS, examples_of, help_of, wants_short_help
+from metaevo.config import flatten, to_dict
+from metaevo.parallel import hosts
+from metaevo.runs.lifecycle import run_parser
+from metaevo.studies.learner import experiment_class
+from metaevo.sweep.settings import sweep_class
+
+ROOT = Path(__file__).parent.parent.parent
+SETTINGS = {
+    "evolve": lambda: experiment_class({"evolve": "value_loss"}, None)(),
+    "evaluate": lambda: experiment_class({"evolve": "value_loss"}, None)(),
+    "train": lambda: training_class({})(),
+    "sweep": lambda: sweep_class({})(),
+}
+MORE_FLAGS = {
+    "evolve": {"config", "generations", "devices"},
+    "evaluate": {"run-dir", "name"},
+    "train": {"config"},
+    "sweep": {"config", "dry-run", "worker"},
+}
+
+
+def run(*argv, cwd=ROOT, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "metaevo", *argv], cwd=cwd, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.smoke
+def test_what_answers_at_once_imports_no_jax():
+    code = (
+        "import sys; from metaevo.__main__ import main\n"
+        "for argv in ([], ['--help'], ['--version'], ['train', '--help'], ['evolve', '-h'],\n"
+        "             ['sweep', '--config', 'x', '--help'], ['evaluate', '--help']):\n"
+        "    assert main(argv) == 0\n"
+        "slow = {'jax', 'flax', 'numpy', 'matplotlib', 'optuna', 'tqdm'} & set(sys.modules)\n"
+        "assert not slow, slow\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+    overview = done.stdout.partition("metaevo evolve --quick")[0]
+    assert all(f"\n  {name} " in overview for name in COMMANDS)
+    assert f"metaevo {metaevo.__version__}\n" in done.stdout
+    assert help_of("train") in done.stdout
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_short_help_names_what_there_is(name):
+    text = help_of(name)
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    settings = SETTINGS[name]()
+    sections = [each.name for each in dataclasses.fields(settings)]
+    known = {*sections, *flatten(to_dict(settings)), "task.env_params.KEY", *MORE_FLAGS[name]}
+    if name != "evaluate":
+        parser = run_parser(name, None)
+        hosts.add_flags(parser)
+        known |= {each[2:] for each in parser._option_string_actions}
+    _, flags, rest = text.partition("\nflags\n")
+    named = set(re.findall(r"(?m)^  --([\w.-]+)", rest))
+    assert flags
+    assert len(named) >= 8
+    assert named <= known
+    assert f"metaevo {name}" in examples_of(name)
+
+
+def test_short_help_and_all_of_it_are_told_apart():
+    assert wants_short_help(["--help"])
+    assert wants_short_help(["--learner", "dqn", "-h"])
+    assert not wants_short_help(["--help", "all"])
+    assert not wants_short_help(["--learner", "dqn"])
+
+
+def test_all_settings_of_a_comparison_need_no_run():
+    done = run("evaluate", "--help", "all")
+    assert done.returncode == 0
+    assert "usage: metaevo evaluate" in done.stdout
+    assert "settings: missing --run-dir" in done.stdout
+
+
+def test_a_wrong_command_is_one_line():
+    done = run("trian")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown command 'trian' (did you mean train?)")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("platform", ["cuda", "nonsense"])
+def test_a_platform_that_is_not_there_is_one_line(platform):
+    script = [sys.executable, "experiments/train.py"]
+    env = {**os.environ, "JAX_PLATFORMS": platform}
+    done = subprocess.run(script, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    if done.returncode == 0:
+        pytest.skip(f"this machine has {platform}")
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"error: JAX_PLATFORMS = {platform}: there is no such device")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_first_word_on_a_terminal_is_what_takes_long():
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "metaevo", "train", "--train.lr", "3"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=follower, stdout=subprocess.DEVNULL) as process:
+        first = os.read(leader, 100)
+        process.wait(timeout=120)
+    os.close(follower)
+    os.close(leader)
+    assert first.split() == [b"importing", b"JAX"]
+
+
+def test_reproduce_becomes_the_script_of_the_repository(tmp_path):
+    done = run("reproduce", "nothing", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: unknown comparison 'nothing'")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").glob("*.py")), ids=lambda p: p.stem)
+def test_scripts_are_thin(path):
+    if path.stem in ("benchmark", "reproduce"):
+        pytest.skip("a part of the repository only")
+    source = path.read_text()
+    assert len(source.splitlines()) <= 8
+    assert any(f'main(["{name}", *sys.argv[1:]]' in source for name in COMMANDS)
