@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import dataclasses
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import jax
 
-from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config import ConfigError, changed_keys, from_dict, show, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.latest import run_argument
@@ -113,7 +114,21 @@ def settings_to_resume(args: argparse.Namespace, overrides: dict[str, Any]) -> d
         given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
         given |= {"wandb", "mlflow"} & set(of_user if isinstance(of_user, dict) else ())
         check_own(run.path, {name: own[name] for name in own.keys() - given})
+    if not args.confirm_destination:
+        _check_own_storage(run.path, saved.get("sweep"), overrides.get("sweep"))
     return saved
+
+
+def _check_own_storage(path: Path, saved: Any, of_user: Any) -> None:
+    """Refuse a database of trials that only a run directory names."""
+    storage = saved.get("storage") if isinstance(saved, dict) else None
+    if storage is not None and "storage" not in (of_user if isinstance(of_user, dict) else {}):
+        shown = re.sub(r"(://[^:/@]+:)[^@]*@", r"\1***@", str(storage))
+        raise ConfigError(
+            f"{path}: its own settings, not this command line, keep its trials in "
+            f"sweep.storage = {show(shown)}; confirm that with "
+            "--confirm-destination, or name it: --sweep.storage URL"
+        )
 
 
 def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
@@ -132,6 +147,7 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
 def resume_flags(run: RunDirectory, settings: Any) -> str:
     """Return the flags that continue a run under its settings."""
     asks = any(each.needs_confirmation for each in configured(to_dict(settings)))
+    asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
     return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
 
 

@@ -79,8 +79,6 @@ class Run:
             resolved: what is to be kept beside the settings.
         """
         self.resolved = {**resolved, "run_id": self.resolved.get("run_id", uuid.uuid4().hex)}
-        self.directory.report_path.unlink(missing_ok=True)  # both are written anew at the end
-        self.directory.evaluation_path.unlink(missing_ok=True)
         self.directory.write_config(
             to_dict(self.settings), self.resolved, devices.describe(), self.saved
         )
@@ -178,9 +176,16 @@ class Run:
         """
         if self.saved is None:
             return None
-        return restore_run(
+        restored = restore_run(
             self.directory, self.kind.record, template, self.resolved["run_id"], logged
         )
+        self.forget_end()
+        return restored
+
+    def forget_end(self) -> None:
+        """Remove report and evaluation of an earlier end: the run goes on, to another one."""
+        self.directory.report_path.unlink(missing_ok=True)
+        self.directory.evaluation_path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -129,6 +129,7 @@ def _open(run: Run, trials: Trials, plan: Plan, worker: bool) -> SweepRun:
             f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
             "was its storage changed or removed?"
         )
+    run.forget_end()
     run.start(run.resolved)
     return SweepRun(run, trials, plan, study, logged=logged)
 

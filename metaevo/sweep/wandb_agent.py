@@ -24,7 +24,7 @@ METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes"
 
 
 def print_definition(settings: Any, config: Path | None) -> int:
-    """Print a sweep definition whose agents call `experiments/sweep.py --single`, online.
+    """Print a sweep definition whose agents call `metaevo sweep --single`, online.
 
     Raises:
         ConfigError: for a space that cannot be searched, or without `--config`.
@@ -39,14 +39,14 @@ def print_definition(settings: Any, config: Path | None) -> int:
         if not key.startswith(("space", "run.wandb"))
     ]
     definition = {
-        "program": "experiments/sweep.py",
+        "program": "metaevo",
         "method": METHODS[settings.sweep.sampler],
         "metric": {"name": "trial/value", "goal": "maximize"},
         "run_cap": settings.sweep.trials,
         "parameters": space.to_wandb(),
         "command": [
-            "${env}", "${interpreter}", "${program}", "--single", "--wandb", "online",
-            "--config", str(config), *changed, "${args}",
+            "${env}", "${interpreter}", "-m", "${program}", "sweep",
+            "--single", "--wandb", "online", "--config", str(config), *changed, "${args}",
         ],
     }  # fmt: skip
     print(dump_yaml(definition), end="")

@@ -225,11 +225,11 @@ def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     assert definition["run_cap"] == 6
     parameter = definition["parameters"]["hyperparams.learning_rate"]
     assert parameter == {"distribution": "log_uniform_values", "min": 0.01, "max": 0.9}
-    assert (ROOT / definition["program"]).is_file()
+    assert definition["program"] == "metaevo"
     command = definition["command"]
-    assert command[:3] == ["${env}", "${interpreter}", "${program}"]
+    assert command[:5] == ["${env}", "${interpreter}", "-m", "${program}", "sweep"]
     given = ["--hyperparams.learning_rate=0.1", "--value_loss=huber"]
-    argv = [each for each in command[3:] if each != "${args}"]
+    argv = [each for each in command[5:] if each != "${args}"]
     path = tmp_path / "run"
     without_server = [each if each != "online" else "disabled" for each in argv]
     assert sweep(*without_server, *given, "--run-dir", path) == 0
