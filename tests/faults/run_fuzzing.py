@@ -27,6 +27,7 @@ from metaevo.evolution import command as evolve_script
 from metaevo.evolution import run as runner
 from metaevo.runs import run_directory
 from metaevo.runs.tracking import sync
+from metaevo.studies.learner import LearnerStudy
 from metaevo.sweep import main as sweep_script
 from metaevo.sweep import runner as sweep_runner
 from metaevo.training import command as training
@@ -133,7 +134,7 @@ def _of_population(learner: Any, *_: Any, **options: Any) -> Any:
     return id(learner), options
 
 
-def _with_resolved(settings: Any, _: Any, resolved: Any) -> Any:
+def _with_resolved(_: Any, settings: Any, resolved: Any) -> Any:
     return to_dict(settings), [resolved.get(key) for key in ("chunk_size", "normalisation")]
 
 
@@ -159,6 +160,18 @@ class Sink:
         """Send what is left."""
 
 
+class CheckedStudy(LearnerStudy):
+    """A study that is checked once."""
+
+    checked = False
+
+    def check(self) -> None:
+        """Find out what does not fit, unless that was done."""
+        if not self.checked:
+            super().check()
+        self.checked = True
+
+
 def _stop(*_: Any, **__: Any) -> None:
     raise ReachedError
 
@@ -167,17 +180,14 @@ def _stop(*_: Any, **__: Any) -> None:
 def prepared() -> Iterator[None]:
     """Keep what is compiled, and leave out pictures, pages and git."""
     nothing = lambda *_, **__: None  # noqa: E731
-    make_parts = _kept(runner.make_parts, _settings)
-    check_settings = _kept(runner.check_settings, _settings)
+    study = _kept(CheckedStudy, _settings)
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            (runner, "make_parts", make_parts),
-            (runner, "check_settings", check_settings),
+            (evolve_script, "LearnerStudy", study),
             (runner, "_evolution", _kept(runner._evolution, _with_resolved)),
-            (runner, "finish", nothing),
-            (transfer, "make_parts", make_parts),
-            (transfer, "check_settings", check_settings),
-            (transfer, "compare", _stop),
+            (runner, "conclude", nothing),
+            (transfer, "LearnerStudy", study),
+            (CheckedStudy, "compare", _stop),
             (training, "make_trainee", _kept(training.make_trainee, _settings)),
             (training, "check_training", nothing),
             (training, "Population", _kept(training.Population, _of_population)),
