@@ -16,7 +16,7 @@ from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.compare_runs.main import main
+from metaevo.compare_runs.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

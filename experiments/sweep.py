@@ -17,7 +17,7 @@ from metaevo.parallel import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.sweep.main import main
+from metaevo.sweep.command import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], description=__doc__))

@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.limits import check_agents
+from metaevo.agents.checks import check_agents
 from metaevo.agents.train_learner import Normalisation, TrainLearner, measure_normalisation
 from metaevo.components import discovery
 from metaevo.config import ConfigError
 from metaevo.held_out import policy_loss, protocol, value_loss
 from metaevo.held_out.comparison import hand_written
 from metaevo.held_out.tuning import tuning_space
-from metaevo.outer_loop.limits import check_evolution
+from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import check_baselines, make_parts

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.limits import check_evolution
+from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import MetaParams, MetaProblem
 from metaevo.report.page import Table
 from metaevo.runs import checkpoint

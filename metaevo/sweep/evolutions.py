@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.outer_loop.checks import check_population
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
-from metaevo.outer_loop.limits import check_population
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.search.space import Space

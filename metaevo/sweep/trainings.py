@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.limits import check_training
+from metaevo.agents.checks import check_training
 from metaevo.agents.train_learner import Task
 from metaevo.agents.trainer import Trainer
 from metaevo.config import to_dict

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.agents.limits import check_training
+from metaevo.agents.checks import check_training
 from metaevo.agents.population import Population, State
 from metaevo.agents.train_learner import Task
 from metaevo.config import ConfigError, exit_on_config_error

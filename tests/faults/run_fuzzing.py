@@ -21,14 +21,14 @@ from unittest.mock import patch
 
 import metaevo
 from metaevo import config
-from metaevo.compare_runs import main as compare_script
+from metaevo.compare_runs import command as compare_script
 from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import command as evolve_script
-from metaevo.evolution import run as runner
+from metaevo.evolution import run as evolution_run
 from metaevo.runs import run_directory
 from metaevo.runs.tracking import sync
-from metaevo.sweep import main as sweep_script
-from metaevo.sweep import runner as sweep_runner
+from metaevo.sweep import command as sweep_script
+from metaevo.sweep import run as sweep_run
 from metaevo.training import command as training
 from metaevo.training.settings import load_policies
 from metaevo.transfer import command as transfer
@@ -167,14 +167,14 @@ def _stop(*_: Any, **__: Any) -> None:
 def prepared() -> Iterator[None]:
     """Keep what is compiled, and leave out pictures, pages and git."""
     nothing = lambda *_, **__: None  # noqa: E731
-    make_parts = _kept(runner.make_parts, _settings)
-    check_settings = _kept(runner.check_settings, _settings)
+    make_parts = _kept(evolution_run.make_parts, _settings)
+    check_settings = _kept(evolution_run.check_settings, _settings)
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            (runner, "make_parts", make_parts),
-            (runner, "check_settings", check_settings),
-            (runner, "_evolution", _kept(runner._evolution, _with_resolved)),
-            (runner, "finish", nothing),
+            (evolution_run, "make_parts", make_parts),
+            (evolution_run, "check_settings", check_settings),
+            (evolution_run, "_evolution", _kept(evolution_run._evolution, _with_resolved)),
+            (evolution_run, "finish", nothing),
             (transfer, "make_parts", make_parts),
             (transfer, "check_settings", check_settings),
             (transfer, "compare", _stop),
@@ -182,9 +182,9 @@ def prepared() -> Iterator[None]:
             (training, "check_training", nothing),
             (training, "Population", _kept(training.Population, _of_population)),
             (training.training_report, "finish", nothing),
-            (sweep_runner, "make_trials", _kept(sweep_runner.make_trials, _settings)),
-            (sweep_runner, "make_plan", _kept(sweep_runner.make_plan, id)),
-            (sweep_runner, "write_sweep_report", nothing),
+            (sweep_run, "make_trials", _kept(sweep_run.make_trials, _settings)),
+            (sweep_run, "make_plan", _kept(sweep_run.make_plan, id)),
+            (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
             (sync, "make_service", lambda _: Sink()),
             (run_directory, "_git_commit", nothing),

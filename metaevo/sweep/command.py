@@ -7,7 +7,7 @@ from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.sweep.plan import make_plan
-from metaevo.sweep.runner import make_trials, run_sweep
+from metaevo.sweep.run import make_trials, run_sweep
 from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.wandb_agent import print_definition, run_single
 
