@@ -24,7 +24,7 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     from metaevo.studies.settings import experiment_class, make_parts
 
     raw = load_yaml(folder / "configs" / "evolve_value_loss" / "quick.yaml")
-    settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
+    settings = from_dict(experiment_class(raw, "value_loss"), raw)
     # The first versions were told apart from the settings what is evolved.
     component = ("value_loss",) if len(inspect.signature(make_parts).parameters) > 1 else ()
     parts = make_parts(settings, *component)

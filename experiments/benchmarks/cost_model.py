@@ -91,7 +91,7 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     raw = load_yaml(root / "configs/evolve_value_loss/q_learning_quick.yaml")
     raw["train"]["total_timesteps"] //= 4
     raw["evolution"]["validation_seeds"] = 0
-    settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
+    settings = from_dict(experiment_class(raw, "value_loss"), raw)
     parts = make_parts(settings)
     tasks = parts.tasks(settings, parts.component.apply)
     problem = TrainLearner(tasks, settings.hyperparams, parts.component, settings.fitness)

@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     raw = {**load_yaml(CONFIG), "evolve": "drift"}
     raw["evaluation"] = {"grid": GRID, "tuning_seeds": options.first_seeds}
-    settings: Any = from_dict(experiment_class(raw, None), raw)
+    settings = from_dict(experiment_class(raw, None), raw)
     _, function = hand_written("policy_loss")
     contender = Contender(
         make_parts(settings).tasks(settings, function),

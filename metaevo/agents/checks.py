@@ -1,10 +1,29 @@
 """Agents that no memory can hold, refused before anything is allocated."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from metaevo.agents.train_learner import Task, training_bytes
+from metaevo.outer_loop.evolution import EvolutionConfig
+from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.parallel import devices
+from purerl.types import Hyperparams
+
+
+class Evolving(Protocol):
+    """Settings of an evolution of agents."""
+
+    @property
+    def hyperparams(self) -> Hyperparams:
+        """Of the agents."""
+
+    @property
+    def strategy(self) -> StrategyConfig:
+        """How many candidates there are."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How many agents each of them trains."""
 
 
 def check_training(
@@ -40,11 +59,11 @@ def check_training(
     )
 
 
-def check_agents(settings: Any, tasks: Sequence[Task], solution: Any) -> None:
+def check_agents(settings: Evolving, tasks: Sequence[Task], solution: Any) -> None:
     """Refuse an evolution whose agents are too large or too many.
 
     Args:
-        settings: with the sections of an evolution.
+        settings: of the evolution.
         tasks: of a candidate.
         solution: the shapes of meta-parameters.
 

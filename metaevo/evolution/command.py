@@ -17,7 +17,7 @@ from metaevo.runs.lifecycle import (
     with_trackers,
 )
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class, learner_entry
+from metaevo.studies.settings import EvolveSettings, experiment_class, learner_entry
 
 
 @exit_on_config_error()
@@ -36,7 +36,7 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         given = hosts.of_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        settings: Any = from_dict(experiment_class(data, component), data)
+        settings = from_dict(experiment_class(data, component), data)
         study = hosts.agreed(lambda: LearnerStudy(settings))
         return run_study(
             study,
@@ -65,7 +65,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         preset = load_yaml(in_project(Path("configs") / f"evolve_{component}" / name))
         return for_environment_of(overrides, preset)
 
-    def make_class(raw: dict[str, Any]) -> type:
+    def make_class(raw: dict[str, Any]) -> type[EvolveSettings]:
         wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then
         return experiment_class(raw, component or (next(iter(COMPONENTS)) if wants_help else None))
 
@@ -80,7 +80,6 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             help=f"{text}; short for --evolution.{name}",
         )
     hosts.add_flags(parser)
-    settings: Any
     settings, args = parse_command_line(parser, argv, make_class, defaults)
     data = to_dict(settings)
     data["evolution"] |= {

@@ -24,6 +24,7 @@ from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.resume import Resumed, check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
 HARMLESS = (
@@ -34,12 +35,14 @@ HARMLESS = (
 """Settings that a resumed run may change."""
 
 
-def run_study(study: Study, settings: Any, *, run_dir: Path | None, resume: bool) -> int:
+def run_study(
+    study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
+) -> int:
     """Evolve what a study is about to the end, or until a signal; judge and report it.
 
     Args:
         study: what is evolved.
-        settings: with the sections `strategy`, `evolution` and `run`.
+        settings: of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -62,7 +65,7 @@ def run_study(study: Study, settings: Any, *, run_dir: Path | None, resume: bool
         return _lead(study, run)
 
 
-def _lead(study: Study, run: Run) -> int:
+def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     """Run as the first process, which may be the only one."""
     resolved = hosts.of_first(lambda: _resolve(study, run))
     if resolved is None:
@@ -96,7 +99,7 @@ def _lead(study: Study, run: Run) -> int:
     return run.exit_code
 
 
-def _follow(study: Study, settings: Any) -> int:
+def _follow(study: Study, settings: EvolutionSettings) -> int:
     """Do the same in another process, which hears from the first one all that it cannot know."""
     with StopOnSignal() as stop:
         resolved = hosts.of_first(_listen)
@@ -112,7 +115,7 @@ def _listen() -> Any:
     """Do nothing while the first process does something that can fail."""
 
 
-def _resolve(study: Study, run: Run) -> dict[str, Any] | None:
+def _resolve(study: Study, run: Run[EvolutionSettings]) -> dict[str, Any] | None:
     """Return what the run has, or needs, beside its settings; None if nothing is left to do."""
     if run.before is None:
         return study.measure()
@@ -127,7 +130,7 @@ def _resolve(study: Study, run: Run) -> dict[str, Any] | None:
     return resolved
 
 
-def _is_finished(run: Run) -> bool:
+def _is_finished(run: Run[EvolutionSettings]) -> bool:
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
     if not run.directory.report_path.exists() or not same_end:
         return False
@@ -136,7 +139,7 @@ def _is_finished(run: Run) -> bool:
     return complete and len(generations) >= run.settings.evolution.generations
 
 
-def _evolution(study: Study, settings: Any, resolved: dict[str, Any]) -> Evolution:
+def _evolution(study: Study, settings: EvolutionSettings, resolved: dict[str, Any]) -> Evolution:
     """Return the same evolution in all processes."""
     config = settings.evolution
     if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
@@ -146,7 +149,7 @@ def _evolution(study: Study, settings: Any, resolved: dict[str, Any]) -> Evoluti
     return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
 
 
-def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
+def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> None:
     """Run the generations that are missing, and save what they have found."""
 
     def restore() -> Resumed | None:
@@ -167,7 +170,11 @@ def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
 
 
 def _generations(
-    evolution: Evolution, start: State, settings: Any, stop: StopOnSignal, watch: Watch
+    evolution: Evolution,
+    start: State,
+    settings: EvolutionSettings,
+    stop: StopOnSignal,
+    watch: Watch,
 ) -> tuple[Evolution, State, int]:
     return run_generations(
         evolution,
@@ -182,7 +189,7 @@ def _generations(
 class _Logbook(Watch):
     """Logs generations, saves checkpoints, and shows how far evolution is."""
 
-    def __init__(self, run: Run, bar: Any, total: int, started: float):
+    def __init__(self, run: Run[EvolutionSettings], bar: Any, total: int, started: float):
         self.run, self.bar, self.total, self.started = run, bar, total, started
         self.saved = bar.n
         self.frames = 0

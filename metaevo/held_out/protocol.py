@@ -16,13 +16,14 @@ from metaevo.config import to_dict
 from metaevo.held_out import value_loss as value_loss_study
 from metaevo.held_out.comparison import Comparison, hand_written
 from metaevo.held_out.evaluation import Contender, Scores, curve_frames
+from metaevo.held_out.settings import JudgedSettings
 from metaevo.held_out.tuning import tuning_space
 from metaevo.report import plots
 from metaevo.studies.settings import Parts
 
 
 def compare(
-    settings: Any,
+    settings: JudgedSettings,
     parts: Parts,
     slot_function: Callable,
     meta_params: Any,
@@ -99,7 +100,7 @@ def compare(
     return result
 
 
-def task_of(settings: Any) -> dict[str, Any]:
+def task_of(settings: JudgedSettings) -> dict[str, Any]:
     """Return the settings on which scores depend, beside the number of seeds and the grid."""
     everything = to_dict(settings)
     sections = ("learner", "task", "train", "hyperparams", "fitness")
@@ -107,7 +108,7 @@ def task_of(settings: Any) -> dict[str, Any]:
 
 
 def _draw_scores(
-    settings: Any,
+    settings: JudgedSettings,
     tasks: list[Task],
     figures: Path,
     result: dict[str, Any],

@@ -18,6 +18,7 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
+from metaevo.held_out.settings import JudgedSettings
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.search.config import SweepConfig
@@ -45,7 +46,7 @@ class Tuned(NamedTuple):
     """environment steps that it took"""
 
 
-def tuning_space(config: EvaluationConfig, settings: Any) -> Space:
+def tuning_space(config: EvaluationConfig, settings: JudgedSettings) -> Space:
     """Return what every contender is tuned over; nothing, if neither grid nor space is given.
 
     Args:

@@ -19,6 +19,7 @@ import numpy as np
 from metaevo.agents.train_learner import Task, working_set
 from metaevo.held_out.comparison import Comparison, Variant
 from metaevo.held_out.evaluation import LEARNED, Contender, Progress, Scores, without_diverged
+from metaevo.held_out.settings import JudgedSettings
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
@@ -252,7 +253,7 @@ def _with_summaries(rows: list[dict[str, Any]], scores: list[Scores]) -> list[di
     return rows
 
 
-def num_variants(settings: Any) -> int:
+def num_variants(settings: JudgedSettings) -> int:
     """Return how many variants `Study.ablate` trains."""
     scaled = LEARNERS[settings.learner].loss_scale is not None
     return len(SIDES) + (scale_ablation_variants(settings.hyperparams) if scaled else 0)
@@ -262,7 +263,11 @@ class Study:
     """The picture and the ablations of one learned loss."""
 
     def __init__(
-        self, settings: Any, comparison: Comparison, value_loss: Callable, meta_params: Any
+        self,
+        settings: JudgedSettings,
+        comparison: Comparison,
+        value_loss: Callable,
+        meta_params: Any,
     ):
         """Collect the errors that occur.
 
@@ -288,7 +293,7 @@ class Study:
     ) -> dict[str, Any]:
         """Return `sides` and, where the learner has a scale for its loss, `ablation`."""
         hyperparams = self.settings.hyperparams
-        options = {
+        options: dict[str, Any] = {
             "seeds": self.settings.evaluation.ablation_seeds,
             "seed": self.settings.run.seed,
             "progress": progress,

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from metaevo.config import to_dict
 from metaevo.parallel import devices
@@ -29,8 +29,11 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
+
+S = TypeVar("S", bound=HasRun)
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,16 @@ class Kind:
     """beginnings of the settings that a resumed run may change"""
 
 
-class Run:
+class Run(Generic[S]):
     """A run that is going on; made by `living`."""
 
     def __init__(
         self,
         kind: Kind,
-        settings: Any,
+        settings: S,
         directory: RunDirectory,
         saved: dict[str, Any] | None,
-        before: Any,
+        before: S | None,
         stop: StopOnSignal,
     ):
         """Bind the parts; `start` begins."""
@@ -186,13 +189,13 @@ class Run:
 @contextlib.contextmanager
 def living(
     kind: Kind,
-    settings: Any,
+    settings: S,
     *,
     run_dir: Path | None,
     resume: bool,
     exclusively: bool = True,
     alone: bool = True,
-) -> Iterator[Run]:
+) -> Iterator[Run[S]]:
     """Open a run's directory, lock it, and answer signals and failing devices until the end.
 
     Args:

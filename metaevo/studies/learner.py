@@ -17,7 +17,7 @@ from metaevo.held_out.tuning import tuning_space
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import check_baselines, make_parts
+from metaevo.studies.settings import EvolveSettings, check_baselines, make_parts
 from purerl.learners import LEARNERS
 
 
@@ -32,11 +32,11 @@ class LearnerStudy:
         "ratio times advantage; below: the objective's derivative, which pushes the policy.",
     }
 
-    def __init__(self, settings: Any):
+    def __init__(self, settings: EvolveSettings):
         """Build the parts.
 
         Args:
-            settings: an instance of `experiment_class(...)`.
+            settings: of the evolution.
 
         Raises:
             ConfigError: if one of them cannot be built.
@@ -52,8 +52,7 @@ class LearnerStudy:
         shapes = jax.eval_shape(component.init, jax.random.key(0))
         check_agents(settings, self.tasks, shapes)
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
-        if hasattr(settings, "evaluation"):  # a sweep has none
-            tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
+        tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
 
     def measure(self) -> dict[str, Any]:
         """Return what makes the fitness of several environments comparable."""

@@ -12,6 +12,7 @@ from metaevo.outer_loop.problem import MetaParams, MetaProblem
 from metaevo.report.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import EvolutionSettings
 
 
 class ProblemStudy:
@@ -19,12 +20,12 @@ class ProblemStudy:
 
     captions: Mapping[str, str] = {}
 
-    def __init__(self, problem: MetaProblem, settings: Any):
+    def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.
 
         Args:
             problem: what is evolved.
-            settings: with the sections `strategy` and `evolution`.
+            settings: of the evolution.
         """
         self._problem, self.settings = problem, settings
         self.name = type(problem).__name__

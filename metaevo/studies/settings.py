@@ -1,28 +1,26 @@
 """An experiment: its settings, and the parts that they describe, built before anything compiles."""
 
-import dataclasses
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval, Le
+from annotated_types import Gt
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Task
 from metaevo.components import COMPONENTS, Component
 from metaevo.config import ConfigError, show
 from metaevo.config.numbers import check_numbers
+from metaevo.config.sections import specialised
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
-from metaevo.runs.tracking.destination import tracking_uri
+from metaevo.runs.settings import HasRun, RecordConfig
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
-from purerl.types import Context, Learner
-
-MAX_SEED = 2**32 - 1
+from purerl.types import Context, Hyperparams, Learner
 
 
 @dataclass(frozen=True)
@@ -42,31 +40,6 @@ class TaskConfig:
 
 
 @dataclass(frozen=True)
-class RecordConfig:
-    """Randomness, checkpoints and tracking: what every run has."""
-
-    seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
-    """all randomness of the run comes from it"""
-    keep_checkpoints: Annotated[int, Gt(0)] = 3
-    """how many of the last ones are kept"""
-    wandb: Literal["disabled", "offline", "online"] = "disabled"
-    """mirror metrics and figures to Weights & Biases"""
-    wandb_project: str = "metaevo"
-    """the project there; the experiment in MLflow"""
-    mlflow: str | None = None
-    """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
-    track_seeds: Annotated[int, Ge(0)] = 8
-    """agents of a training, the first ones, whose learning curves are mirrored singly"""
-    track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
-    """seconds that a run waits at its end, at most, for what is still to be sent"""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no tracking URI."""
-        if self.mlflow:
-            tracking_uri(self.mlflow)
-
-
-@dataclass(frozen=True)
 class RunConfig(RecordConfig):
     """The same, and when an evolution is saved."""
 
@@ -74,8 +47,75 @@ class RunConfig(RecordConfig):
     """generations between two checkpoints"""
 
 
-def experiment_class(raw: dict[str, Any], component: str | None) -> type:
+class EvolutionSettings(HasRun, Protocol):
+    """Settings of an evolution of anything."""
+
+    @property
+    def strategy(self) -> StrategyConfig:
+        """The algorithm."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How candidates are evaluated and validated."""
+
+    @property
+    def run(self) -> RunConfig:
+        """Randomness, checkpoints and tracking."""
+
+
+class LearnerConfig(Protocol):
+    """The section `train` of any learner."""
+
+    @property
+    def total_timesteps(self) -> int:
+        """Environment steps that an agent may take."""
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolveSettings:
+    """The settings of an evolution of a part of a learner."""
+
+    learner: str
+    evolve: str
+    """the component to evolve"""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    component: Any
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+def experiment_class(raw: dict[str, Any], component: str | None) -> type[EvolveSettings]:
     """Return the dataclass of an experiment's settings; some sections depend on others' names.
+
+    Args:
+        raw: the unvalidated settings, of which `evolve` and `learner` are read.
+        component: what is evolved if `evolve` does not say, a key of `COMPONENTS`.
+
+    Raises:
+        ConfigError: for an unknown component or learner, or a learner without the component's slot.
+    """
+    return specialised(EvolveSettings, *evolving(raw, component))
+
+
+def evolving(raw: dict[str, Any], component: str | None) -> tuple[dict[str, type], dict[str, str]]:
+    """Return the sections that belong to a learner and to a component of it, and both names.
 
     Args:
         raw: the unvalidated settings, of which `evolve` and `learner` are read.
@@ -96,40 +136,18 @@ def experiment_class(raw: dict[str, Any], component: str | None) -> type:
     if slot not in learner.slots:
         has = ", ".join(learner.slots)
         raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has: {has}")
-    sections = {
-        "task": TaskConfig,
-        "train": learner.module.Config,
-        "hyperparams": learner.module.Hyperparams,
-        "component": COMPONENTS[component].Config,
-        "fitness": FitnessConfig,
-        "strategy": StrategyConfig,
-        "evolution": EvolutionConfig,
-        "evaluation": EvaluationConfig,
-        "run": RunConfig,
-    }
-    return settings_class(name, sections, {"evolve": (str, component, "the component to evolve")})
+    sections = learner_sections(name) | {"component": COMPONENTS[component].Config}
+    return sections, {"learner": name, "evolve": component}
 
 
-def settings_class(
-    learner: str,
-    sections: dict[str, type],
-    scalars: dict[str, tuple[Any, Any, str]] | None = None,
-) -> type:
-    """Return a frozen dataclass with the learner's name and one field per section.
+def learner_sections(learner: str) -> dict[str, type]:
+    """Return the sections that belong to a learner.
 
-    Args:
-        learner: its name.
-        sections: their classes.
-        scalars: type, default (a class makes a new one) and documentation of settings that stand
-            beside the sections.
+    Raises:
+        ConfigError: for an unknown one.
     """
-    fields: list[tuple[str, Any, Any]] = [("learner", str, field(default=learner))]
-    for key, (kind, default, text) in (scalars or {}).items():
-        how = "default_factory" if isinstance(default, type) else "default"
-        fields.append((key, kind, field(**{how: default}, metadata={"doc": text})))
-    fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
-    checked = {"__post_init__": check_numbers}
-    return dataclasses.make_dataclass("Settings", fields, frozen=True, namespace=checked)
+    module = learner_entry(learner).module
+    return {"train": module.Config, "hyperparams": module.Hyperparams}
 
 
 def learner_entry(name: Any) -> LearnerEntry:
@@ -143,13 +161,29 @@ def learner_entry(name: Any) -> LearnerEntry:
     return LEARNERS[name]
 
 
+class LearnerSettings(Protocol):
+    """Settings with a learner in them."""
+
+    @property
+    def learner(self) -> str:
+        """Its name."""
+
+    @property
+    def train(self) -> LearnerConfig:
+        """What is static of it."""
+
+    @property
+    def hyperparams(self) -> Hyperparams:
+        """What is traced."""
+
+
 def make_learner(
-    settings: Any, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
+    settings: LearnerSettings, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
 ) -> Learner:
     """Bind the learner of the settings to an environment.
 
     Args:
-        settings: of which `learner`, `train` and `hyperparams` are read.
+        settings: name the learner.
         env: the environment.
         env_params: its parameters.
         meta_params: an example of what the functions in the slots take.
@@ -219,7 +253,7 @@ class Parts(NamedTuple):
     slot: str
     environments: list[tuple[str, Any, Any]]
 
-    def tasks(self, settings: Any, slot_function: Any) -> list[Task]:
+    def tasks(self, settings: LearnerSettings, slot_function: Any) -> list[Task]:
         """Bind the learner to every environment, with a function in the component's slot."""
         return [
             Task(name, make_learner(settings, env, params, **{self.slot: slot_function}), params)
@@ -227,7 +261,7 @@ class Parts(NamedTuple):
         ]
 
 
-def make_parts(settings: Any) -> Parts:
+def make_parts(settings: EvolveSettings) -> Parts:
     """Build the parts of an experiment.
 
     Raises:
@@ -280,7 +314,7 @@ def _rehearse_component(name: str, component: Component, slot: str, hyperparams:
         raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
 
 
-def check_baselines(settings: Any, slot: str) -> None:
+def check_baselines(settings: EvolveSettings, slot: str) -> None:
     """Refuse a comparison with hand-written functions that there are none of.
 
     Raises:
@@ -289,9 +323,8 @@ def check_baselines(settings: Any, slot: str) -> None:
     if LEARNERS[settings.learner].slots[slot]:
         return
     none = f"{settings.learner} has no hand-written {slot} to compare {settings.evolve} with"
-    evaluation = getattr(settings, "evaluation", None)  # a sweep has none
-    if evaluation is not None and evaluation.seeds:
-        raise ConfigError(f"evaluation.seeds = {evaluation.seeds}: {none}; allowed: 0")
+    if settings.evaluation.seeds:
+        raise ConfigError(f"evaluation.seeds = {settings.evaluation.seeds}: {none}; allowed: 0")
     if len(settings.task.items()) > 1:
         raise ConfigError(
             f"task.env = {list(settings.task.env)!r}: {none}, as normalising several environments "

@@ -48,7 +48,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         args.confirm_destination |= args.worker  # which mirrors nothing
         return settings_to_resume(args, overrides) if args.resume or args.worker else {}
 
-    settings: Any
     settings, args = parse_command_line(parser, argv, sweep_class, saved)
     settings = with_trackers(settings, args)
     if args.print_wandb_sweep:

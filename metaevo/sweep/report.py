@@ -10,12 +10,12 @@ from metaevo.search.study import Record, Study
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
 from metaevo.sweep.results import BEST, TRIALS
-from metaevo.sweep.trials import Trials
+from metaevo.sweep.trials import AnyTrials
 
 SHOWN_TRIALS = 10
 
 
-def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Plan) -> None:
+def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records = study.records()
     if trials.config.scheduler != "pbt":  # whose settings change on the way
@@ -92,7 +92,7 @@ def _confirmation_table(result: dict[str, Any]) -> report.Table:
     return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
 
 
-def _trials_table(records: list[Record], trials: Trials) -> report.Table:
+def _trials_table(records: list[Record], trials: AnyTrials) -> report.Table:
     ended = [record for record in records if record.outcome == "complete"]
     ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
     names = list(trials.space.distributions)
@@ -110,7 +110,7 @@ def _ended_with(record: Record) -> dict[str, Any]:
     return record.params | record.attributes.get("final", {})
 
 
-def _counts(records: list[Record], plan: Plan, trials: Trials) -> report.Table:
+def _counts(records: list[Record], plan: Plan, trials: AnyTrials) -> report.Table:
     frames = sum(record.attributes.get("frames", 0) for record in records)
     rows: list[list[object]] = [
         [outcome, sum(record.outcome == outcome for record in records)]

@@ -12,13 +12,13 @@ from metaevo.config import dump_yaml, merge, to_dict
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.study import Record
-from metaevo.sweep.trials import Trials
+from metaevo.sweep.trials import AnyTrials
 from metaevo.training.settings import default_function, named_slots
 
 TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 
 
-def write_trials(run: RunDirectory, trials: Trials, records: Sequence[Record]) -> None:
+def write_trials(run: RunDirectory, trials: AnyTrials, records: Sequence[Record]) -> None:
     """Write trials.csv: a row a trial, with its settings, its objective and every seed's score."""
     names = list(trials.space.distributions)
     seeds = [f"score_{seed}" for seed in range(trials.config.seeds)]
@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
     return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
 
 
-def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], comment: str) -> None:
+def write_best(run: RunDirectory, trials: AnyTrials, params: dict[str, Any], comment: str) -> None:
     """Write best.yaml, a config for `train.py` and `evolve_*.py`, or for `evolve.py` alone.
 
     An evolution takes no losses by name: if the best settings name some that are not the default,

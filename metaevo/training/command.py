@@ -35,8 +35,10 @@ from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
 from metaevo.training.settings import (
     Trainee,
+    TrainSettings,
     copy_of_loss,
     make_trainee,
+    named_function,
     named_slots,
     save_policies,
     training_class,
@@ -64,7 +66,6 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
-    settings: Any
     settings, args = parse_command_line(
         run_parser(description),
         argv,
@@ -75,11 +76,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     return run_training(settings, run_dir=args.run_dir, resume=args.resume)
 
 
-def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
+def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
     """Train to the end, or until a signal.
 
     Args:
-        settings: an instance of `training_class(...)`.
+        settings: of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -127,7 +128,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         return run.exit_code
 
 
-def _start(run: Run, trainee: Trainee) -> Population:
+def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
     """Lay out the agents, and write what the run begins with."""
     settings, resolved = run.settings, run.resolved
     population = Population(
@@ -149,9 +150,12 @@ def _start(run: Run, trainee: Trainee) -> Population:
             stacklevel=2,
         )
     for slot in named_slots(settings.learner):  # a run is complete without the one it learned from
-        source = RunDirectory(Path(getattr(settings, slot)))
+        source = RunDirectory(Path(named_function(settings, slot)))
         copy = RunDirectory(copy_of_loss(run.directory.path, slot))
-        if getattr(settings, slot) not in HAND_WRITTEN[slot] and not copy.meta_params.exists():
+        if (
+            named_function(settings, slot) not in HAND_WRITTEN[slot]
+            and not copy.meta_params.exists()
+        ):
             checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
     run.start(
         {
@@ -164,7 +168,7 @@ def _start(run: Run, trainee: Trainee) -> Population:
     return population
 
 
-def _train(run: Run, population: Population) -> tuple[State, float]:
+def _train(run: Run[TrainSettings], population: Population) -> tuple[State, float]:
     """Run the updates that are missing; return the final state and the seconds it took in all."""
     settings, total = run.settings, run.settings.train.num_updates
     restored = run.restore(population.template, functools.partial(_logged, run, population))
@@ -215,7 +219,7 @@ def _train(run: Run, population: Population) -> tuple[State, float]:
 
 
 def _log(
-    run: Run,
+    run: Run[TrainSettings],
     population: Population,
     curves: Any,
     logged: int,
@@ -256,7 +260,7 @@ def _log(
         run.log(record)
 
 
-def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> None:
+def _show(bar: Any, settings: TrainSettings, curves: Any, length: int, elapsed: float) -> None:
     bar.update(length)
     per_update = settings.train.frames_per_update * settings.seeds
     returns = training_report.returns(curves[0])
@@ -268,7 +272,7 @@ def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> 
     )
 
 
-def _logged(run: Run, population: Population, done: int) -> Iterator[int]:
+def _logged(run: Run[TrainSettings], population: Population, done: int) -> Iterator[int]:
     """Yield the indices of the records that are logged before a checkpoint."""
     every, total = population.log_every, run.settings.train.num_updates
     yield from range(every - 1, done, every)

@@ -27,7 +27,7 @@ from metaevo.runs.lifecycle import (
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.settings import EvolveSettings, experiment_class
 
 FREE = (
     "task.",
@@ -75,7 +75,6 @@ def main(argv: list[str], *, description: str | None) -> int:
             )
         return for_environment_of(overrides, saved)
 
-    settings: Any
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, None), defaults
     )
@@ -96,11 +95,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     return judge(settings, args.run_dir, args.name)
 
 
-def judge(settings: Any, run_dir: Path, name: str | None) -> int:
+def judge(settings: EvolveSettings, run_dir: Path, name: str | None) -> int:
     """Compare the component of a run with tuned hand-written ones on the task of the settings.
 
     Args:
-        settings: an instance of `experiment_class(...)`.
+        settings: of the comparison.
         run_dir: of the run that discovered the component.
         name: of the directory in `run_dir/transfer`.
 
