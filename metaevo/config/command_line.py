@@ -130,7 +130,7 @@ def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any
     return result
 
 
-class _Whole(dict):
+class _Whole(dict[str, Any]):
     """A mapping that stands on the command line as one value."""
 
 

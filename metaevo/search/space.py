@@ -331,6 +331,8 @@ def _prefixed(key: str, value: Any, problem: str) -> str:
 
 
 def _nest(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value
+    *sections, name = key.split(".")
+    nested = {name: value}
+    for section in reversed(sections):
+        nested = {section: nested}
+    return nested

@@ -234,7 +234,7 @@ def _rehearse(name: str, env: Any, params: Any) -> None:
         ConfigError: naming the environment.
     """
 
-    def play(key):
+    def play(key: jax.Array) -> Any:
         _, state = env.reset(key, params)
         return env.step(key, state, env.action_space(params).sample(key), params)
 
@@ -290,7 +290,7 @@ def _rehearse_component(name: str, component: Component, slot: str, hyperparams:
     """
     scalars = SLOT_SCALARS[slot]
 
-    def call(meta_params):
+    def call(meta_params: Any) -> Any:
         context = Context(hyperparams)
         result: Any = component.apply(meta_params, context, *ones)
         if slot == "make_optimizer":

@@ -241,7 +241,7 @@ def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
 
 
 def _with_own_meta_params(slot: str, function: Any) -> Any:
-    def of_slot(meta_params, *arguments):
+    def of_slot(meta_params: Any, *arguments: Any) -> Any:
         return function(meta_params[slot], *arguments)
 
     return of_slot
