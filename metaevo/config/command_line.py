@@ -131,7 +131,7 @@ def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any
 
 
 class _Whole(dict[str, Any]):
-    """A mapping that stands on the command line as one value."""
+    """A mapping given on the command line as one value."""
 
 
 def _format_settings(cls: Any, raw: dict[str, Any]) -> str:

@@ -100,7 +100,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
 
 
 def _follow(study: Study, settings: EvolutionSettings) -> int:
-    """Do the same in another process, which hears from the first one all that it cannot know."""
+    """Do the same in another process, which gets from the first one what it cannot know."""
     with StopOnSignal() as stop:
         resolved = hosts.of_first(_listen)
         if resolved is None:
@@ -157,7 +157,7 @@ def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> 
 
     restored = hosts.agreed(restore)
     start, done, seconds = restored or (evolution.start(), 0, 0.0)
-    if restored is None:  # so that whatever is logged has a checkpoint before it
+    if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(start), 0.0)
     total = run.settings.evolution.generations
     with tqdm(total=total, initial=done, desc="compiling", unit="gen") as bar:

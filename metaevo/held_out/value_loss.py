@@ -186,7 +186,7 @@ def sides_of(value_loss: Callable) -> Callable:
 
     With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
     predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
-    The slope at zero error is the simplest odd part: it pushes predictions up or down for ever, to
+    The slope at zero error is the simplest odd part: it keeps pushing predictions up or down, to
     an error of minus the slope over the curvature; squared error with the last tilt goes there too.
     Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
     """
@@ -352,7 +352,7 @@ def _sides_table(result: dict[str, Any]) -> Table:
         rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
     note = (
         "The even part treats predictions that are too high like those that are too low; the odd "
-        "part is the rest. A slope at zero error pushes predictions up or down for ever."
+        "part is the rest. A slope at zero error keeps pushing predictions up or down."
     )
     columns = ["loss", "IQM", "95% interval"]
     return Table("Ablation: the two sides of the error", columns, rows, note=note)

@@ -1,4 +1,4 @@
-"""Evolutions that cannot be, refused before anything is allocated or compiled."""
+"""Evolutions that cannot run, refused before anything is allocated or compiled."""
 
 from typing import Any
 

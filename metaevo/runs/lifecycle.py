@@ -135,7 +135,7 @@ def resume_flags(run: RunDirectory, settings: HasRun) -> str:
 
 
 def way_out(run: RunDirectory, settings: HasRun) -> str:
-    """Return what to do when the disk of a run does as it should again."""
+    """Return how to continue a run once its disk works again."""
     return f"what is saved is whole; continue with: {resume_flags(run, settings)}"
 
 
@@ -210,6 +210,6 @@ def end_on_device_error(run: RunDirectory, settings: HasRun) -> Iterator[None]:
 
 
 def raise_if_requested(stop: StopOnSignal) -> None:
-    """Leave what is going on if a signal has arrived."""
+    """Stop here if a signal has arrived."""
     if stop.requested:
         raise StopRequestedError

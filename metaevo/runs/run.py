@@ -1,10 +1,10 @@
 """The life of a run, the same for every command: opened or resumed, saved, stopped, ended.
 
 with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
-run.start(resolved)
-with run.working():
-...  # run.log, run.save, run.restore, run.check_stop
-return run.exit_code
+    run.start(resolved)
+    with run.working():
+        ...  # run.log, run.save, run.restore, run.check_stop
+    return run.exit_code
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class Run(Generic[S]):
                 self._tracker.finish()
 
     def check_stop(self) -> None:
-        """Leave what is going on if a signal has arrived.
+        """Stop here if a signal has arrived.
 
         Raises:
             StopRequestedError: which `working` catches.
@@ -124,7 +124,7 @@ class Run(Generic[S]):
     def log_evaluation(
         self, rows: Sequence[dict[str, Any]], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log how the run ends, instead of how an earlier end of it did.
+        """Log how the run ends, in place of what an earlier end has logged.
 
         Args:
             rows: of evaluation.json, with `name`, `iqm` and `interval`.

@@ -1,4 +1,4 @@
-"""Who chooses the settings of the trials."""
+"""The samplers, which choose the settings of the trials."""
 
 import math
 from typing import Any

@@ -50,8 +50,9 @@ class LearnerStudy:
         settings, component = self.settings, self.parts.component
         check_baselines(settings, self.parts.slot)
         shapes = jax.eval_shape(component.init, jax.random.key(0))
-        check_agents(settings, self.tasks, shapes)
-        check_evolution(self.problem({}), settings.strategy, settings.evolution)
+        strategy, evolution = settings.strategy, settings.evolution
+        check_agents(self.tasks, settings.hyperparams, shapes, strategy, evolution)
+        check_evolution(self.problem({}), strategy, evolution)
         tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
 
     def measure(self) -> dict[str, Any]:

@@ -23,9 +23,9 @@ class Plan:
 
     trials: int
     groups: int | None
-    """static combinations, a compilation each; None if there is no end of them"""
+    """static combinations, one compilation each; None if they are unlimited"""
     invalid: tuple[str, ...]
-    """why some combinations cannot be trained; their trials will be told as failed"""
+    """why some combinations cannot be trained; their trials will be reported as failed"""
     search_frames: int
     """environment steps of all trials, at most"""
     full_frames: int
@@ -143,7 +143,7 @@ def _longest(trials: Trials[S]) -> tuple[S, list[str]]:
             valid.append((trials.frames(settings), settings))
         except ConfigError as error:
             invalid.append(str(error))
-    # Whether learner and environment fit takes longer to find out: of one that does is enough.
+    # Whether learner and environment fit takes longer to find out: one that does is enough.
     for _, settings in sorted(valid, key=lambda each: -each[0]):
         try:
             trials.check(settings)

@@ -19,7 +19,7 @@ TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 
 
 def write_trials(run: RunDirectory, trials: AnyTrials, records: Sequence[Record]) -> None:
-    """Write trials.csv: a row a trial, with its settings, its objective and every seed's score."""
+    """Write trials.csv: settings, objective and every seed's score, one row per trial."""
     names = list(trials.space.distributions)
     seeds = [f"score_{seed}" for seed in range(trials.config.seeds)]
     text = io.StringIO()
@@ -31,14 +31,14 @@ def write_trials(run: RunDirectory, trials: AnyTrials, records: Sequence[Record]
         scores = [*scores, *[None] * (len(seeds) - len(scores))]
         writer.writerow(
             [record.number, record.outcome, record.value]
-            + [_plain(record.params.get(name)) for name in names]
+            + [_cell(record.params.get(name)) for name in names]
             + scores
             + [record.attributes.get(fact) for fact in facts]
         )
     write_text_atomic(run.path / TRIALS, text.getvalue())
 
 
-def _plain(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
 
 

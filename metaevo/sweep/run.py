@@ -135,7 +135,7 @@ def _open(run: Run[SweepSettings], trials: AnyTrials, plan: Plan, worker: bool) 
 
 
 def _logged(run: RunDirectory) -> set[int]:
-    """Return the trials in metrics.jsonl; from one that is there twice on, all are logged anew."""
+    """Return the trials in metrics.jsonl; from a duplicate on, all are logged again."""
     found = [record["trial"] for record in run.read_metrics("trial")]
     once = next((i for i, trial in enumerate(found) if trial in found[:i]), len(found))
     run.truncate_metrics("trial", once)
@@ -154,7 +154,7 @@ def _executor(trials: AnyTrials, run: RunDirectory) -> Executor:
 
 
 def _search(this: SweepRun, worker: bool) -> None:
-    """Train trials until none is left, whoever trains the last ones."""
+    """Train trials until none is left, and wait for those of other workers."""
     executor, plan, study = _executor(this.trials, this.run.directory), this.plan, this.study
     print(
         f"{this.run.directory.path}: {plan.trials} trials x {this.run.settings.sweep.seeds} seeds, "
@@ -219,7 +219,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
 
 def _log(this: SweepRun) -> None:
-    """Log the trials that were decided since the last time, whoever trained them."""
+    """Log the trials that were decided since the last time, by any worker."""
     records = this.study.records()
     frames = sum(each.attributes.get("frames", 0) for each in records if each.number in this.logged)
     for record in records:

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, to_dict
+from metaevo.runs.files import plain
 from metaevo.search.objective import objective
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
@@ -22,7 +23,7 @@ Progress = Callable[[int], Any]
 
 
 class Outcome(NamedTuple):
-    """What came of one trial."""
+    """The outcome of one trial."""
 
     outcome: Literal["complete", "pruned", "failed"]
     """complete, pruned (stopped early, or an agent diverged) or failed (could not be run)"""
@@ -35,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Whom an executor tells."""
+    """What an executor calls as it goes."""
 
     done: Callable[[Trial, Outcome], None]
     """of every trial as soon as it is decided"""
@@ -53,7 +54,7 @@ class Executor(Protocol):
         """Return how many trials to ask for, given the design index of the first one."""
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train a batch; every trial is told to `watch.done` exactly once."""
+        """Train a batch; `watch.done` is called exactly once for every trial."""
 
 
 class Trials(Generic[S]):
@@ -132,7 +133,7 @@ class Group(NamedTuple, Generic[S]):
 
 
 def by_static_settings(trials: Trials[S], batch: Sequence[Trial], watch: Watch) -> list[Group[S]]:
-    """Sort a batch into groups; trials whose settings do not fit together are told as failed."""
+    """Sort a batch into groups; trials whose settings do not fit are reported as failed."""
     groups: dict[str, Group[S]] = {}
     for trial in batch:
         try:
@@ -155,4 +156,5 @@ def _name(space: Space, trial: Trial) -> str:
 
 def plain_scores(scores: np.ndarray) -> list[float | None]:
     """Return scores [seeds] as every storage can hold them: None where an agent diverged."""
-    return [score if np.isfinite(score) else None for score in scores.tolist()]
+    kept: list[float | None] = plain(scores)
+    return kept

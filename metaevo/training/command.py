@@ -186,7 +186,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[State, floa
         f"{population.chunk_size} at once on each",
         file=sys.stderr,
     )
-    if not done:  # so that whatever was logged has a checkpoint before it
+    if not done:  # so that a checkpoint precedes all records
         run.save(0, population.rows(state), 0.0)
     run.check_stop()  # before it compiles
     with tqdm(total=total, initial=done, desc="compiling", unit="update") as bar:
@@ -208,7 +208,7 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[State, floa
             logged = known
             _show(bar, settings, curves, length, now - before)
             due = now - saved >= settings.run.checkpoint_seconds or done == total
-            stopping = run.stop.requested  # looked at once: nobody leaves without having saved
+            stopping = run.stop.requested  # read once: no run stops without a checkpoint
             if due or stopping:
                 run.save(done, population.rows(state), now - started)
                 saved = now
