@@ -12,10 +12,12 @@ import pytest
 from metaevo.components import COMPONENTS, Component
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.command import _parse
-from metaevo.evolution.run import run_evolution
+from metaevo.evolution.run import run_study
+from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
+from purerl.learners import LEARNERS
 
-CONFIGS = sorted((Path(__file__).parent.parent.parent / "configs").glob("evolve_*/*.yaml"))
+CONFIGS = sorted((Path(__file__).parents[3] / "configs").glob("evolve_*/*.yaml"))
 
 
 def settings_of(data):
@@ -62,11 +64,12 @@ def test_what_has_no_baselines_is_refused_before_it_evolves(changes, text, tmp_p
         SLOT="make_optimizer",
         Config=dataclasses.make_dataclass("Config", [], frozen=True),
         make=lambda config: Component(
-            lambda key: jnp.zeros(1), lambda meta_params, hyperparams: optax.sgd(meta_params[0])
+            lambda key: jnp.zeros(1), lambda meta_params, context: optax.sgd(0.1)
         ),
     )
     monkeypatch.setitem(COMPONENTS, "step", step)
+    monkeypatch.setitem(LEARNERS["ppo"].slots, "make_optimizer", ())
     settings = settings_of({"evolve": "step", **changes})
     with pytest.raises(ConfigError, match=text):
-        run_evolution(settings, run_dir=tmp_path / "run", resume=False, experiment="evolve_step")
+        run_study(LearnerStudy(settings), settings, run_dir=tmp_path / "run", resume=False)
     assert not (tmp_path / "run").exists()
