@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from annotated_types import Gt
 
 from metaevo.agents.fitness import FitnessConfig
+from metaevo.runs.settings import LATER, RecordConfig
 from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.search.space import KINDS
-from metaevo.studies.settings import RecordConfig, experiment_class, settings_class
+from metaevo.studies.settings import experiment_class, settings_class
 from metaevo.training.settings import training_class
 
 
@@ -49,7 +50,12 @@ def sweep_class(raw: dict[str, Any]) -> type:
     }
     sections |= {"fitness": FitnessConfig, "sweep": SweepConfig, "pbt": PbtConfig, "run": RunConfig}
     described = {
-        each.name: (each.type, each.default, each.metadata.get("doc", ""))
+        each.name: (
+            each.type,
+            each.default,
+            each.metadata.get("doc", ""),
+            each.metadata.get(LATER, False),
+        )
         for each in scalars
         if each.name != "learner"
     }
