@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import COMPONENTS
+from metaevo.agents.task import learner_entry
+from metaevo.components import discovery, find, known
 from metaevo.config import ConfigError, exit_on_config_error, from_dict, load_yaml, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution.run import run_study
@@ -17,7 +18,7 @@ from metaevo.runs.lifecycle import (
     with_trackers,
 )
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class, learner_entry
+from metaevo.studies.settings import EvolveSettings, experiment_class
 
 
 @exit_on_config_error()
@@ -37,13 +38,12 @@ def main(argv: list[str], *, component: str | None, description: str | None) -> 
         data = given["settings"]
         run_dir = given["run_dir"]
         settings = from_dict(experiment_class(data, component), data)
-        study = hosts.agreed(lambda: LearnerStudy(settings))
-        return run_study(
-            study,
-            settings,
-            run_dir=None if run_dir is None else Path(run_dir),
-            resume=given["resume"],
+        run_path = None if run_dir is None else Path(run_dir)
+        resume, trusts = given["resume"], given["trust_source"]
+        study = hosts.agreed(
+            lambda: LearnerStudy(settings, run_path if resume else None, trust_source=trusts)
         )
+        return run_study(study, settings, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
@@ -52,11 +52,13 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         """A resumed run has its own settings; a new one those of its learner's quick preset."""
         if args.resume:
-            return settings_to_resume(args, overrides)
+            saved = settings_to_resume(args, overrides)
+            discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
+            return saved
         if component is None:
             return {}
         learner = overrides.get("learner", "ppo")
-        slot = COMPONENTS[component].SLOT
+        slot = find(component).SLOT
         if slot not in learner_entry(learner).slots:
             raise ConfigError(
                 f"learner = {learner!r} has no slot {slot!r}, which {component} fills"
@@ -67,7 +69,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
 
     def make_class(raw: dict[str, Any]) -> type[EvolveSettings]:
         wants_help = any(each in ("-h", "--help") for each in argv)  # of some component, then
-        return experiment_class(raw, component or (next(iter(COMPONENTS)) if wants_help else None))
+        return experiment_class(raw, component or (known()[0] if wants_help else None))
 
     parser = run_parser(description)
     short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}
@@ -79,6 +81,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             dest=name,
             help=f"{text}; short for --evolution.{name}",
         )
+    discovery.add_flag(parser)
     hosts.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults)
     data = to_dict(settings)
@@ -90,4 +93,5 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         "settings": to_dict(settings),
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
+        "trust_source": args.trust_source,
     }

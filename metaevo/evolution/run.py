@@ -118,7 +118,9 @@ def _listen() -> Any:
 def _resolve(study: Study, run: Run[EvolutionSettings]) -> dict[str, Any] | None:
     """Return what the run has, or needs, beside its settings; None if nothing is left to do."""
     if run.before is None:
-        return study.measure()
+        measured = study.measure()
+        study.keep(run.directory, measured)
+        return measured
     if _is_finished(run):
         return None
     resolved, config = dict(run.resolved), run.settings.evolution
@@ -127,6 +129,7 @@ def _resolve(study: Study, run: Run[EvolutionSettings]) -> dict[str, Any] | None
     check_chunk_size(run.directory, resolved, max(agents, before or 0))
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
+    study.keep(run.directory, resolved)
     return resolved
 
 

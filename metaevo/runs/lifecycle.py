@@ -14,6 +14,7 @@ import jax
 
 from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
 from metaevo.config.command_line import Parser
+from metaevo.config.sections import LATER
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
@@ -175,7 +176,7 @@ def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
             missing: the defaults would be another run.
     """
     for field in dataclasses.fields(cls):
-        if field.name not in saved:
+        if field.name not in saved and not field.metadata.get(LATER):
             raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
     return from_dict(cls, saved)
 

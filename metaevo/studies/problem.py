@@ -42,6 +42,9 @@ class ProblemStudy:
         """Return nothing: there is nothing to measure before."""
         return {}
 
+    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+        """Keep nothing: the problem is its caller's."""
+
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
         """Return the problem."""
         del measured

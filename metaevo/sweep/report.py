@@ -39,7 +39,9 @@ def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan:
     sections.append(report.KeyValues("Settings", saved["config"]))
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     config = saved["config"]
-    what = f"the evolution of {config['evolve']}" if "evolve" in config else config["learner"]
+    evolved = config.get("evolve", ())
+    names = " and ".join([evolved] if isinstance(evolved, str) else evolved)
+    what = f"the evolution of {names}" if names else config["learner"]
     env = config["task"]["env"]
     subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} trials"
     report.write_report(run.report_path, f"Sweep over settings of {what}", subtitle, sections)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from annotated_types import Gt
 
 from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.task import LearnerConfig, TaskConfig
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import specialised
 from metaevo.held_out.evaluation import EvaluationConfig
@@ -15,7 +16,7 @@ from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.search.space import KINDS
-from metaevo.studies.settings import EvolveSettings, LearnerConfig, TaskConfig, evolving
+from metaevo.studies.settings import EvolveSettings, evolving, experiment_class
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
 from metaevo.training.settings import with_named_functions
 from purerl.types import Hyperparams
@@ -56,25 +57,29 @@ class SweepSettings:
 class EvolutionSweepSettings(SweepSettings):
     """The settings of a sweep over evolutions, and of a trial of it."""
 
-    evolve: str
-    """the component to evolve"""
+    evolve: str | tuple[str, ...]
+    """the component to evolve, or a list of several"""
     component: Any
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
 
     def of_evolution(self) -> EvolveSettings:
         """Return the settings of the evolution that a trial is; nothing is compared at its end."""
-        names = [each.name for each in dataclasses.fields(EvolveSettings)]
-        shared = {name: getattr(self, name) for name in names if hasattr(self, name)}
-        shared["run"] = EvolutionRunConfig(seed=self.run.seed)
-        return EvolveSettings(**shared, evaluation=EvaluationConfig(seeds=0))
+        raw = {"learner": self.learner, "evolve": self.evolve}
+        made = experiment_class(raw, None)
+        names = {each.name for each in dataclasses.fields(made)} - {"run", "evaluation"}
+        return made(
+            **{name: getattr(self, name) for name in names},
+            evaluation=EvaluationConfig(seeds=0),
+            run=EvolutionRunConfig(seed=self.run.seed),
+        )
 
 
 ORDER = (
-    "learner", "evolve", "space", "task", "train", "hyperparams", "component", "fitness",
+    "space", "task", "train", "hyperparams", "component", "fitness",
     "strategy", "evolution",
 )  # fmt: skip
-"""Of the settings of a sweep over evolutions, in config.yaml and in `--help`."""
+"""Of the settings of a sweep over evolutions after those of the slots, as config.yaml has them."""
 
 
 def sweep_class(raw: dict[str, Any]) -> type[SweepSettings]:
@@ -87,7 +92,9 @@ def sweep_class(raw: dict[str, Any]) -> type[SweepSettings]:
         ConfigError: for an unknown learner or component.
     """
     if "evolve" in raw:
-        return specialised(EvolutionSweepSettings, *evolving(raw, None), order=ORDER)
+        opened = evolving(raw, None)
+        order = ("learner", "evolve", *opened.texts, *ORDER)
+        return specialised(EvolutionSweepSettings, *opened, later=opened.texts, order=order)
     return with_named_functions(SweepSettings, raw, ("learner",))
 
 

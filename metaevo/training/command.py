@@ -18,10 +18,10 @@ from tqdm import tqdm
 from metaevo.agents.checks import check_training
 from metaevo.agents.population import Population, State
 from metaevo.agents.train_learner import Task
+from metaevo.components import discovery, filling
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
     StopRequestedError,
     run_parser,
@@ -30,20 +30,16 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
 from metaevo.training.settings import (
     Trainee,
     TrainSettings,
-    copy_of_loss,
     make_trainee,
     named_function,
-    named_slots,
     save_policies,
     training_class,
 )
-from purerl.learners import HAND_WRITTEN
 
 EXPERIMENT = "train"
 HARMLESS = (
@@ -66,23 +62,30 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
+    parser = run_parser(description)
+    discovery.add_flag(parser)
     settings, args = parse_command_line(
-        run_parser(description),
+        parser,
         argv,
         training_class,
         lambda args, overrides: settings_to_resume(args, overrides) if args.resume else {},
     )
     settings = with_trackers(settings, args)
-    return run_training(settings, run_dir=args.run_dir, resume=args.resume)
+    return run_training(
+        settings, run_dir=args.run_dir, resume=args.resume, trust_source=args.trust_source
+    )
 
 
-def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool) -> int:
+def run_training(
+    settings: TrainSettings, *, run_dir: Path | None, resume: bool, trust_source: bool = False
+) -> int:
     """Train to the end, or until a signal.
 
     Args:
         settings: of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
+        trust_source: execute the components of somebody's own code that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -91,7 +94,7 @@ def run_training(settings: TrainSettings, *, run_dir: Path | None, resume: bool)
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    trainee = make_trainee(settings, run_dir if resume else None)
+    trainee = make_trainee(settings, run_dir if resume else None, trust_source=trust_source)
     training_report.check(settings, trainee.env_name, trainee.learner.env)
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
@@ -149,14 +152,8 @@ def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
             "may agree up to rounding only",
             stacklevel=2,
         )
-    for slot in named_slots(settings.learner):  # a run is complete without the one it learned from
-        source = RunDirectory(Path(named_function(settings, slot)))
-        copy = RunDirectory(copy_of_loss(run.directory.path, slot))
-        if (
-            named_function(settings, slot) not in HAND_WRITTEN[slot]
-            and not copy.meta_params.exists()
-        ):
-            checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
+    for slot in filling.slots_of(settings.learner):
+        filling.keep(run.directory.path, slot, named_function(settings, slot))
     run.start(
         {
             **resolved,

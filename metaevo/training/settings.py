@@ -10,7 +10,15 @@ import jax
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.agents.fitness import FitnessConfig
-from metaevo.components import discovery
+from metaevo.agents.task import (
+    LearnerConfig,
+    LearnerSettings,
+    TaskConfig,
+    make_environments,
+    make_learner,
+)
+from metaevo.components import filling
+from metaevo.components.parts import of_key
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import specialised
@@ -20,15 +28,7 @@ from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import MOST
-from metaevo.studies.settings import (
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    learner_entry,
-    learner_sections,
-    make_environments,
-    make_learner,
-)
+from metaevo.studies.settings import learner_sections
 from purerl.learners import HAND_WRITTEN
 from purerl.types import Hyperparams, Learner
 
@@ -130,13 +130,10 @@ def with_named_functions(base: type[T], raw: dict[str, Any], order: tuple[str, .
         ConfigError: for an unknown learner.
     """
     learner = raw.get("learner", "ppo")
-    sections, slots = learner_sections(learner), named_slots(learner)
-    texts = {
-        slot: f"{', '.join(HAND_WRITTEN[slot])}, or the directory of a run that evolved one"
-        for slot in slots
-    }
+    sections, slots = learner_sections(learner), filling.slots_of(learner)
+    texts = {slot: filling.describe(slot) for slot in slots}
     values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts=texts, order=(*order, *slots))
+    return specialised(base, sections, values, texts, order=(*order, *slots))
 
 
 def named_function(settings: TrainableSettings, slot: str) -> str:
@@ -145,12 +142,15 @@ def named_function(settings: TrainableSettings, slot: str) -> str:
     return name
 
 
-def make_trainee(settings: TrainableSettings, run_path: Path | None = None) -> Trainee:
+def make_trainee(
+    settings: TrainableSettings, run_path: Path | None = None, *, trust_source: bool = False
+) -> Trainee:
     """Build learner, losses and environment.
 
     Args:
         settings: name learner, losses and environment.
         run_path: an existing run, whose copies of evolved losses are used.
+        trust_source: whether source code that a run has saved may be executed.
 
     Raises:
         ConfigError: if one of them cannot be built.
@@ -160,9 +160,10 @@ def make_trainee(settings: TrainableSettings, run_path: Path | None = None) -> T
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     ((env_name, env, env_params),) = environments
     functions, meta_params = {}, {}
-    for slot in named_slots(settings.learner):
-        function, meta_params[slot] = _loss(slot, named_function(settings, slot), run_path)
-        functions[slot] = _with_own_meta_params(slot, function)
+    for slot in filling.slots_of(settings.learner):
+        name = named_function(settings, slot)
+        function, meta_params[slot] = filling.fill(slot, name, run_path, trust_source=trust_source)
+        functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)
 
@@ -173,7 +174,7 @@ def save_policies(run: RunDirectory, policies: Any, metadata: dict[str, Any]) ->
     checkpoint.save_tree(_policies(run), content, metadata)
 
 
-def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
+def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Learner, Any]:
     """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
 
     Example:
@@ -187,7 +188,7 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     run = RunDirectory.open(Path(run_dir))
     raw = run.read_config()["config"]
     settings = from_dict(training_class(raw), raw)
-    trainee = make_trainee(settings, run.path)
+    trainee = make_trainee(settings, run.path, trust_source=trust_source)
     path = _policies(run)
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
@@ -215,41 +216,9 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     return trainee.learner, policies
 
 
-def named_slots(learner: str) -> list[str]:
-    """Return the slots of a learner that a setting fills by name."""
-    return [slot for slot in learner_entry(learner).slots if slot in HAND_WRITTEN]
-
-
 def default_function(learner: str, slot: str) -> str:
     """Return the name of the hand-written function that fills a slot unless another is named."""
     return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
-
-
-def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
-    """A hand-written function by its name, or an evolved one from its directory."""
-    if name in HAND_WRITTEN[slot]:
-        return HAND_WRITTEN[slot][name], None
-    directory = Path(name)
-    if run_path is not None and os.path.isdir(copy_of_loss(run_path, slot)):
-        directory = copy_of_loss(run_path, slot)
-    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
-        known = ", ".join(HAND_WRITTEN[slot])
-        raise ConfigError(
-            f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
-        )
-    return discovery.load(directory, slot=slot)
-
-
-def _with_own_meta_params(slot: str, function: Any) -> Any:
-    def of_slot(meta_params: Any, *arguments: Any) -> Any:
-        return function(meta_params[slot], *arguments)
-
-    return of_slot
-
-
-def copy_of_loss(run_path: Path, slot: str) -> Path:
-    """Return where a run keeps the evolved loss that it learned with, laid out as a run."""
-    return run_path / "losses" / slot
 
 
 def _policies(run: RunDirectory) -> Path:
