@@ -33,10 +33,10 @@ COMMANDS = {
         joins=True,
     ),
     "train": Command("train agents in an environment", "metaevo.training.command"),
-    "sweep": Command("search for good settings, each tried on several seeds", "metaevo.sweep.main"),
+    "sweep": Command("search for good settings, each tried on several seeds", "metaevo.sweep.command"),
     "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
     "compare": Command(
-        "compare runs: tables, figures, a page", "metaevo.compare_runs.main", trains=False
+        "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),
     "sync": Command(
         "send runs to Weights & Biases or MLflow", "metaevo.runs.tracking.sync", trains=False

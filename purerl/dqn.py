@@ -144,7 +144,7 @@ class Hyperparams(struct.PyTreeNode):
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
     """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = 0.05
-    """probability of a random action in the end; null: epsilon_start, for ever"""
+    """probability of a random action in the end; null: epsilon_start throughout"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps until epsilon_end is reached; by default half of total_timesteps"""
     tau: Annotated[float, Interval(ge=0, le=1)] = 0.005
@@ -173,7 +173,7 @@ class Hyperparams(struct.PyTreeNode):
     """prioritized replay: added to the error, so that every transition can be drawn"""
 
     def random_play(self) -> "Hyperparams":
-        """Return settings under which every action is random for ever."""
+        """Return settings under which every action is random."""
         return exploration.always(self)
 
 

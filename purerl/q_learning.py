@@ -82,7 +82,7 @@ class Hyperparams(struct.PyTreeNode):
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
     """probability of a random action at the start"""
     epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
-    """and from epsilon_decay_steps on; by default epsilon_start, for ever"""
+    """and from epsilon_decay_steps on; by default epsilon_start throughout"""
     epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
     """environment steps of the linear way between the two; by default total_timesteps"""
     initial_value: float = 0.0

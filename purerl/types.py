@@ -17,7 +17,7 @@ MetaParams = Any
 Hyperparams = Any
 """The `Hyperparams` struct of a learner: scalars, all traced.
 
-Its method `random_play()` returns settings under which the learner acts at random for ever."""
+Its method `random_play()` returns settings under which the learner always acts at random."""
 EnvParams = Any
 """The parameters of an environment: a struct of scalars, all traced."""
 

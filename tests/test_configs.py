@@ -11,7 +11,7 @@ from metaevo.runs.quick import quickened
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep.plan import make_plan
-from metaevo.sweep.runner import make_trials
+from metaevo.sweep.run import make_trials
 from metaevo.sweep.settings import sweep_class
 
 CONFIGS = Path(__file__).parent.parent / "configs"

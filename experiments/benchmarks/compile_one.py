@@ -4,7 +4,6 @@ A script of its own that uses what has been there since the first version, so th
 another commit's packages on PYTHONPATH. FOLDER holds that commit's configs. Prints a line of JSON.
 """
 
-import inspect
 import json
 import os
 import resource
@@ -18,20 +17,16 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     """A block of generations of PPO's preset."""
     import numpy as np
 
-    from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
     from metaevo.outer_loop.evolution import Evolution
-    from metaevo.studies.settings import experiment_class, make_parts
+    from metaevo.studies.learner import LearnerStudy
+    from metaevo.studies.settings import experiment_class
 
     presets = folder / "configs" / "evolve_value_loss"
     names = "ppo.yaml", "quick.yaml"  # the second one in the first versions
     raw = load_yaml(next(presets / name for name in names if (presets / name).is_file()))
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
-    # The first versions were told apart from the settings what is evolved.
-    component = ("value_loss",) if len(inspect.signature(make_parts).parameters) > 1 else ()
-    parts = make_parts(settings, *component)
-    tasks = parts.tasks(settings, parts.component.apply)
-    problem = TrainLearner(tasks, settings.hyperparams, parts.component, settings.fitness)
+    problem = LearnerStudy(settings).problem({})
     evolution = Evolution(problem, settings.strategy, settings.evolution, seed=0)
     state = evolution.init()
     more = (evolution.traced,) if hasattr(evolution, "traced") else ()

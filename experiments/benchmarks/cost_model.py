@@ -82,19 +82,17 @@ def training(num_devices: int) -> tuple[Measure, dict[str, Any]]:
     from metaevo.parallel import devices
 
     devices.setup(num_devices)
-    from metaevo.agents.train_learner import TrainLearner
     from metaevo.config import from_dict, load_yaml
     from metaevo.outer_loop.evolution import Evolution
-    from metaevo.studies.settings import experiment_class, make_parts
+    from metaevo.studies.learner import LearnerStudy
+    from metaevo.studies.settings import experiment_class
 
     root = Path(__file__).resolve().parent.parent.parent
     raw = load_yaml(root / "configs/evolve_value_loss/q_learning.yaml")
     raw["train"]["total_timesteps"] //= 4
     raw["evolution"]["validation_seeds"] = 0
     settings: Any = from_dict(experiment_class(raw, "value_loss"), raw)
-    parts = make_parts(settings)
-    tasks = parts.tasks(settings, parts.component.apply)
-    problem = TrainLearner(tasks, settings.hyperparams, parts.component, settings.fitness)
+    problem = LearnerStudy(settings).problem({})
     return _measure(Evolution(problem, settings.strategy, settings.evolution, seed=0), 1)
 
 

@@ -117,27 +117,23 @@ def _evolution(settings: Any, training: bool, validation: bool = True) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from metaevo.agents.train_learner import TrainLearner
     from metaevo.outer_loop.evolution import Evolution
     from metaevo.outer_loop.problem import Evaluation
-    from metaevo.studies.settings import make_parts
+    from metaevo.studies.learner import LearnerStudy
 
-    parts = make_parts(settings)
+    trained = LearnerStudy(settings).problem({})
 
     class Quadratic:
         """A problem of the same size whose evaluation is one sum."""
 
         def init(self, key):
-            return parts.component.init(key)
+            return trained.init(key)
 
         def evaluate(self, key, meta_params):
             squares = jax.tree.map(lambda leaf: jnp.sum(jnp.square(leaf)), meta_params)
             return Evaluation(-jnp.sum(jnp.stack(jax.tree.leaves(squares))), {})
 
-    problem: Any = Quadratic()
-    if training:
-        tasks = parts.tasks(settings, parts.component.apply)
-        problem = TrainLearner(tasks, settings.hyperparams, parts.component, settings.fitness)
+    problem: Any = trained if training else Quadratic()
     config = settings.evolution
     if not validation:
         config = dataclasses.replace(config, validation_seeds=0)

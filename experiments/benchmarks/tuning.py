@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from metaevo import statistics
+from metaevo.components.slots import SLOTS
 from metaevo.config import from_dict, load_yaml
-from metaevo.held_out.comparison import hand_written
 from metaevo.held_out.evaluation import Contender
 from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune, tuning_space
@@ -46,9 +46,10 @@ def main() -> None:
     raw = {**load_yaml(CONFIG), "evolve": "drift"}
     raw["evaluation"] = {"grid": GRID, "tuning_seeds": options.first_seeds}
     settings: Any = from_dict(experiment_class(raw, None), raw)
-    _, function = hand_written("policy_loss")
+    slot = SLOTS["policy_loss"]
+    functions = {slot.name: slot.chosen_of(slot.names("ppo"))}
     contender = Contender(
-        make_parts(settings).tasks(settings, function),
+        make_parts(settings).tasks(settings, functions, CLIP),
         settings.hyperparams, CLIP, settings.fitness, curve_points=2,
     )  # fmt: skip
     print("| tuning | setting | agents | IQM on fresh seeds | against untuned |")

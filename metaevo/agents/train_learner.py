@@ -14,6 +14,7 @@ import numpy as np
 
 from metaevo.agents.fitness import FitnessConfig, fitness, measures
 from metaevo.components import Component
+from metaevo.components.parts import Evolved
 from metaevo.outer_loop.problem import Evaluation, MetaParams
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -46,7 +47,7 @@ class TrainLearner:
 
     tasks: Sequence[Task]
     hyperparams: Any
-    component: Component
+    component: Component | Evolved
     fitness: FitnessConfig
     normalisation: Normalisation | None = None
     """needed for several environments: their fitness is normalised, then averaged"""

@@ -67,7 +67,7 @@ class PairRow:
     smallest_p: float
     paired: Paired | None
     claimable: bool
-    """whether no seed had to be left out of which nobody knows how bad it is"""
+    """whether no seed with an unknown score had to be left out"""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from metaevo.report import plots
 COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
 _MOST_GROUPS = 12
-"""More lines than that nobody tells apart; the page shows all."""
+"""Nobody can tell more lines than that apart; the page shows all."""
 _MOST_TASKS = 6
 
 

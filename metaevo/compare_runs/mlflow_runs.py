@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.compare_runs.seed_run import Source
-from metaevo.compare_runs.tracked_runs import plain, seed_run
+from metaevo.compare_runs.tracked_runs import literal, seed_run
 from metaevo.config import ConfigError
 
 PREFIX = "mlflow:"
@@ -84,7 +84,7 @@ def _source(client: Any, runs: dict[str, Any], run: Any, experiment: str) -> Sou
     name = f"{PREFIX}{experiment}/{run.info.run_name or run.info.run_id}"
     if parent and not str(run.info.run_name).startswith(f"{parent.info.run_name}/"):
         name = f"{PREFIX}{experiment}/{parent.info.run_name}/{run.info.run_name}"
-    settings = {key: plain(value) for key, value in config.items()}
+    settings = {key: literal(value) for key, value in config.items()}
     seed = seed_run(name, settings, [rows[step] for step in sorted(rows)], run.info.run_id)
     state = _STATES.get(run.info.status, run.info.status.lower())
     return Source(name, "mlflow", [seed] if seed else [], state)

@@ -15,7 +15,7 @@ from metaevo.compare_runs.views import views
 from metaevo.compare_runs.words import conclusions, tables, what
 from metaevo.report import page as report
 
-# Nothing may be loaded, whatever a name in the data or a later Plotly tries.
+# Nothing may be loaded, even if a name in the data or a later Plotly tries to.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; form-action 'none'; base-uri 'none'"

@@ -28,7 +28,7 @@ class Scored:
     sign: int = 1
     """-1 where low values of the strata are better"""
     complete: bool = True
-    """whether nothing had to be left out of which nobody knows how bad it is"""
+    """whether no run with an unknown score had to be left out"""
 
     @property
     def label(self) -> str:

@@ -41,7 +41,7 @@ def seed_run(
         rows: of its history; names of our own trackers (`update/mean_return`) lose their kind.
         identity: what tells it from others if its settings name no seed.
     """
-    settings = {key: plain(value) for key, value in flatten(dict(config)).items()}
+    settings = {key: literal(value) for key, value in flatten(dict(config)).items()}
     kind = _kind(rows)
     metrics = _columns(rows, kind)
     axes = {
@@ -92,7 +92,7 @@ def _columns(rows: Sequence[Mapping[str, Any]], kind: str | None) -> dict[str, F
     return {name: values for name, values in columns.items() if np.isfinite(values).any()}
 
 
-def plain(value: Any) -> Any:
+def literal(value: Any) -> Any:
     """A setting as plain data: MLflow keeps all as text, so that "0.1" has to equal 0.1."""
     if not isinstance(value, str):
         return value

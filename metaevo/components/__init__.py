@@ -2,12 +2,20 @@
 
 A component is a module with
 
-- `SLOT`: the learner's argument that it fills (`purerl.types` has the signatures),
+- `SLOT`: the learner's argument that it fills (`metaevo.components.slots`; `purerl.types` has the
+  signatures),
 - `Config`: a frozen dataclass of its settings, the `component:` section of a YAML,
-- `make(config) -> Component`.
+- `make(config) -> Component`,
+
+and, where it has more to show than any component of its slot, any of
+
+- `draw(found, figures)`: draws PNG files into the folder `figures`,
+- `CAPTIONS`: of these, by their file names,
+- `ablations(found) -> list[Ablation]`: what is trained on held-out seeds beside the contenders,
+- `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json.
 """
 
-from metaevo.components.component import Component
-from metaevo.components.registry import COMPONENTS
+from metaevo.components.component import Ablation, Component, Found, Row
+from metaevo.components.registry import find, known
 
-__all__ = ["COMPONENTS", "Component"]
+__all__ = ["Ablation", "Component", "Found", "Row", "find", "known"]

@@ -1,9 +1,16 @@
-"""What a component's `make` returns."""
+"""What a component's `make` returns, and what the functions that draw and ablate it are given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+
+from purerl.learners import LearnerEntry
+
+LEARNED = "learned"
+"""What the evolved part is called where hand-written ones have their names."""
 
 
 class Component(NamedTuple):
@@ -11,5 +18,46 @@ class Component(NamedTuple):
 
     init: Callable[[jax.Array], Any]
     """`key -> meta_params`, one point of the search space."""
-    apply: Callable[..., jax.Array]
+    apply: Callable[..., Any]
     """The slot function: `(meta_params, context, ...)`, see `purerl.types`."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A part that evolution has found, for a component's `draw` and `ablations`."""
+
+    apply: Callable[..., Any]
+    """the slot function"""
+    meta_params: Any
+    """of it"""
+    learner: LearnerEntry
+    """that it is a part of"""
+    hyperparams: Any
+    """of the learner, as in the experiment"""
+    value_targets: Callable[[], np.ndarray]
+    """returns [2, samples]: predictions and targets as the value loss sees them half-way through
+    training with hand-written parts"""
+
+
+class Row(NamedTuple):
+    """Something trained on held-out seeds: a row in a table of evaluation.json."""
+
+    labels: dict[str, Any]
+    """what the row begins with"""
+    function: Callable[..., Any] | str = LEARNED
+    """in the part's slot: what was found, a hand-written function by its name, or another one; rows
+    with the same function share a compiled program"""
+    meta_params: Any = None
+    """of another function"""
+    settings: Mapping[str, float] = {}
+    """hyperparams that differ from the experiment's"""
+
+
+class Ablation(NamedTuple):
+    """A table of evaluation.json."""
+
+    key: str
+    """under which it stands there"""
+    rows: list[Row]
+    more: Mapping[str, Any] = {}
+    """what else is to stand in evaluation.json, by its keys"""

@@ -1,26 +1,47 @@
-"""What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`."""
+"""What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`.
 
+Nothing that lies in a run's directory is executed, and nothing that it names outside of this
+package imported, unless the caller says `trust_source`.
+"""
+
+import argparse
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import COMPONENTS
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.components import registry
+from metaevo.components.parts import Evolved, Part, names_of
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, from_dict, show, to_dict
+from metaevo.runs import files
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 
-
-def save(run: RunDirectory, component: str, config: Any, meta_params: Any, generation: int) -> None:
-    """Write the discovered component into the run directory."""
-    metadata = {"component": component, "config": to_dict(config), "generation": generation}
-    save_tree(run.meta_params, jax.device_get(meta_params), metadata)
+SOURCES = "component"
+"""The folder of a run with the source code of what it evolves, and its key in `resolved`."""
 
 
-def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[..., jax.Array], Any]:
+def save(run: RunDirectory, evolved: Evolved, meta_params: Any, generation: int) -> None:
+    """Write what was discovered into the run directory."""
+    described = {
+        name: {"component": part.source, "config": to_dict(part.config)}
+        for name, part in evolved.parts.items()
+    }
+    metadata: dict[str, Any] = {"components": described}
+    if not evolved.is_dict:
+        (metadata,) = described.values()
+    save_tree(run.meta_params, jax.device_get(meta_params), {**metadata, "generation": generation})
+
+
+def load(
+    run_dir: str | Path, *, slot: str | None = None, trust_source: bool = False
+) -> tuple[Callable[..., Any], Any]:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
 
     Examples:
@@ -28,28 +49,171 @@ def load(run_dir: str | Path, *, slot: str | None = None) -> tuple[Callable[...,
         >>> train = ppo.make_train(ppo.Config(), env, value_loss=value_loss)
         >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)
 
+    Args:
+        run_dir: of an evolution.
+        slot: that the function is to fill; needed if several parts were evolved.
+        trust_source: execute the source code that the run has saved, so that it needs nothing
+            beside its directory. Only for runs whose origin you trust.
+
     Raises:
         ConfigError: if the directory holds no discovered component, or a damaged one, or one for
-            another slot than `slot`.
+            another slot than `slot`, or one of somebody's own code that is not trusted.
     """
-    path = RunDirectory(Path(run_dir)).meta_params
+    evolved, meta_params = load_all(run_dir, trust_source=trust_source)
+    parts = {part.slot.name: name for name, part in evolved.parts.items()}
+    has = " and ".join(parts)
+    if slot is None and len(parts) > 1:
+        raise ConfigError(f"{run_dir} holds components for the slots {has}: say which slot")
+    if slot is not None and slot not in parts:
+        raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
+    name = parts[slot or has]
+    return evolved.parts[name].component.apply, evolved.of(meta_params, name)
+
+
+def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolved, Any]:
+    """Return all parts of a run, and the meta-parameters as it has evolved them.
+
+    Raises:
+        ConfigError: as `load` does.
+    """
+    run = RunDirectory(Path(run_dir))
+    path = run.meta_params
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
     meta_params, metadata = load_tree(path)
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path}: says nothing of its component")
-    name = metadata.get("component")
-    if not isinstance(name, str) or name not in COMPONENTS:
-        raise CheckpointError(f"{path}: unknown component {name!r}; known: {list(COMPONENTS)}")
-    module = COMPONENTS[name]
-    if slot not in (None, module.SLOT):
-        raise ConfigError(f"{run_dir} holds a component for the slot {module.SLOT}, not {slot}")
-    component = module.make(from_dict(module.Config, metadata.get("config", {})))
+    is_dict = "components" in metadata
+    described = metadata["components"] if is_dict else {"": metadata}
+    if not isinstance(described, dict) or not described:
+        raise CheckpointError(f"{path}: says nothing of its components")
+    parts = {}
+    for each in described.values():
+        part = _part(run, each if isinstance(each, dict) else {}, trust_source)
+        parts[part.name] = part
+    evolved = Evolved(parts, is_dict)
     meta_params = jax.tree.map(jnp.asarray, meta_params)
-    expected = jax.eval_shape(component.init, jax.random.key(0))
-    if _shapes(meta_params) != _shapes(expected):
+    if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")
-    return component.apply, meta_params
+    return evolved, meta_params
+
+
+def _part(run: RunDirectory, described: dict[str, Any], trust_source: bool) -> Part:
+    name = described.get("component")
+    if not isinstance(name, str):
+        raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
+    module = _module(run, name, trust_source)
+    config = from_dict(module.Config, described.get("config", {}))
+    return Part(name, module, SLOTS[module.SLOT], config, module.make(config))
+
+
+def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
+    if name in registry.IMPORTED:
+        return registry.IMPORTED[name]
+    saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
+    if trust_source and os.path.isfile(saved):
+        source = files.read(saved)
+        kept = run.read_config()["resolved"].get(SOURCES) if run.config_path.exists() else None
+        if kept and kept.get(registry.short_name(name)) != registry.digest(source):
+            raise CheckpointError(f"{saved} is not what its run began with")
+        return registry.checked(name, registry.execute(source, saved))
+    if not registry.is_elsewhere(name):
+        if name not in registry.known():
+            raise CheckpointError(
+                f"{run.meta_params}: unknown component {name!r}; known: {registry.known()}"
+            )
+        return registry.find(name)
+    if name in sys.modules:  # the caller has imported it
+        return registry.checked(name, sys.modules[name])
+    raise ConfigError(
+        f"{run.path} holds a component of somebody's own code ({show(name)}): import that first, "
+        "or say that you trust the code in the directory: trust_source=True, --trust-source"
+    )
+
+
+def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:
+    """Import from a run's directory the components that are somebody's own code.
+
+    Args:
+        run_dir: of an evolution.
+        evolve: the setting, as the run has it.
+        trust_source: whether that is allowed.
+
+    Raises:
+        ConfigError: if it is not, and they have not been imported.
+    """
+    for name in names_of(evolve).values():
+        if registry.is_elsewhere(name):
+            registry.IMPORTED[name] = _module(RunDirectory(run_dir), name, trust_source)
+
+
+def add_flag(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that says `trust_source` to a command line."""
+    parser.add_argument(
+        "--trust-source",
+        action="store_true",
+        help="execute the components of somebody's own code that a run directory names or holds",
+    )
+
+
+def refuse_unnamed(
+    saved: Mapping[str, Any], overrides: Mapping[str, Any], *, trust_source: bool
+) -> None:
+    """Refuse to import somebody's own code because a run's directory says so.
+
+    Args:
+        saved: the settings of a run that is continued, of which `evolve` is read.
+        overrides: the settings that the user gives.
+        trust_source: whether the user trusts the directory.
+
+    Raises:
+        ConfigError: if only the directory names it.
+    """
+    evolve = saved.get("evolve")
+    if evolve is None or trust_source or overrides.get("evolve") == evolve:
+        return
+    for name in names_of(evolve).values():
+        if registry.is_elsewhere(name):
+            raise ConfigError(
+                f"evolve = {show(name)}: the run names somebody's own code, which is executed only "
+                "if you name it too (--evolve) or trust the directory (--trust-source)"
+            )
+
+
+def sources_of(evolved: Evolved) -> dict[str, bytes]:
+    """Return the source code of all parts, by their short names."""
+    found = {name: registry.source_of(part.module) for name, part in evolved.parts.items()}
+    return {name: source for name, source in found.items() if source is not None}
+
+
+def digests_of(evolved: Evolved) -> dict[str, str]:
+    """Return the SHA-256 of the source code of all parts, by their short names."""
+    return {name: registry.digest(source) for name, source in sources_of(evolved).items()}
+
+
+def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, str] | None) -> None:
+    """Write the source code of all parts into a run's directory.
+
+    Args:
+        run: the directory.
+        evolved: what is evolved.
+        began_with: the digests when the run began; None if nobody wrote them down.
+
+    Raises:
+        ConfigError: naming what has changed since.
+    """
+    if began_with is None:
+        return
+    now = digests_of(evolved)
+    if changed := sorted(name for name in now if now[name] != began_with.get(name)):
+        raise ConfigError(
+            f"cannot resume with other code: {', '.join(changed)} changed since the run began "
+            f"(as it was: {run.path / SOURCES}); start a new run"
+        )
+    folder = run.path / SOURCES
+    for name, source in sources_of(evolved).items():
+        folder.mkdir(exist_ok=True)
+        files.write_atomic(folder / f"{name}.py", source)
 
 
 def _shapes(tree: Any) -> Any:

@@ -1,19 +1,121 @@
-"""The components by the names that configs and saved runs use: every module here with a `SLOT`."""
+"""Components by their names in configs and saved runs; each is imported when it is used.
 
+A name is that of a file in this folder, of a module (`my_package.my_loss`), or a path
+(`my_loss.py`).
+"""
+
+import dataclasses
+import hashlib
 import importlib
-import pkgutil
+import os
+import re
+import sys
 from pathlib import Path
 from types import ModuleType
 
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, show
+from metaevo.runs import files
 
-def _find() -> dict[str, ModuleType]:
-    names = sorted(info.name for info in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    modules = {
-        name: importlib.import_module(f"metaevo.components.{name}")
-        for name in names
-        if name not in {"component", "registry", "discovery"}
-    }
-    return {name: module for name, module in modules.items() if hasattr(module, "SLOT")}
+IMPORTED: dict[str, ModuleType] = {}
+"""What has been imported, by the names that were asked for."""
+_SOURCES: dict[str, bytes] = {}
+"""What was executed of files outside any package, by the names of their modules."""
 
 
-COMPONENTS: dict[str, ModuleType] = _find()
+def known() -> list[str]:
+    """Return the names of the components in this folder: the modules with a `SLOT`."""
+    paths = sorted(Path(__file__).parent.glob("*.py"))
+    return [path.stem for path in paths if re.search(rb"^SLOT = ", path.read_bytes(), re.MULTILINE)]
+
+
+def is_elsewhere(name: str) -> bool:
+    """Return whether a name is that of somebody's own module or file."""
+    return "." in name or os.sep in name
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a name: of a section in settings, of a key in meta-parameters."""
+    return Path(name).stem if name.endswith(".py") else name.rpartition(".")[2]
+
+
+def find(name: str) -> ModuleType:
+    """Return a component's module; somebody's own one is executed.
+
+    Args:
+        name: as the user wrote it; never what a run's directory says, see `discovery`.
+
+    Raises:
+        ConfigError: if there is none, or what there is is no component.
+    """
+    if name not in IMPORTED:
+        if not is_elsewhere(name) and name not in known():
+            allowed = f"{', '.join(known())}, a module (my_package.my_loss) or a path (my_loss.py)"
+            raise ConfigError(f"evolve = {show(name)} is not known; allowed: {allowed}")
+        try:
+            module = _import(name)
+        except (Exception, SystemExit) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(f"evolve = {show(name)} cannot be imported: {reason}") from error
+        IMPORTED[name] = checked(name, module)
+    return IMPORTED[name]
+
+
+def _import(name: str) -> ModuleType:
+    if name.endswith(".py"):
+        return execute(files.read(Path(name)), Path(name).resolve())
+    if not is_elsewhere(name):
+        return importlib.import_module(f"metaevo.components.{name}")
+    if os.getcwd() not in sys.path:  # which a console script has not
+        sys.path.append(os.getcwd())
+    return importlib.import_module(name)
+
+
+def execute(source: bytes, path: Path) -> ModuleType:
+    """Return a module made of source code, which is run.
+
+    Args:
+        source: of the module.
+        path: of the file, for tracebacks.
+    """
+    module = ModuleType(f"component_{path.stem}_{digest(source)[:8]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses look up their annotations there
+    try:
+        exec(compile(source, path, "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    _SOURCES[module.__name__] = source
+    return module
+
+
+def checked(name: str, module: ModuleType) -> ModuleType:
+    """Return the module if it is a component.
+
+    Raises:
+        ConfigError: naming what it lacks.
+    """
+    slot, config = getattr(module, "SLOT", None), getattr(module, "Config", None)
+    if slot not in SLOTS:
+        raise ConfigError(
+            f"evolve = {show(name)}: SLOT = {show(slot)}: must be one of {', '.join(SLOTS)}"
+        )
+    if not (isinstance(config, type) and dataclasses.is_dataclass(config)):
+        raise ConfigError(f"evolve = {show(name)}: Config: must be a frozen dataclass")
+    if not callable(getattr(module, "make", None)):
+        raise ConfigError(f"evolve = {show(name)}: make: must be a function of a Config")
+    return module
+
+
+def source_of(module: ModuleType) -> bytes | None:
+    """Return the source code of a component's module, if it has any."""
+    name, path = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+    if name in _SOURCES:
+        return _SOURCES[name]
+    return files.read(Path(path)) if path is not None and path.endswith(".py") else None
+
+
+def digest(source: bytes) -> str:
+    """Return the SHA-256 of source code."""
+    return hashlib.sha256(source).hexdigest()

@@ -206,8 +206,8 @@ def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any
     return result
 
 
-class _Whole(dict):
-    """A mapping that stands on the command line as one value."""
+class _Whole(dict[str, Any]):
+    """A mapping given on the command line as one value."""
 
 
 def _format_settings(cls: Any, raw: dict[str, Any]) -> str:

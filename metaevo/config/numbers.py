@@ -16,7 +16,7 @@ SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4"
 """Of the finite numbers in float32, as the devices compute with them, but 0."""
 
 
-def check_numbers(settings: Any) -> None:
+def check_numbers(settings: object) -> None:
     """Refuse numbers that would become others on a device: the `__post_init__` of all settings.
 
     Raises:

@@ -39,7 +39,8 @@ def from_dict(cls: type[T], data: Any) -> T:
     problem.
     """
     try:
-        return _convert(cls, data, "", dataclasses.MISSING)
+        converted: T = _convert(cls, data, "", dataclasses.MISSING)
+        return converted
     except _ProblemsError as problems:
         first, *others = problems.args
         first = first.explained(cls) if isinstance(first, hints.UnknownKey) else first
@@ -163,7 +164,7 @@ def default_of(field: "dataclasses.Field[Any]") -> Any:
     return field.default
 
 
-def _number(kind: type, value: Any) -> int | float:
+def _number(kind: type[int] | type[float], value: Any) -> int | float:
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = int(value)  # before float, which would round large ones

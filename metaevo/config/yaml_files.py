@@ -41,7 +41,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         for name in ("anchor", "tag"):
             if (value := getattr(event, name, None)) is not None:
                 problem = f"anchors, aliases and tags are not supported: {value!r}"

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from metaevo.components import discovery
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution.run import run_study
@@ -16,7 +17,7 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.quick import quickened
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.settings import EvolveSettings, experiment_class
 
 COMPONENT = "value_loss"
 """What is evolved where neither settings nor command line say it."""
@@ -40,14 +41,13 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         given = hosts.of_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        settings: Any = from_dict(experiment_class(data, component), data)
-        study = hosts.agreed(lambda: LearnerStudy(settings))
-        return run_study(
-            study,
-            settings,
-            run_dir=None if run_dir is None else Path(run_dir),
-            resume=given["resume"],
+        settings = from_dict(experiment_class(data, component), data)
+        run_path = None if run_dir is None else Path(run_dir)
+        resume, trusts = given["resume"], given["trust_source"]
+        study = hosts.agreed(
+            lambda: LearnerStudy(settings, run_path if resume else None, trust_source=trusts)
         )
+        return run_study(study, settings, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
@@ -56,12 +56,14 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         """A resumed run has its own settings; a new one those of a preset."""
         if args.resume:
-            return settings_to_resume(args, overrides)
+            saved = settings_to_resume(args, overrides)
+            discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
+            return saved
         what = overrides.get("evolve", component or COMPONENT)
         preset = _preset(what, overrides.get("learner"))
         return {"evolve": what, **for_environment_of(overrides, preset)}
 
-    def make_class(raw: dict[str, Any]) -> type:
+    def make_class(raw: dict[str, Any]) -> type[EvolveSettings]:
         return experiment_class(raw, component)
 
     parser = run_parser("evolve", description)
@@ -74,8 +76,8 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             dest=name,
             help=f"{text}; short for --evolution.{name}",
         )
+    discovery.add_flag(parser)
     hosts.add_flags(parser)
-    settings: Any
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
     data = to_dict(settings)
     data["evolution"] |= {
@@ -86,6 +88,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         "settings": to_dict(settings),
         "run_dir": None if args.run_dir is None else str(args.run_dir),
         "resume": args.resume,
+        "trust_source": args.trust_source,
     }
 
 

@@ -25,6 +25,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
 
 HARMLESS = (
@@ -35,12 +36,14 @@ HARMLESS = (
 """Settings that a resumed run may change."""
 
 
-def run_study(study: Study, settings: Any, *, run_dir: Path | None, resume: bool) -> int:
+def run_study(
+    study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
+) -> int:
     """Evolve what a study is about to the end, or until a signal; judge and report it.
 
     Args:
         study: what is evolved.
-        settings: with the sections `strategy`, `evolution` and `run`.
+        settings: of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -63,7 +66,7 @@ def run_study(study: Study, settings: Any, *, run_dir: Path | None, resume: bool
         return _lead(study, run)
 
 
-def _lead(study: Study, run: Run) -> int:
+def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     """Run as the first process, which may be the only one."""
     resolved = hosts.of_first(lambda: _resolve(study, run))
     if resolved is None:
@@ -98,8 +101,8 @@ def _lead(study: Study, run: Run) -> int:
     return run.exit_code
 
 
-def _follow(study: Study, settings: Any) -> int:
-    """Do the same in another process, which hears from the first one all that it cannot know."""
+def _follow(study: Study, settings: EvolutionSettings) -> int:
+    """Do the same in another process, which gets from the first one what it cannot know."""
     with StopOnSignal() as stop:
         resolved = hosts.of_first(_listen)
         if resolved is None:
@@ -114,10 +117,12 @@ def _listen() -> Any:
     """Do nothing while the first process does something that can fail."""
 
 
-def _resolve(study: Study, run: Run) -> dict[str, Any] | None:
+def _resolve(study: Study, run: Run[EvolutionSettings]) -> dict[str, Any] | None:
     """Return what the run has, or needs, beside its settings; None if nothing is left to do."""
     if run.before is None:
-        return study.measure()
+        measured = study.measure()
+        study.keep(run.directory, measured)
+        return measured
     if _is_finished(run):
         return None
     resolved, config = dict(run.resolved), run.settings.evolution
@@ -126,10 +131,11 @@ def _resolve(study: Study, run: Run) -> dict[str, Any] | None:
     check_chunk_size(run.directory, resolved, max(agents, before or 0))
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
+    study.keep(run.directory, resolved)
     return resolved
 
 
-def _is_finished(run: Run) -> bool:
+def _is_finished(run: Run[EvolutionSettings]) -> bool:
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
     if not run.directory.report_path.exists() or not same_end:
         return False
@@ -138,7 +144,7 @@ def _is_finished(run: Run) -> bool:
     return complete and len(generations) >= run.settings.evolution.generations
 
 
-def _evolution(study: Study, settings: Any, resolved: dict[str, Any]) -> Evolution:
+def _evolution(study: Study, settings: EvolutionSettings, resolved: dict[str, Any]) -> Evolution:
     """Return the same evolution in all processes."""
     config = settings.evolution
     if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
@@ -148,7 +154,7 @@ def _evolution(study: Study, settings: Any, resolved: dict[str, Any]) -> Evoluti
     return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
 
 
-def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
+def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> None:
     """Run the generations that are missing, and save what they have found."""
 
     def restore() -> Resumed | None:
@@ -156,7 +162,7 @@ def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
 
     restored = hosts.agreed(restore)
     start, done, seconds = restored or (evolution.start(), 0, 0.0)
-    if restored is None:  # so that whatever is logged has a checkpoint before it
+    if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(start), 0.0)
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
@@ -169,7 +175,11 @@ def _evolve(study: Study, run: Run, evolution: Evolution) -> None:
 
 
 def _generations(
-    evolution: Evolution, start: State, settings: Any, stop: StopOnSignal, watch: Watch
+    evolution: Evolution,
+    start: State,
+    settings: EvolutionSettings,
+    stop: StopOnSignal,
+    watch: Watch,
 ) -> tuple[Evolution, State, int]:
     return run_generations(
         evolution,
@@ -184,7 +194,7 @@ def _generations(
 class _Logbook(Watch):
     """Logs generations, saves checkpoints, and shows how far evolution is."""
 
-    def __init__(self, run: Run, bar: Any, total: int, started: float):
+    def __init__(self, run: Run[EvolutionSettings], bar: Any, total: int, started: float):
         self.run, self.bar, self.total, self.started = run, bar, total, started
         self.saved = bar.n
         self.frames = 0

@@ -5,7 +5,7 @@ result = comparison.run(...)      # the content of evaluation.json, and the curv
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,6 @@ import numpy as np
 from metaevo import statistics
 from metaevo.agents.train_learner import Normalisation
 from metaevo.held_out.evaluation import (
-    LEARNED,
     Contender,
     EvaluationConfig,
     Progress,
@@ -26,7 +25,16 @@ from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.search.space import Space
-from purerl.learners import HAND_WRITTEN, LEARNERS
+
+
+class Entry(NamedTuple):
+    """One who takes part."""
+
+    contender: Contender
+    """may be that of other entries: a compiled program that `meta_params` tells what to be"""
+    meta_params: Any
+    space: Space
+    """over what it is tuned, of `metaevo.held_out.tuning.tuning_space`"""
 
 
 class Variant(NamedTuple):
@@ -34,37 +42,19 @@ class Variant(NamedTuple):
 
     name: str
     function: str
-    """LEARNED, or the name of a hand-written function"""
+    """the name of the entry"""
     settings: dict[str, float]
     """hyperparams that differ from the experiment's"""
     tuning_frames: int
 
 
-def hand_written(slot: str, learner: str = "ppo") -> tuple[list[str], Callable[..., jax.Array]]:
-    """Return the names of a slot's hand-written functions, and all of them as one slot function.
-
-    Its `meta_params` is the index of the name, so that one compiled program serves all baselines.
-    """
-    names = list(LEARNERS[learner].slots[slot])
-    functions = [HAND_WRITTEN[slot][name] for name in names]
-
-    def chosen(index, context, *arguments):
-        return jax.lax.select_n(index, *(each(None, context, *arguments) for each in functions))
-
-    return names, chosen
-
-
 class Comparison:
-    """The held-out protocol for one discovered component."""
+    """The held-out protocol for what evolution has found."""
 
     def __init__(
         self,
-        learned: Contender,
-        baselines: Contender,
-        baseline_names: list[str],
-        meta_params: Any,
+        entries: Mapping[str, Entry],
         config: EvaluationConfig,
-        space: Space,
         *,
         seed: int,
         evolution_frames: int,
@@ -74,35 +64,34 @@ class Comparison:
         """Bind the parts.
 
         Args:
-            learned: the discovered component in the slot.
-            baselines: `hand_written(slot)` in the slot.
-            baseline_names: of which the first is the reference.
-            meta_params: what was discovered.
+            entries: by their names: first what was discovered, then the reference.
             config: how much to tune and to test.
-            space: over what, of `metaevo.held_out.tuning.tuning_space`.
             seed: of the experiment.
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
         """
-        self.learned, self.baselines, self.names = learned, baselines, baseline_names
-        self.meta_params, self.config, self.space, self.seed = meta_params, config, space, seed
+        self.entries, self.config, self.seed = dict(entries), config, seed
+        self.learned, *self.names = self.entries
         self.normalisation, self.context = normalisation, context
-        self.plan = plan(
-            config,
-            space,
-            learned.hyperparams,
-            frames_per_seed=learned.frames_per_seed,
-            evolution_frames=evolution_frames,
-        )
+        self.frames_per_seed = self.entries[self.learned].contender.frames_per_seed
+        self.plans = {
+            name: plan(
+                config,
+                entry.space,
+                entry.contender.hyperparams,
+                frames_per_seed=self.frames_per_seed,
+                evolution_frames=evolution_frames,
+            )
+            for name, entry in self.entries.items()
+        }
 
     @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
-        contenders = 1 + len(self.names)
-        tuning = contenders * cost(self.plan.rounds)
-        variants = contenders + 2 if tuning else contenders
-        return (tuning + variants * self.config.seeds) * self.learned.frames_per_seed
+        tuning = sum(cost(each.rounds) for each in self.plans.values())
+        variants = len(self.entries) + 2 if tuning else len(self.entries)
+        return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
         self, directory: Path, progress: Progress | None = None
@@ -125,42 +114,39 @@ class Comparison:
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
-        """Train variants on keys [seeds], all of a contender in one go; scores by their names."""
+        """Train variants on keys [seeds], all of a program in one go; scores by their names."""
         scores: dict[str, Scores] = {}
-        for contender, is_learned in ((self.learned, True), (self.baselines, False)):
-            own = [each for each in variants if (each.function == LEARNED) == is_learned]
+        programs = {id(entry.contender): entry.contender for entry in self.entries.values()}
+        for contender in programs.values():
+            own = [v for v in variants if self.entries[v.function].contender is contender]
             if own:
                 settings = [each.settings for each in own]
-                meta_params = [self._meta_params(each.function) for each in own]
+                meta_params = [self.entries[each.function].meta_params for each in own]
                 results = contender.run(keys, settings, meta_params, progress)
                 scores |= {each.name: result for each, result in zip(own, results, strict=True)}
         return {each.name: scores[each.name] for each in variants}
 
-    def _meta_params(self, function: str) -> Any:
-        return self.meta_params if function == LEARNED else np.int32(self.names.index(function))
-
     def _variants(self, directory: Path, progress: Progress | None) -> list[Variant]:
         same = "same hyperparameters"
-        variants = [Variant(f"{LEARNED} ({same})", LEARNED, {}, 0)]
-        if not self.plan.rounds:
+        variants = [Variant(f"{self.learned} ({same})", self.learned, {}, 0)]
+        if not self.plans[self.learned].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        for name in (LEARNED, *self.names):
-            is_learned = name == LEARNED
+        for name, (contender, meta_params, space) in self.entries.items():
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(self.meta_params) if is_learned else ""
-            key = [self.context, self.plan, self.seed, self.config.combinations, found]
-            key += [self.space.to_plain(), self.config.sampler]
+            found = _digest(meta_params) if name == self.learned else ""
+            key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
+            key += [space.to_plain(), self.config.sampler]
             tuned = tune(
-                self.learned if is_learned else self.baselines,
-                self._meta_params(name),
-                self.space,
+                contender,
+                meta_params,
+                space,
                 self.config,
-                self.plan,
-                directory=directory / f"{name}-{_digest_of_text(str(key))}",
+                self.plans[name],
+                directory=directory / f"{_file_name(name)}-{_digest_of_text(str(key))}",
                 seed=self.seed,
-                comparable=self._comparable,
+                comparable=self.comparable,
                 progress=progress,
             )
             variants.append(Variant(f"{name} (tuned)", name, tuned.best, tuned.frames))
@@ -168,10 +154,10 @@ class Comparison:
 
     def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
         fitness = without_diverged(scores)
-        values = {name: self._comparable(each) for name, each in fitness.items()}
+        values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = next(each.name for each in tuned if each.function == LEARNED)
-        baselines = [each.name for each in tuned if each.function != LEARNED]
+        learned = next(each.name for each in tuned if each.function == self.learned)
+        baselines = [each.name for each in tuned if each.function != self.learned]
         strata = {name: statistics.strata_of(each) for name, each in values.items()}
         strongest = statistics.against_strongest(
             strata[learned], [strata[name] for name in baselines]
@@ -199,7 +185,7 @@ class Comparison:
                 }
             )
         verdict = statistics.plain(strongest.contrast, strongest.verdict)
-        best = baselines[strongest.place]
+        best, plan = baselines[strongest.place], self.plans[self.learned]
         return {
             "variants": rows,
             "pairs": pairs,
@@ -207,17 +193,21 @@ class Comparison:
             "best_hand_written": best,
             "conclusion": verdict.conclusion,
             "against_best": {"learned": learned, "other": best, **verdict._asdict()},
-            "tuning_settings": self.plan.settings,
-            "tuning_seeds": self.plan.first_seeds if self.plan.settings else 0,
-            "tuning_rounds": [[each.settings, each.seeds] for each in self.plan.rounds],
+            "tuning_settings": plan.settings,
+            "tuning_seeds": plan.first_seeds if plan.settings else 0,
+            "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
         }
 
-    def _comparable(self, fitness: np.ndarray) -> np.ndarray:
+    def comparable(self, fitness: np.ndarray) -> np.ndarray:
         """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
         if self.normalisation is None:
             return fitness[:, 0]
         low, high = (np.asarray(bounds) for bounds in self.normalisation)
         return np.asarray((fitness - low) / (high - low))
+
+
+def _file_name(name: str) -> str:
+    return name.replace(" + ", "+")
 
 
 def _digest(tree: Any) -> str:

@@ -15,6 +15,7 @@ from annotated_types import Interval, MinLen
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.components.component import LEARNED as LEARNED
 from metaevo.parallel import devices
 from metaevo.search.config import MOST
 from metaevo.statistics import fill_missing
@@ -22,7 +23,6 @@ from purerl.learners import num_frames
 from purerl.types import EpisodeSums
 
 Progress = Callable[[int], Any]
-LEARNED = "learned"
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,9 @@ class EvaluationConfig:
     """hyperparams to tune, each with its values; every contender races all combinations"""
     space: dict[str, Any] = field(default_factory=dict)
     """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
+    those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
     sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
     """who chooses settings in the space"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64

@@ -7,25 +7,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 from tqdm import tqdm
 
+from metaevo.agents.task import Parts
 from metaevo.agents.train_learner import Normalisation, Task
+from metaevo.components import filling
 from metaevo.config import to_dict
-from metaevo.held_out import value_loss as value_loss_study
-from metaevo.held_out.comparison import Comparison, hand_written
+from metaevo.held_out.ablations import Laboratory
+from metaevo.held_out.comparison import Comparison
+from metaevo.held_out.entries import Functions, entries_of
 from metaevo.held_out.evaluation import Contender, Scores, curve_frames
-from metaevo.held_out.tuning import tuning_space
+from metaevo.held_out.settings import JudgedSettings
 from metaevo.report import plots
-from metaevo.studies.settings import Parts
 
 
 def compare(
-    settings: Any,
+    settings: JudgedSettings,
     parts: Parts,
-    slot_function: Callable,
-    meta_params: Any,
+    laboratory: Laboratory,
     *,
     path: Path,
     figures: Path,
@@ -33,13 +32,12 @@ def compare(
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
-    """Compare a component with tuned hand-written ones on held-out seeds, and draw the figures.
+    """Compare what was found with tuned hand-written parts on held-out seeds; draw the scores.
 
     Args:
         settings: of the experiment: learner, hyperparams, fitness, evaluation, seed.
-        parts: the slot and the environments.
-        slot_function: the discovered component.
-        meta_params: its parameters.
+        parts: what was evolved, and the environments.
+        laboratory: with the meta-parameters that were found.
         path: of the directory that keeps the tuning of an interrupted comparison.
         figures: where to draw.
         evolution_frames: what evolution used, for `tuning_seeds: null`.
@@ -50,12 +48,10 @@ def compare(
         the content of evaluation.json.
     """
     config, seed = settings.evaluation, settings.run.seed
-    meta_params = jax.device_get(meta_params)
-    names, baseline_function = hand_written(parts.slot, settings.learner)
 
-    def contender(function: Callable, example: Any) -> Contender:
+    def contender(functions: Functions, example: Any) -> Contender:
         return Contender(
-            parts.tasks(settings, function),
+            parts.tasks(settings, functions, example),
             settings.hyperparams,
             example,
             settings.fitness,
@@ -64,23 +60,17 @@ def compare(
         )
 
     comparison = Comparison(
-        contender(slot_function, meta_params),
-        contender(baseline_function, np.int32(0)),
-        names,
-        meta_params,
+        entries_of(settings, parts, laboratory.meta_params, contender),
         config,
-        tuning_space(config, settings),
         seed=seed,
         evolution_frames=evolution_frames,
         normalisation=normalisation,
         context=str(task_of(settings)),
     )
-    tasks = comparison.learned.tasks
-    ablating = parts.slot == "value_loss" and config.ablation_seeds > 0 and len(tasks) == 1
-    variants = value_loss_study.num_variants(settings) if ablating else 0
-    total = (
-        comparison.frames + variants * config.ablation_seeds * comparison.learned.frames_per_seed
-    )
+    tasks = comparison.entries[comparison.learned].contender.tasks
+    ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
+    rows = sum(len(each.rows) for _, each in ablations)
+    total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
     with tqdm(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
@@ -88,26 +78,25 @@ def compare(
             check_stop()
 
         result, scores = comparison.run(path / "tuning", progress)
-        if parts.slot == "value_loss":
-            study = value_loss_study.Study(settings, comparison, slot_function, meta_params)
-            study.draw(figures / "loss.png")
-            if ablating:
-                result |= study.ablate(contender, progress)
-    result["frames_per_agent"] = comparison.learned.frames_per_seed
+        result |= laboratory.run(ablations, comparison, contender, progress)
+    result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
     _draw_scores(settings, tasks, figures, result, scores)
     return result
 
 
-def task_of(settings: Any) -> dict[str, Any]:
+def task_of(settings: JudgedSettings) -> dict[str, Any]:
     """Return the settings on which scores depend, beside the number of seeds and the grid."""
     everything = to_dict(settings)
     sections = ("learner", "task", "train", "hyperparams", "fitness")
-    return {key: everything[key] for key in sections} | {"seed": settings.run.seed}
+    slots = {
+        key: everything[key] for key in filling.slots_of(settings.learner) if key in everything
+    }
+    return {key: everything[key] for key in sections} | slots | {"seed": settings.run.seed}
 
 
 def _draw_scores(
-    settings: Any,
+    settings: JudgedSettings,
     tasks: list[Task],
     figures: Path,
     result: dict[str, Any],

@@ -9,7 +9,7 @@ missing.
 
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from metaevo.config import ConfigError, to_dict
 from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
+from metaevo.held_out.settings import JudgedSettings
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.search.config import SweepConfig
@@ -45,12 +46,19 @@ class Tuned(NamedTuple):
     """environment steps that it took"""
 
 
-def tuning_space(config: EvaluationConfig, settings: Any) -> Space:
-    """Return what every contender is tuned over; nothing, if neither grid nor space is given.
+def tuning_space(
+    config: EvaluationConfig,
+    settings: JudgedSettings,
+    own: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Space:
+    """Return what a contender is tuned over; nothing, if neither grid nor space is given.
 
     Args:
         config: the section `evaluation`.
         settings: of the experiment, whose hyperparams are to allow all values.
+        own: hyperparams that the contender is tuned over differently from the others. In a space
+            they may stand beside those of all; in a grid, where every contender is to race as many
+            settings, they are another range for an axis, with as many values.
 
     Raises:
         ConfigError: naming what is wrong.
@@ -61,24 +69,44 @@ def tuning_space(config: EvaluationConfig, settings: Any) -> Space:
         )
     known, section = to_dict(settings.hyperparams), "grid" if config.grid else "space"
     rules = {name: {"choice": list(values)} for name, values in config.grid.items()} or config.space
+    if not rules:
+        return Space({}, {})
+    _check_names(f"evaluation.{section}", rules, known)
+    shared = _space(f"evaluation.{section}", rules, settings)
+    own = {name: rule for name, rule in (own or {}).items() if config.space or name in rules}
+    if not own:
+        return shared
+    _check_names("evaluation.own", own, known)
+    if config.grid:
+        axes = _space("evaluation.own", own, settings).entries
+        for name, values in config.grid.items():
+            if name in own:
+                points = axes[TRACED + name].points(len(values))
+                if len(points) != len(values):
+                    raise ConfigError(
+                        f"evaluation.own.{name}: must have {len(values)} values, as "
+                        f"evaluation.grid.{name} has"
+                    )
+                own[name] = {"choice": points}
+    return _space("evaluation.own", {**rules, **own}, settings)
+
+
+def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) -> None:
     if unknown := set(rules) - set(known):
         raise ConfigError(
-            f"evaluation.{section}: {sorted(unknown)} are no hyperparams; allowed: "
-            f"{', '.join(known)}"
+            f"{where}: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
         )
     for name in rules:
         if known[name] is None:  # the variants that keep it would differ in structure
-            raise ConfigError(
-                f"evaluation.{section}.{name}: needs a value for hyperparams.{name} too"
-            )
-    if not rules:
-        return Space({}, {})
+            raise ConfigError(f"{where}.{name}: needs a value for hyperparams.{name} too")
+
+
+def _space(where: str, rules: Mapping[str, Any], settings: JudgedSettings) -> Space:
     try:
         full = {TRACED + name: rule for name, rule in rules.items()}
         return make_space(full, type(settings), to_dict(settings))
     except ConfigError as error:
-        text = str(error).replace(f"space.{TRACED}", f"evaluation.{section}.")
-        raise ConfigError(text) from None
+        raise ConfigError(str(error).replace(f"space.{TRACED}", f"{where}.")) from None
 
 
 class Plan(NamedTuple):

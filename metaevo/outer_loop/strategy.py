@@ -123,7 +123,7 @@ class Strategy:
             population = jax.vmap(init_solution)(keys)
             unknown = jnp.zeros(self.config.population_size)
             state = self.algorithm.init(state_key, population, unknown, self.params)
-            # Told after generation 0; until then worse than anything, or it would be kept for ever.
+            # Told after generation 0; worse than anything until then, or it would stay.
             worst = {
                 name: jnp.full_like(getattr(state, name), jnp.inf)
                 for name in ("fitness", "fitness_best", "best_fitness")

@@ -261,7 +261,7 @@ def share(tree: Any) -> Any:
 
 
 def leave() -> None:
-    """Part with the other processes once all have come here; each goes on, or ends, for itself."""
+    """Leave the other processes once all are here; each continues, or ends, by itself."""
     global _connected
     if _connected:
         jax.distributed.shutdown()

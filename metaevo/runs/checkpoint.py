@@ -345,7 +345,7 @@ def _undamaged(metadata: bytes) -> dict[str, Any]:
         if digest == _digest(content):
             return content
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # where exactly the JSON ends, or what else there is instead, helps nobody
+        pass  # the details of what is wrong with the JSON help nobody
     raise ValueError("metadata.json is cut off or damaged")
 
 
@@ -354,7 +354,7 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint, or whatever else somebody has put in its place."""
+    """Remove a checkpoint, or anything else in its place."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -8,18 +8,22 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from metaevo.config import ConfigError, changed_keys, from_dict, show, to_dict
 from metaevo.config.command_line import Parser
+from metaevo.config.sections import LATER
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import check_own, configured
+
+S = TypeVar("S", bound=HasRun)
 
 
 class StopRequestedError(Exception):
@@ -70,7 +74,7 @@ def run_parser(command: str, description: str | None) -> Parser:
     return parser
 
 
-def with_trackers(settings: Any, args: argparse.Namespace) -> Any:
+def with_trackers(settings: S, args: argparse.Namespace) -> S:
     """Return the settings with the trackers that the command line asks for, if it does.
 
     Raises:
@@ -144,21 +148,19 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
     return RunDirectory.open(run_dir)
 
 
-def resume_flags(run: RunDirectory, settings: Any) -> str:
+def resume_flags(run: RunDirectory, settings: HasRun) -> str:
     """Return the flags that continue a run under its settings."""
     asks = any(each.needs_confirmation for each in configured(to_dict(settings)))
     asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
     return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
 
 
-def way_out(run: RunDirectory, settings: Any) -> str:
-    """Return what to do when the disk of a run does as it should again."""
+def way_out(run: RunDirectory, settings: HasRun) -> str:
+    """Return how to continue a run once its disk works again."""
     return f"what is saved is whole; continue with: {resume_flags(run, settings)}"
 
 
-def check_same(
-    run: RunDirectory, saved: dict[str, Any], settings: Any, harmless: Sequence[str]
-) -> Any:
+def check_same(run: RunDirectory, saved: dict[str, Any], settings: S, harmless: Sequence[str]) -> S:
     """Refuse to resume under settings that would have given another run.
 
     Args:
@@ -186,7 +188,7 @@ def check_same(
     return before
 
 
-def saved_settings(run: RunDirectory, cls: type, saved: dict[str, Any]) -> Any:
+def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
     """Return the settings of a run as its script has them.
 
     Raises:
@@ -194,12 +196,12 @@ def saved_settings(run: RunDirectory, cls: type, saved: dict[str, Any]) -> Any:
             missing: the defaults would be another run.
     """
     for field in dataclasses.fields(cls):
-        if field.name not in saved:
+        if field.name not in saved and not field.metadata.get(LATER):
             raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
     return from_dict(cls, saved)
 
 
-def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker:
+def start_tracker(settings: HasRun, run: RunDirectory, job_type: str) -> RunTracker:
     """Mirror a run, whose config.yaml is written, as its settings ask for it."""
     return RunTracker(
         run, configured(to_dict(settings)), job_type=job_type, wait=settings.run.track_wait
@@ -207,7 +209,7 @@ def start_tracker(settings: Any, run: RunDirectory, job_type: str) -> RunTracker
 
 
 @contextlib.contextmanager
-def end_on_device_error(run: RunDirectory, settings: Any) -> Iterator[None]:
+def end_on_device_error(run: RunDirectory, settings: HasRun) -> Iterator[None]:
     """End the process with code 1 and a line where something compiled fails as it runs.
 
     An environment that calls back into Python may raise there, and memory may run out. The run's
@@ -229,6 +231,6 @@ def end_on_device_error(run: RunDirectory, settings: Any) -> Iterator[None]:
 
 
 def raise_if_requested(stop: StopOnSignal) -> None:
-    """Leave what is going on if a signal has arrived."""
+    """Stop here if a signal has arrived."""
     if stop.requested:
         raise StopRequestedError

@@ -1,10 +1,10 @@
 """The life of a run, the same for every command: opened or resumed, saved, stopped, ended.
 
 with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
-run.start(resolved)
-with run.working():
-...  # run.log, run.save, run.restore, run.check_stop
-return run.exit_code
+    run.start(resolved)
+    with run.working():
+        ...  # run.log, run.save, run.restore, run.check_stop
+    return run.exit_code
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from metaevo.config import to_dict
 from metaevo.parallel import devices
@@ -29,8 +29,11 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
+
+S = TypeVar("S", bound=HasRun)
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,16 @@ class Kind:
     """beginnings of the settings that a resumed run may change"""
 
 
-class Run:
+class Run(Generic[S]):
     """A run that is going on; made by `living`."""
 
     def __init__(
         self,
         kind: Kind,
-        settings: Any,
+        settings: S,
         directory: RunDirectory,
         saved: dict[str, Any] | None,
-        before: Any,
+        before: S | None,
         stop: StopOnSignal,
     ):
         """Bind the parts; `start` begins."""
@@ -97,7 +100,7 @@ class Run:
                 self._tracker.finish()
 
     def check_stop(self) -> None:
-        """Leave what is going on if a signal has arrived.
+        """Stop here if a signal has arrived.
 
         Raises:
             StopRequestedError: which `working` catches.
@@ -119,7 +122,7 @@ class Run:
     def log_evaluation(
         self, rows: Sequence[dict[str, Any]], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log how the run ends, instead of how an earlier end of it did.
+        """Log how the run ends, in place of what an earlier end has logged.
 
         Args:
             rows: of evaluation.json, with `name`, `iqm` and `interval`.
@@ -191,13 +194,13 @@ class Run:
 @contextlib.contextmanager
 def living(
     kind: Kind,
-    settings: Any,
+    settings: S,
     *,
     run_dir: Path | None,
     resume: bool,
     exclusively: bool = True,
     alone: bool = True,
-) -> Iterator[Run]:
+) -> Iterator[Run[S]]:
     """Open a run's directory, lock it, and answer signals and failing devices until the end.
 
     Args:

@@ -96,7 +96,7 @@ class _Settings:
     """What is read of settings without the class that they were made from."""
 
     learner: Text = ""
-    evolve: Text = ""
+    evolve: Text | list[Text] = ""
     seeds: Count = 1
     run: _Run = _Run()
     task: _Task = _Task()

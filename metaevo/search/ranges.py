@@ -83,7 +83,7 @@ class Range:
         return f"{self.low:g} to {self.high:g}{step}"
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what stands in the YAML."""
+        """Return the entry as a YAML has it."""
         plain: dict[str, Any] = {self.kind: [self.low, self.high]}
         return plain | ({"step": self.step} if self.step != 1 else {})
 
@@ -149,7 +149,7 @@ class Choice:
         return ", ".join(map(show, self.values))
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what stands in the YAML."""
+        """Return the entry as a YAML has it."""
         return {self.kind: list(self.values)}
 
     def to_wandb(self) -> dict[str, Any]:

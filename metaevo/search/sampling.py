@@ -1,4 +1,4 @@
-"""Who chooses the settings of the trials."""
+"""The samplers, which choose the settings of the trials."""
 
 import math
 from typing import Any
@@ -102,7 +102,8 @@ class DesignSampler(BaseSampler):
 
             engine = qmc.Sobol(dimensions, scramble=True, rng=self._seed)
             self._sobol = engine.random_base2(max(index.bit_length(), 6))
-        return self._sobol[index]
+        point: np.ndarray = self._sobol[index]
+        return point
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial

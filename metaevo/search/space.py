@@ -30,7 +30,7 @@ FREE = "task.env_params."
 """What the names of settings begin with that depend on the environment."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
 FEW = 3
-"""Values that stand for a range of real numbers where every combination is looked at."""
+"""Values that represent a range of real numbers where every combination is tried."""
 
 
 class Space:
@@ -103,7 +103,7 @@ class Space:
         ]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return what stands in the YAML; two spaces are the same if these are."""
+        """Return the space as a YAML has it; two spaces are the same if these are."""
         plain = {key: entry.to_plain() for key, entry in self.entries.items()}
         return plain | {key: {"fixed": value} for key, value in self.fixed.items()}
 
@@ -124,7 +124,7 @@ def make_space(
         raw_settings: plain data of these settings, to which the values of a trial are added.
 
     Raises:
-        ConfigError: for whatever is wrong in the space.
+        ConfigError: for anything wrong in the space.
     """
     leaves = dict(_leaves(settings_class))
     entries: dict[str, Entry] = {}
@@ -196,7 +196,7 @@ def _close(key: str, names: Iterable[str]) -> str | None:
 
 
 def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
-    """Return kind, value and step of what is said about a setting."""
+    """Return kind, value and step from the rule of a setting."""
     allowed = f"a single one of {', '.join(KINDS)}"
     if not isinstance(rule, dict):
         raise ConfigError(f"space.{key} = {show(rule)}: must be a mapping with {allowed}")
@@ -331,6 +331,8 @@ def _prefixed(key: str, value: Any, problem: str) -> str:
 
 
 def _nest(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return value
+    *sections, name = key.split(".")
+    nested = {name: value}
+    for section in reversed(sections):
+        nested = {section: nested}
+    return nested

@@ -1,7 +1,7 @@
 """Where a study is kept: a journal in the run directory, or a database that machines share.
 
-The journal is text, a JSON object a line. Nothing in it is ever unpickled: Optuna does that with
-snapshots only, which its Redis backend has and files have not.
+The journal is text, one JSON object per line. Nothing in it is ever unpickled: Optuna does that
+with snapshots only, which its Redis backend has and files have not.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from metaevo.search.sampling import RETRY_OF
 from metaevo.search.space import Space
 
 RESULT = "result"
-"""The attribute of a trial that says what came of it."""
+"""The attribute of a trial that holds its outcome."""
 JOURNAL = "study.journal"
 _ATTEMPTS = 4
 _BLOCK = 4096
@@ -105,9 +105,9 @@ def _fits(space: Space, trial: FrozenTrial, key: str) -> bool:
 class JournalLock(JournalFileOpenLock):
     """A lock that the kernel drops with the process, however that ends; it also repairs the file.
 
-    Optuna's own locks are files that a killed process leaves behind, at which others wait for half
-    a minute. A killed process can leave half a line, too: whoever has the lock next cuts it off,
-    before it writes its own line behind it. No reader has ever used it, as it has no end.
+    Optuna's own locks are files that a killed process leaves behind, and others wait for them for
+    half a minute. A killed process can leave half a line, too. The next one with the lock removes
+    it before it writes its own line. No reader has used it, as it has no end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -135,7 +135,7 @@ class JournalLock(JournalFileOpenLock):
 
 
 def drop_unfinished_line(path: Path) -> None:
-    """Cut off what stands behind the last end of a line."""
+    """Cut off an unfinished last line."""
     with files.open_file(path, "r+b") as file:
         size = end = file.seek(0, os.SEEK_END)
         while end:

@@ -1,13 +1,14 @@
 """A study: the trials of a sweep, kept where several worker processes can share them.
 
-No storage has an atomic "compare and set", so that everything is decided by the order in which
-trials are created, which all storages keep:
+No storage has an atomic "compare and set". So the order in which trials are created decides, which
+all storages keep:
 
 - A trial is created together with the name of its worker. Its place in the design is its number
-  less that of the retries before it; one whose place is beyond the last is surplus, and failed.
-- If a worker dies, others create retries of its trials, each as its own. The first retry of a trial
-  is the valid one: who finds an earlier one than his own fails his. A trial that has a retry is
-  superseded, whatever becomes of it. A worker that dies in between leaves nothing undecided.
+  minus the number of retries before it. A trial whose place is beyond the last one is surplus, and
+  is failed.
+- If a worker dies, other workers create retries of its trials. The first retry of a trial is valid;
+  a worker that finds an earlier retry than its own fails its own. A trial that has a retry is
+  superseded, even if it ends later. A worker that dies in between leaves nothing undecided.
 """
 
 import contextlib
@@ -55,7 +56,7 @@ class Trial(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What came of a trial."""
+    """The outcome of a trial."""
 
     number: int
     index: int  # type: ignore[assignment]  # a tuple's method, which is not needed
@@ -173,7 +174,7 @@ class Study:
 
         NaN at the last step makes a trial the worst of those that got as far.
         """
-        # Given to another worker, who thought that this one was dead? Then tell says so.
+        # If another worker took this one for dead and has the trial now, `tell` says so.
         with contextlib.suppress(UpdateFinishedTrialError):
             self._storage.set_trial_intermediate_value(self._trial_id(trial.number), step, value)
 
@@ -288,7 +289,7 @@ class Study:
 
     def _take_orphans(self, count: int) -> list[Trial]:
         view = self._view()
-        orphans = self._orphans(view)  # before the others are failed, who are not worth a retry
+        orphans = self._orphans(view)  # before the others are failed, which are not worth a retry
         for number in view.undecided():
             self._fail(number, "superseded")
         batch: list[Trial] = []

@@ -1,8 +1,8 @@
-"""The processes that share a study: who they are, and whether they still live.
+"""The processes that share a study: their names, and whether they are still alive.
 
 A worker of this machine is dead when its process is gone. One of another machine is dead when its
-heartbeat, a counter in the study, stands still for a minute of the observer's own clock: the clocks
-of two machines are never compared.
+heartbeat, a counter in the study, does not change for a minute of the observer's own clock: the
+clocks of two machines are never compared.
 """
 
 import os
@@ -19,10 +19,10 @@ BEAT_SECONDS = 10.0
 DEAD_SECONDS = 60.0
 """without a heartbeat, after which a worker counts as dead"""
 ENDED = -1
-"""The heartbeat of a worker that has said goodbye."""
+"""The heartbeat of a worker that has left."""
 
 _open_here: set[str] = set()
-"""Workers of this very process that are at work."""
+"""The active workers of this process."""
 
 
 def new_worker() -> str:
@@ -46,7 +46,7 @@ class Heartbeat:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and tell the others that unfinished trials of this worker are theirs."""
+        """Stop, and leave the unfinished trials of this worker to the others."""
         self._stop.set()
         self._thread.join()
         _open_here.discard(self._worker)
@@ -70,10 +70,10 @@ class Liveness:
         self._seen: dict[str, tuple[int | None, float]] = {}
 
     def dead(self, workers: set[str], beats: Mapping[str, int]) -> set[str]:
-        """Return those who are dead.
+        """Return those that are dead.
 
         Args:
-            workers: whom to judge.
+            workers: their names.
             beats: the last heartbeats of all.
         """
         now = self._clock()

@@ -1,99 +1,113 @@
-"""A learned part of a learner: evolved, and judged against tuned hand-written ones."""
+"""Learned parts of a learner: evolved, and judged against tuned hand-written ones."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
-from metaevo.agents.limits import check_agents
+from metaevo.agents.checks import check_agents
 from metaevo.agents.train_learner import Normalisation, TrainLearner, measure_normalisation
-from metaevo.components import discovery
+from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
-from metaevo.held_out import policy_loss, protocol, value_loss
-from metaevo.held_out.comparison import hand_written
-from metaevo.held_out.tuning import tuning_space
-from metaevo.outer_loop.limits import check_evolution
+from metaevo.held_out import entries, protocol
+from metaevo.held_out.ablations import Laboratory, table_of_parts
+from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import check_baselines, make_parts
+from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from purerl.learners import LEARNERS
 
 
 class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
-    captions: Mapping[str, str] = {
-        "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
-        "that occur half-way through training with squared error.",
-        "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
-        "of one standard deviation up and down. Above: the drift, what the objective is below "
-        "ratio times advantage; below: the objective's derivative, which pushes the policy.",
-    }
-
-    def __init__(self, settings: Any):
+    def __init__(
+        self,
+        settings: EvolveSettings,
+        run_path: Path | None = None,
+        *,
+        trust_source: bool = False,
+    ):
         """Build the parts.
 
         Args:
-            settings: an instance of `experiment_class(...)`.
+            settings: of the evolution.
+            run_path: an existing run, whose copies of evolved functions are used in the slots that
+                are not evolved.
+            trust_source: whether source code that a run has saved may be executed.
 
         Raises:
             ConfigError: if one of them cannot be built.
         """
-        self.settings, self.parts = settings, make_parts(settings)
-        self.tasks = self.parts.tasks(settings, self.parts.component.apply)
-        self.name = f"evolve_{settings.evolve}"
+        self.settings = settings
+        self.parts = make_parts(settings, run_path, trust_source=trust_source)
+        self.evolved = self.parts.evolved
+        example = jax.eval_shape(self.evolved.init, jax.random.key(0))
+        self.tasks = self.parts.tasks(settings, self.evolved.functions(), example)
+        self.name = f"evolve_{'_'.join(self.evolved.parts)}"
+        self._laboratory: Laboratory | None = None
+
+    @property
+    def captions(self) -> Mapping[str, str]:
+        """Those of the figures that the parts' modules draw."""
+        found: dict[str, str] = {}
+        for part in self.evolved.parts.values():
+            found |= part.slot.hook(part.module, "CAPTIONS") or {}
+        return found
 
     def check(self) -> None:
         """Find out before anything is compiled whether strategy, learner and environments fit."""
-        settings, component = self.settings, self.parts.component
-        check_baselines(settings, self.parts.slot)
-        shapes = jax.eval_shape(component.init, jax.random.key(0))
-        check_agents(settings, self.tasks, shapes)
-        check_evolution(self.problem({}), settings.strategy, settings.evolution)
-        if hasattr(settings, "evaluation"):  # a sweep has none
-            tuning_space(settings.evaluation, settings)  # refuses what cannot be tuned over
+        settings = self.settings
+        shapes = jax.eval_shape(self.evolved.init, jax.random.key(0))
+        strategy, evolution = settings.strategy, settings.evolution
+        check_agents(self.tasks, settings.hyperparams, shapes, strategy, evolution)
+        check_evolution(self.problem({}), strategy, evolution)
+        entries.check(settings, self.parts)
 
     def measure(self) -> dict[str, Any]:
-        """Return what makes the fitness of several environments comparable."""
+        """Return what makes the fitness of several environments comparable, and what code it is."""
+        measured: dict[str, Any] = {discovery.SOURCES: discovery.digests_of(self.evolved)}
         if len(self.tasks) == 1:
-            return {}
+            return measured
         settings = self.settings
-        _, function = hand_written(self.parts.slot, settings.learner)
-        tasks = self.parts.tasks(settings, function)
+        tasks = self.parts.tasks(settings, entries.references(self.parts, settings.learner), None)
         try:
             bounds = measure_normalisation(
-                tasks, settings.hyperparams, np.int32(0), settings.fitness, seed=settings.run.seed
+                tasks, settings.hyperparams, None, settings.fitness, seed=settings.run.seed
             )
         except ValueError as error:
             raise ConfigError(f"task.env: {error}") from error
-        return {"normalisation": bounds._asdict()}
+        return {**measured, "normalisation": bounds._asdict()}
+
+    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+        """Write the source code of the parts, and copy what other runs have evolved."""
+        began_with = measured.get(discovery.SOURCES)
+        discovery.keep_sources(directory, self.evolved, began_with)
+        for slot in fixed_slots(self.settings):
+            filling.keep(directory.path, slot, getattr(self.settings, slot))
 
     def problem(self, measured: Mapping[str, Any]) -> TrainLearner:
         """Return the problem: train an agent in every environment with a candidate."""
         return TrainLearner(
             self.tasks,
             self.settings.hyperparams,
-            self.parts.component,
+            self.evolved,
             self.settings.fitness,
             self._normalisation(measured),
         )
 
     def save(self, directory: RunDirectory, meta_params: Any, generation: int) -> None:
-        """Write the component, so that `metaevo.load` finds it."""
-        settings = self.settings
-        discovery.save(directory, settings.evolve, settings.component, meta_params, generation)
+        """Write the parts, so that `metaevo.load` finds them."""
+        discovery.save(directory, self.evolved, meta_params, generation)
 
     def draw(self, meta_params: Any, figures: Path) -> None:
-        """Draw a policy loss; a value loss is drawn over the errors that its comparison meets."""
-        if self.parts.slot == "policy_loss":
-            policy_loss.draw(
-                self.parts.component.apply,
-                meta_params,
-                self.settings.hyperparams,
-                figures / "policy_loss.png",
-            )
+        """Let every part's module draw what was found."""
+        laboratory = self._of(meta_params)
+        for part in self.evolved.parts.values():
+            draw = part.slot.hook(part.module, "draw")
+            if draw is not None:
+                draw(laboratory.found(part), figures)
 
     def compare(
         self,
@@ -104,14 +118,13 @@ class LearnerStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Compare the component with tuned hand-written ones on held-out seeds."""
+        """Compare the parts with tuned hand-written ones on held-out seeds."""
         if not self.settings.evaluation.seeds:
             return None
         return protocol.compare(
             self.settings,
             self.parts,
-            self.parts.component.apply,
-            meta_params,
+            self._of(meta_params),
             path=path,
             figures=path / "figures",
             evolution_frames=evolution_frames,
@@ -122,7 +135,8 @@ class LearnerStudy:
     def title(self, generations: int) -> tuple[str, str]:
         """Return what was evolved, and in which environments."""
         settings = self.settings
-        env, component = settings.task.env, settings.evolve.replace("_", " ")
+        env = settings.task.env
+        component = " and ".join(name.replace("_", " ") for name in self.evolved.parts)
         names = env if isinstance(env, str) else ", ".join(env)
         if not generations:
             where = f"{names} {settings.task.env_params or ''}".strip()
@@ -133,8 +147,19 @@ class LearnerStudy:
         )
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
-        """Return the ablations of a value loss."""
-        return value_loss.tables(result, LEARNERS[self.settings.learner].loss_scale)
+        """Return the ablations."""
+        found = table_of_parts(result)
+        for part in self.evolved.parts.values():
+            tables = part.slot.hook(part.module, "tables")
+            if tables is not None:
+                found += tables(result, LEARNERS[self.settings.learner])
+        return found
+
+    def _of(self, meta_params: Any) -> Laboratory:
+        """Return the laboratory of what was found: what it has trained for a picture is kept."""
+        if self._laboratory is None or self._laboratory.given is not meta_params:
+            self._laboratory = Laboratory(self.settings, self.parts, meta_params)
+        return self._laboratory
 
     def _normalisation(self, measured: Mapping[str, Any]) -> Normalisation | None:
         bounds = measured.get("normalisation")

@@ -7,11 +7,12 @@ from typing import Any
 import jax
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.limits import check_evolution
+from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import MetaParams, MetaProblem
 from metaevo.report.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import EvolutionSettings
 
 
 class ProblemStudy:
@@ -19,12 +20,12 @@ class ProblemStudy:
 
     captions: Mapping[str, str] = {}
 
-    def __init__(self, problem: MetaProblem, settings: Any):
+    def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.
 
         Args:
             problem: what is evolved.
-            settings: with the sections `strategy` and `evolution`.
+            settings: of the evolution.
         """
         self._problem, self.settings = problem, settings
         self.name = type(problem).__name__
@@ -40,6 +41,9 @@ class ProblemStudy:
     def measure(self) -> dict[str, Any]:
         """Return nothing: there is nothing to measure before."""
         return {}
+
+    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+        """Keep nothing: the problem is its caller's."""
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
         """Return the problem."""

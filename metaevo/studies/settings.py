@@ -1,71 +1,24 @@
 """An experiment: its settings, and the parts that they describe, built before anything compiles."""
 
-import dataclasses
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
-import optax
-from annotated_types import Ge, Gt, Interval, Le
+from annotated_types import Gt
 
 from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.train_learner import Task
-from metaevo.components import COMPONENTS, Component
-from metaevo.config import ConfigError, show
+from metaevo.agents.task import LearnerConfig, Parts, TaskConfig, learner_entry, make_environments
+from metaevo.components import filling, known, parts
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError
 from metaevo.config.numbers import check_numbers
+from metaevo.config.sections import specialised
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
-from metaevo.runs.tracking.destination import tracking_uri
-from purerl import envs
-from purerl.learners import LEARNERS, LearnerEntry
-from purerl.types import Context, Learner
-
-MAX_SEED = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class TaskConfig:
-    """What agents are trained on."""
-
-    env: str | tuple[str, ...] = "CartPole-v1"
-    """an environment's name, or several: then fitness is normalised and averaged"""
-    env_params: dict[str, Any] = field(default_factory=dict)
-    """overrides of the environment's parameters; with several environments, by their names"""
-
-    def items(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return every environment's name and overrides."""
-        if isinstance(self.env, str):
-            return [(self.env, self.env_params)]
-        return [(name, self.env_params.get(name, {})) for name in self.env]
-
-
-@dataclass(frozen=True)
-class RecordConfig:
-    """Randomness, checkpoints and tracking: what every run has."""
-
-    seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
-    """all randomness of the run comes from it"""
-    keep_checkpoints: Annotated[int, Gt(0)] = 3
-    """how many of the last ones are kept"""
-    wandb: Literal["disabled", "offline", "online"] = "disabled"
-    """mirror metrics and figures to Weights & Biases"""
-    wandb_project: str = "metaevo"
-    """the project there; the experiment in MLflow"""
-    mlflow: str | None = None
-    """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
-    track_seeds: Annotated[int, Ge(0)] = 8
-    """agents of a training, the first ones, whose learning curves are mirrored singly"""
-    track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
-    """seconds that a run waits at its end, at most, for what is still to be sent"""
-    quick: bool = False
-    """marks a quick look, whose sizes are tiny and whose numbers mean nothing: set by --quick"""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no tracking URI."""
-        if self.mlflow:
-            tracking_uri(self.mlflow)
+from metaevo.runs.settings import HasRun, RecordConfig
+from purerl.types import Hyperparams
 
 
 @dataclass(frozen=True)
@@ -76,226 +29,143 @@ class RunConfig(RecordConfig):
     """generations between two checkpoints"""
 
 
-def experiment_class(raw: dict[str, Any], component: str | None) -> type:
+class EvolutionSettings(HasRun, Protocol):
+    """Settings of an evolution of anything."""
+
+    @property
+    def strategy(self) -> StrategyConfig:
+        """The algorithm."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How candidates are evaluated and validated."""
+
+    @property
+    def run(self) -> RunConfig:
+        """Randomness, checkpoints and tracking."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolveSettings:
+    """The settings of an evolution of a part of a learner."""
+
+    learner: str
+    evolve: str | tuple[str, ...]
+    """the component to evolve, or a list of several"""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    component: Any
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+def experiment_class(raw: dict[str, Any], component: str | None) -> type[EvolveSettings]:
     """Return the dataclass of an experiment's settings; some sections depend on others' names.
 
     Args:
         raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: what is evolved if `evolve` does not say, a key of `COMPONENTS`.
+        component: what is evolved if `evolve` does not say.
 
     Raises:
         ConfigError: for an unknown component or learner, or a learner without the component's slot.
     """
-    name = raw.get("learner", "ppo")
-    learner = learner_entry(name)
-    component = raw.get("evolve", component)
-    if not isinstance(component, str) or component not in COMPONENTS:
-        allowed = ", ".join(COMPONENTS)
-        if component is None:
-            raise ConfigError(f"missing key 'evolve': what to evolve, one of: {allowed}")
-        raise ConfigError(f"evolve = {show(component)} is not known; allowed: {allowed}")
-    slot = COMPONENTS[component].SLOT
-    if slot not in learner.slots:
-        has = ", ".join(learner.slots)
-        raise ConfigError(f"learner = {name!r} has no slot {slot!r}; it has: {has}")
-    sections = {
-        "task": TaskConfig,
-        "train": learner.module.Config,
-        "hyperparams": learner.module.Hyperparams,
-        "component": COMPONENTS[component].Config,
-        "fitness": FitnessConfig,
-        "strategy": StrategyConfig,
-        "evolution": EvolutionConfig,
-        "evaluation": EvaluationConfig,
-        "run": RunConfig,
-    }
-    return settings_class(name, sections, {"evolve": (str, component, "the component to evolve")})
+    opened = evolving(raw, component)
+    order = ("learner", "evolve", *opened.texts)
+    return specialised(EvolveSettings, *opened, later=opened.texts, order=order)
 
 
-def settings_class(
-    learner: str,
-    sections: dict[str, type],
-    scalars: dict[str, tuple[Any, Any, str]] | None = None,
-) -> type:
-    """Return a frozen dataclass with the learner's name and one field per section.
+class Opened(NamedTuple):
+    """What the names of a learner and its evolved parts add to settings; see `specialised`."""
+
+    sections: dict[str, type]
+    values: dict[str, Any]
+    texts: dict[str, str]
+    """of the slots that are not evolved; earlier versions had none of these settings"""
+
+
+def evolving(raw: dict[str, Any], component: str | None) -> Opened:
+    """Return what belongs to a learner and to what is evolved of it.
 
     Args:
-        learner: its name.
-        sections: their classes.
-        scalars: type, default (a class makes a new one) and documentation of settings that stand
-            beside the sections.
+        raw: the unvalidated settings, of which `evolve` and `learner` are read.
+        component: what is evolved if `evolve` does not say.
+
+    Raises:
+        ConfigError: for an unknown component or learner, or a learner without the component's slot.
     """
-    fields: list[tuple[str, Any, Any]] = [("learner", str, field(default=learner))]
-    for key, (kind, default, text) in (scalars or {}).items():
-        how = "default_factory" if isinstance(default, type) else "default"
-        fields.append((key, kind, field(**{how: default}, metadata={"doc": text})))
-    fields += [(key, cls, field(default_factory=cls)) for key, cls in sections.items()]
-    checked = {"__post_init__": check_numbers}
-    return dataclasses.make_dataclass("Settings", fields, frozen=True, namespace=checked)
+    learner = raw.get("learner", "ppo")
+    sections = learner_sections(learner)
+    evolve = raw.get("evolve", component)
+    if evolve is None:
+        raise ConfigError(f"missing key 'evolve': what to evolve, one of: {', '.join(known())}")
+    modules = parts.modules_of(evolve, learner)
+    configs = {name: module.Config for name, module in modules.items()}
+    if isinstance(evolve, str):
+        (sections["component"],) = configs.values()
+    else:
+        fields = [(name, each, field(default_factory=each)) for name, each in configs.items()]
+        sections["component"] = make_dataclass("Components", fields, frozen=True)
+        evolve = tuple(evolve)
+    evolved = {module.SLOT for module in modules.values()}
+    slots = [slot for slot in filling.slots_of(learner) if slot not in evolved]
+    references = {slot: SLOTS[slot].names(learner)[0] for slot in slots}
+    texts = {slot: filling.describe(slot) for slot in slots}
+    return Opened(sections, {"learner": learner, "evolve": evolve, **references}, texts)
 
 
-def learner_entry(name: Any) -> LearnerEntry:
-    """Return a learner by its name.
+def learner_sections(learner: str) -> dict[str, type]:
+    """Return the sections that belong to a learner.
 
     Raises:
         ConfigError: for an unknown one.
     """
-    if not isinstance(name, str) or name not in LEARNERS:
-        raise ConfigError(f"learner = {show(name)} is not known; allowed: {', '.join(LEARNERS)}")
-    return LEARNERS[name]
+    module = learner_entry(learner).module
+    return {"train": module.Config, "hyperparams": module.Hyperparams}
 
 
-def make_learner(
-    settings: Any, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
-) -> Learner:
-    """Bind the learner of the settings to an environment.
+def make_parts(
+    settings: EvolveSettings, run_path: Path | None = None, *, trust_source: bool = False
+) -> Parts:
+    """Build the parts of an experiment.
 
     Args:
-        settings: of which `learner`, `train` and `hyperparams` are read.
-        env: the environment.
-        env_params: its parameters.
-        meta_params: an example of what the functions in the slots take.
-        slots: those functions.
-
-    Raises:
-        ConfigError: if the learner cannot act in the environment.
-    """
-    try:  # traces the networks, which compiles nothing
-        learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
-        jax.eval_shape(
-            lambda key: learner.init(key, settings.hyperparams, meta_params, env_params),
-            jax.random.key(0),
-        )
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"task.env: learner {settings.learner!r} cannot act in {env.name}: {error}"
-        ) from error
-    return learner
-
-
-def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
-    """Build the environments of a task as a learner needs them: name, environment, parameters.
-
-    Raises:
-        ConfigError: for an unknown environment or parameter.
-    """
-    if not task.items():
-        raise ConfigError("task.env must name at least one environment")
-    if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
-        raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
-    built = []
-    default = {"observations": LEARNERS[learner].observations}
-    for name, overrides in task.items():
-        try:
-            env, params = envs.make(name, **{**default, **overrides})
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"task.env: {error}") from error
-        _rehearse(name, env, params)
-        built.append((name, env, params))
-    return built
-
-
-def _rehearse(name: str, env: Any, params: Any) -> None:
-    """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
-
-    Raises:
-        ConfigError: naming the environment.
-    """
-
-    def play(key):
-        _, state = env.reset(key, params)
-        return env.step(key, state, env.action_space(params).sample(key), params)
-
-    try:
-        jax.eval_shape(play, jax.random.key(0))
-    except Exception as error:
-        raise ConfigError(
-            f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
-        ) from error
-
-
-class Parts(NamedTuple):
-    """What an experiment is made of."""
-
-    component: Component
-    slot: str
-    environments: list[tuple[str, Any, Any]]
-
-    def tasks(self, settings: Any, slot_function: Any) -> list[Task]:
-        """Bind the learner to every environment, with a function in the component's slot."""
-        return [
-            Task(name, make_learner(settings, env, params, **{self.slot: slot_function}), params)
-            for name, env, params in self.environments
-        ]
-
-
-def make_parts(settings: Any) -> Parts:
-    """Build the parts of an experiment.
+        settings: of the evolution.
+        run_path: an existing run, whose copies of evolved functions are used in the other slots.
+        trust_source: whether source code that a run has saved may be executed.
 
     Raises:
         ConfigError: if one of them cannot be built.
     """
-    module = COMPONENTS[settings.evolve]
     environments = make_environments(settings.task, settings.learner)
-    component = module.make(settings.component)
-    _rehearse_component(settings.evolve, component, module.SLOT, settings.hyperparams)
-    return Parts(component, module.SLOT, environments)
+    evolved = parts.make(settings.evolve, settings.component)
+    for part in evolved.parts.values():
+        part.slot.check(part.source, part.component, settings.hyperparams)
+    fixed = {}
+    for slot in fixed_slots(settings):
+        name = getattr(settings, slot)
+        function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        fixed[slot] = _with_its_own(function, own)
+    return Parts(evolved, fixed, environments)
 
 
-SLOT_SCALARS = {
-    "value_loss": ("prediction", "target", "old_prediction"),
-    "policy_loss": ("log_ratio", "advantage"),
-    "make_optimizer": (),
-}
-"""What a slot's function takes after meta_params and context."""
+def fixed_slots(settings: EvolveSettings) -> list[str]:
+    """Return the slots that a setting of an experiment fills."""
+    return [slot for slot in filling.slots_of(settings.learner) if hasattr(settings, slot)]
 
 
-def _rehearse_component(name: str, component: Component, slot: str, hyperparams: Any) -> None:
-    """Trace a component as its slot calls it, which compiles nothing.
+def _with_its_own(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
+    """Return a slot function with meta-parameters of its own instead of those that evolve."""
 
-    Raises:
-        ConfigError: naming it, if it raises, evolves nothing or returns something else.
-    """
-    scalars = SLOT_SCALARS[slot]
+    def of_slot(meta_params: Any, *arguments: Any) -> Any:
+        del meta_params
+        return function(own, *arguments)
 
-    def call(meta_params):
-        context = Context(hyperparams)
-        result: Any = component.apply(meta_params, context, *ones)
-        if slot == "make_optimizer":
-            optimizer, params = optax.with_extra_args_support(result), jnp.zeros(2)
-            optimizer.update(params, optimizer.init(params), params, **context.extra_args())
-            return jnp.float32(0.0)
-        return result
-
-    ones, signature = [jnp.float32(1.0)] * len(scalars), "init(key)"
-    try:
-        meta_params = jax.eval_shape(component.init, jax.random.key(0))
-        signature = f"{slot}({', '.join(('meta_params', 'context', *scalars))})"
-        result = jax.eval_shape(call, meta_params)
-    except Exception as error:
-        raise ConfigError(
-            f"evolve = {name!r}: {signature} fails: {type(error).__name__}: {error}"
-        ) from error
-    if not jax.tree.leaves(meta_params):
-        raise ConfigError(f"evolve = {name!r}: init returns no parameters: nothing can be evolved")
-    if getattr(result, "shape", None) != ():
-        raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
-
-
-def check_baselines(settings: Any, slot: str) -> None:
-    """Refuse a comparison with hand-written functions that there are none of.
-
-    Raises:
-        ConfigError: naming the key to change.
-    """
-    if LEARNERS[settings.learner].slots[slot]:
-        return
-    none = f"{settings.learner} has no hand-written {slot} to compare {settings.evolve} with"
-    evaluation = getattr(settings, "evaluation", None)  # a sweep has none
-    if evaluation is not None and evaluation.seeds:
-        raise ConfigError(f"evaluation.seeds = {evaluation.seeds}: {none}; allowed: 0")
-    if len(settings.task.items()) > 1:
-        raise ConfigError(
-            f"task.env = {list(settings.task.env)!r}: {none}, as normalising several environments "
-            "needs; allowed: a single one"
-        )
+    return of_slot

@@ -14,8 +14,10 @@ class Study(Protocol):
 
     name: str
     """of the folder of its runs"""
-    captions: Mapping[str, str]
-    """of its figures, by their file names"""
+
+    @property
+    def captions(self) -> Mapping[str, str]:
+        """Those of its figures, by their file names."""
 
     def check(self) -> None:
         """Find out before anything is compiled whether the settings work.
@@ -26,6 +28,17 @@ class Study(Protocol):
 
     def measure(self) -> dict[str, Any]:
         """Return what has to be measured before evolution begins: plain data, kept by its run."""
+
+    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+        """Write into a run's directory what the run needs beside its settings.
+
+        Args:
+            directory: of a run that begins or goes on.
+            measured: what `measure` returned, now or when the run began.
+
+        Raises:
+            ConfigError: if a run that goes on would become another one.
+        """
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
         """Return the problem.

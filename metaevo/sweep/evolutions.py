@@ -8,20 +8,23 @@ rate or seed only share what is compiled.
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.outer_loop.checks import check_population
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
-from metaevo.outer_loop.limits import check_population
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
 from metaevo.studies.learner import LearnerStudy
+from metaevo.sweep.settings import EvolutionSweepSettings
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
+
+T = TypeVar("T")
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")
 """Settings that need no compilation of their own; a learner's hyperparams do in an evolution."""
@@ -29,18 +32,19 @@ MAX_PROGRAMS = 16
 """Compiled static groups that are kept for later trials."""
 
 
-class Evolutions(Trials):
+class Evolutions(Trials[EvolutionSweepSettings]):
     """The trials of a sweep over an evolution's settings, and their executor."""
 
-    def __init__(self, settings: Any, space: Space):
+    def __init__(self, settings: EvolutionSweepSettings, space: Space):
         """Bind the sweep's settings; nothing is built yet.
 
         Args:
-            settings: an instance of `sweep_class(...)` with `evolve`.
+            settings: of the sweep.
             space: what is tried.
         """
         super().__init__(settings, space.traced_only(*TRACED))
         self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
+        self._studies: dict[str, LearnerStudy] = {}
 
     def batch_size(self, first_index: int, remaining: int) -> int:
         """One by one, unless the settings say otherwise."""
@@ -65,7 +69,7 @@ class Evolutions(Trials):
             for each in params
         ]
 
-    def static_key(self, settings: Any) -> str:
+    def static_key(self, settings: EvolutionSweepSettings) -> str:
         """Everything but sigma and the learning rate is static."""
         everything = to_dict(settings)
         for name in ("space", "sweep", "pbt", "run"):
@@ -75,7 +79,7 @@ class Evolutions(Trials):
             everything[section].pop(setting)
         return json.dumps(everything, sort_keys=True)
 
-    def check(self, settings: Any) -> None:
+    def check(self, settings: EvolutionSweepSettings) -> None:
         """Find out before anything compiles whether the parts of a trial fit.
 
         Raises:
@@ -89,9 +93,11 @@ class Evolutions(Trials):
             raise ConfigError(
                 f"task.env = {list(settings.task.env)!r}: must be a single environment"
             )
-        LearnerStudy(settings).check()
+        self._study(settings).check()
 
-    def scores(self, settings: Any, purpose: Purpose, seeds: int, progress: Progress) -> np.ndarray:
+    def scores(
+        self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
+    ) -> np.ndarray:
         """Evolve with `seeds` seeds, and judge what each of them found; NaN where it failed."""
         evolution, judges = self._program(settings)
         drawn = jax.device_get(
@@ -118,14 +124,14 @@ class Evolutions(Trials):
             scores.append(float(np.mean(judges(rows))))
         return np.asarray(scores)
 
-    def frames(self, settings: Any) -> int:
+    def frames(self, settings: EvolutionSweepSettings) -> int:
         """Return the environment steps of one evolution."""
         return self._program(settings)[0].frames(settings.evolution.generations)
 
-    def _program(self, settings: Any) -> tuple[Evolution, devices.RowMap]:
+    def _program(self, settings: EvolutionSweepSettings) -> tuple[Evolution, devices.RowMap]:
         key = self.static_key(settings)
         if key not in self._programs:
-            problem = LearnerStudy(settings).problem({})
+            problem = self._study(settings).problem({})
             check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
             chunk_size = settings.run.chunk_size or settings.evolution.chunk_size
             config = replace(
@@ -139,7 +145,17 @@ class Evolutions(Trials):
                 chunk_size=evolution.chunk_size,
                 num_devices=evolution.num_devices,
             )
-            if len(self._programs) >= MAX_PROGRAMS:
-                del self._programs[next(iter(self._programs))]
-            self._programs[key] = evolution, judges
+            _keep(self._programs, key, (evolution, judges))
         return self._programs[key]
+
+    def _study(self, settings: EvolutionSweepSettings) -> LearnerStudy:
+        key = self.static_key(settings)
+        if key not in self._studies:
+            _keep(self._studies, key, LearnerStudy(settings.of_evolution()))
+        return self._studies[key]
+
+
+def _keep(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= MAX_PROGRAMS:
+        del known[next(iter(known))]
+    known[key] = value

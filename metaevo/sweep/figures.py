@@ -151,7 +151,7 @@ def _save(plot: Callable[[], Any], path: Path) -> Path:
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1
         figure.set_size_inches(plots.WIDTH, max(4.5, 2.4 * rows))
         if path.stem == "rungs" and axes[0].get_legend() is not None:
-            axes[0].get_legend().remove()  # a line a trial
+            axes[0].get_legend().remove()  # one line per trial
         path.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(path) as file:
             figure.savefig(file, format="png", dpi=plots.DPI // 2, bbox_inches="tight")

@@ -80,7 +80,7 @@ def run_bracket(
     report: Callable[[int, int, float], None],
     progress: Callable[[int], Any] | None = None,
 ) -> dict[int, Result]:
-    """Train trials rung by rung; whoever falls behind is given up.
+    """Train trials rung by rung; those that fall behind are stopped.
 
     A rung is a fraction of a trial's own training, so that trials of different lengths or batch
     sizes can share a bracket: all of them are ranked together.

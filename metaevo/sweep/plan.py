@@ -1,16 +1,17 @@
 """What a sweep is going to do, known before anything is compiled: `--dry-run` prints it."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from metaevo.config import ConfigError
 from metaevo.report.page import Table
+from metaevo.search.config import SweepConfig
 from metaevo.search.space import Space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.halving import brackets
 from metaevo.sweep.population_based import dims
+from metaevo.sweep.settings import EvolutionSweepSettings, SweepSettings
 from metaevo.sweep.trainings import Trainings
-from metaevo.sweep.trials import Trials
+from metaevo.sweep.trials import AnyTrials, S, Trials
 
 MAX_CHECKED = 256
 """Static combinations that are tried out before a sweep begins."""
@@ -22,9 +23,9 @@ class Plan:
 
     trials: int
     groups: int | None
-    """static combinations, a compilation each; None if there is no end of them"""
+    """static combinations, one compilation each; None if they are unlimited"""
     invalid: tuple[str, ...]
-    """why some combinations cannot be trained; their trials will be told as failed"""
+    """why some combinations cannot be trained; their trials will be reported as failed"""
     search_frames: int
     """environment steps of all trials, at most"""
     full_frames: int
@@ -42,7 +43,7 @@ class Plan:
             return f"up to {self.trials} (a static setting has a continuous range)"
         return str(min(self.groups, self.trials))
 
-    def table(self, settings: Any, space: Space) -> Table:
+    def table(self, settings: SweepSettings, space: Space) -> Table:
         """Return what `--dry-run` shows."""
         config = settings.sweep
         rows: list[list[object]] = [
@@ -62,7 +63,19 @@ class Plan:
         return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 
 
-def make_plan(trials: Trials) -> Plan:
+def trials_of(settings: SweepSettings, space: Space) -> AnyTrials:
+    """Return what the trials of a sweep are: trainings or, where something is evolved, evolutions.
+
+    Args:
+        settings: of the sweep.
+        space: what is tried.
+    """
+    if isinstance(settings, EvolutionSweepSettings):
+        return Evolutions(settings, space)
+    return Trainings(settings, space)
+
+
+def make_plan(trials: AnyTrials) -> Plan:
     """Work out the size of a sweep, and refuse one that cannot run.
 
     Raises:
@@ -96,7 +109,7 @@ def make_plan(trials: Trials) -> Plan:
     )
 
 
-def _check_scheduler(trials: Trials) -> None:
+def _check_scheduler(trials: AnyTrials) -> None:
     config, space = trials.config, trials.space
     if isinstance(trials, Evolutions) and config.scheduler != "none":
         raise ConfigError(
@@ -121,7 +134,7 @@ def _check_scheduler(trials: Trials) -> None:
         )
 
 
-def _longest(trials: Trials) -> tuple[Any, list[str]]:
+def _longest(trials: Trials[S]) -> tuple[S, list[str]]:
     """Return the settings of the static combination with most frames, and why some do not fit."""
     valid, invalid = [], []
     for params in trials.space.static_grid(MAX_CHECKED):
@@ -130,7 +143,7 @@ def _longest(trials: Trials) -> tuple[Any, list[str]]:
             valid.append((trials.frames(settings), settings))
         except ConfigError as error:
             invalid.append(str(error))
-    # Whether learner and environment fit takes longer to find out: of one that does is enough.
+    # Whether learner and environment fit takes longer to find out: one that does is enough.
     for _, settings in sorted(valid, key=lambda each: -each[0]):
         try:
             trials.check(settings)
@@ -141,7 +154,7 @@ def _longest(trials: Trials) -> tuple[Any, list[str]]:
     raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
 
 
-def _check_base(trials: Trials) -> None:
+def _check_base(trials: Trials[S]) -> None:
     """Refuse now what the confirmation would find out when the search is over."""
     try:
         trials.check(trials.settings_of({}))
@@ -152,7 +165,7 @@ def _check_base(trials: Trials) -> None:
         ) from None
 
 
-def _share(config: Any) -> float:
+def _share(config: SweepConfig) -> float:
     """Return the share of full training that a scheduler uses, at most."""
     if config.scheduler not in ("successive_halving", "hyperband"):
         return 1.0

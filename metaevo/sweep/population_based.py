@@ -27,7 +27,7 @@ from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
 HISTORY = "pbt.json"
 """The file that keeps what happened in every round, and the schedule that won."""
 MEMBERS = "pbt_members.json"
-"""The file that keeps who the population began with, by their places in the design."""
+"""The file that keeps the members that the population began with, by their places in the design."""
 
 
 class PopulationBased:
@@ -51,8 +51,8 @@ class PopulationBased:
         """Train the population to its end, from the last checkpoint if there is one.
 
         Args:
-            batch: all members, or those that an earlier process has not told any more.
-            watch: is told of the members of the batch.
+            batch: all members, or those that an earlier process did not report.
+            watch: called for the members of the batch.
         """
         population = self._population(batch)
         settings = [self.trials.settings_of(params) for params in population.values()]
@@ -94,7 +94,7 @@ class PopulationBased:
     def _population(self, batch: Sequence[Trial]) -> dict[int, dict[str, Any]]:
         """Return the first settings of all members, by their places in the design.
 
-        Some may have been told before a process was killed: then they are not in the batch.
+        Some may have been reported before a process was killed: then they are not in the batch.
 
         Raises:
             ConfigError: if a trial of the batch is no member of the population that began here.

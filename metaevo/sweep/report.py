@@ -11,12 +11,12 @@ from metaevo.search.study import Record, Study
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
 from metaevo.sweep.results import BEST, TRIALS
-from metaevo.sweep.trials import Trials
+from metaevo.sweep.trials import AnyTrials
 
 SHOWN_TRIALS = 10
 
 
-def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Plan) -> None:
+def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records = study.records()
     if trials.config.scheduler != "pbt":  # whose settings change on the way
@@ -43,7 +43,9 @@ def write_sweep_report(run: RunDirectory, trials: Trials, study: Study, plan: Pl
     saved = run.read_config()
     sections.append(report.KeyValues("Settings", saved["config"]))
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    what = f"the evolution of {config['evolve']}" if "evolve" in config else config["learner"]
+    evolved = config.get("evolve", ())
+    names = " and ".join([evolved] if isinstance(evolved, str) else evolved)
+    what = f"the evolution of {names}" if names else config["learner"]
     env = config["task"]["env"]
     subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} trials"
     report.write_report(run.report_path, f"Sweep over settings of {what}", subtitle, sections)
@@ -96,7 +98,7 @@ def _confirmation_table(result: dict[str, Any]) -> report.Table:
     return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
 
 
-def _trials_table(records: list[Record], trials: Trials) -> report.Table:
+def _trials_table(records: list[Record], trials: AnyTrials) -> report.Table:
     ended = [record for record in records if record.outcome == "complete"]
     ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
     names = list(trials.space.distributions)
@@ -114,7 +116,7 @@ def _ended_with(record: Record) -> dict[str, Any]:
     return record.params | record.attributes.get("final", {})
 
 
-def _counts(records: list[Record], plan: Plan, trials: Trials) -> report.Table:
+def _counts(records: list[Record], plan: Plan, trials: AnyTrials) -> report.Table:
     frames = sum(record.attributes.get("frames", 0) for record in records)
     rows: list[list[object]] = [
         [outcome, sum(record.outcome == outcome for record in records)]

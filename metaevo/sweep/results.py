@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 
 from metaevo import statistics
+from metaevo.components import filling
 from metaevo.config import dump_yaml, merge, to_dict
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.study import Record
-from metaevo.sweep.trials import Trials
-from metaevo.training.settings import default_function, named_slots
+from metaevo.sweep.trials import AnyTrials
+from metaevo.training.settings import default_function
 
 TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 
 
-def write_trials(run: RunDirectory, trials: Trials, records: Sequence[Record]) -> None:
-    """Write trials.csv: a row a trial, with its settings, its objective and every seed's score."""
+def write_trials(run: RunDirectory, trials: AnyTrials, records: Sequence[Record]) -> None:
+    """Write trials.csv: settings, objective and every seed's score, one row per trial."""
     names = list(trials.space.distributions)
     seeds = [f"score_{seed}" for seed in range(trials.config.seeds)]
     text = io.StringIO()
@@ -31,21 +32,21 @@ def write_trials(run: RunDirectory, trials: Trials, records: Sequence[Record]) -
         scores = [*scores, *[None] * (len(seeds) - len(scores))]
         writer.writerow(
             [record.number, record.outcome, record.value]
-            + [_plain(record.params.get(name)) for name in names]
+            + [_cell(record.params.get(name)) for name in names]
             + scores
             + [record.attributes.get(fact) for fact in facts]
         )
     write_text_atomic(run.path / TRIALS, text.getvalue())
 
 
-def _plain(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
 
 
-def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], comment: str) -> None:
+def write_best(run: RunDirectory, trials: AnyTrials, params: dict[str, Any], comment: str) -> None:
     """Write best.yaml, a config for `train.py` and `evolve_*.py`, or for `evolve.py` alone.
 
-    An evolution takes no losses by name: if the best settings name some that are not the default,
+    An evolution fills a slot itself: if the best settings name functions that are not the default,
     best_evolve.yaml is the same without them.
     """
     settings = trials.settings_of(params)
@@ -55,7 +56,7 @@ def write_best(run: RunDirectory, trials: Trials, params: dict[str, Any], commen
     if "evolve" in everything:
         write_text_atomic(run.path / BEST, f"# {comment}\n{dump_yaml(everything)}")
         return
-    chosen = {name: everything.pop(name) for name in named_slots(settings.learner)}
+    chosen = {name: everything.pop(name) for name in filling.slots_of(settings.learner)}
     learner = settings.learner
     named = {
         name: value for name, value in chosen.items() if value != default_function(learner, name)

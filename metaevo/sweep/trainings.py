@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.limits import check_training
+from metaevo.agents.checks import check_training
 from metaevo.agents.train_learner import Task
 from metaevo.agents.trainer import Trainer
 from metaevo.config import to_dict
@@ -16,6 +16,7 @@ from metaevo.search.objective import objective
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
 from metaevo.sweep.halving import Bracket, brackets, run_bracket
+from metaevo.sweep.settings import SweepSettings
 from metaevo.sweep.trials import (
     Group,
     Outcome,
@@ -32,21 +33,21 @@ MAX_TRAINERS = 16
 """Compiled static groups that are kept for later batches."""
 
 
-class Trainings(Trials):
+class Trainings(Trials[SweepSettings]):
     """The trials of a sweep over a learner's settings; a trainer for each static group."""
 
-    def __init__(self, settings: Any, space: Space):
+    def __init__(self, settings: SweepSettings, space: Space):
         """Bind the sweep's settings; nothing is built yet.
 
         Args:
-            settings: an instance of `sweep_class(...)` without `evolve`.
+            settings: of the sweep.
             space: what is tried.
         """
         super().__init__(settings, space)
         self.keys = keys_for(settings.run.seed, Purpose.TUNING, self.config.seeds)
         self._trainers: dict[str, Trainer] = {}
 
-    def static_key(self, settings: Any) -> str:
+    def static_key(self, settings: SweepSettings) -> str:
         """Everything but `hyperparams` is static, and which of these are None."""
         everything = to_dict(settings)
         hyperparams = everything.pop("hyperparams")
@@ -55,11 +56,11 @@ class Trainings(Trials):
         absent = sorted(name for name, value in hyperparams.items() if value is None)
         return json.dumps([everything, absent], sort_keys=True)
 
-    def check(self, settings: Any) -> None:
+    def check(self, settings: SweepSettings) -> None:
         """Build learner, losses and environment, which compiles nothing."""
         self.trainer(settings)
 
-    def frames(self, settings: Any) -> int:
+    def frames(self, settings: SweepSettings) -> int:
         """Return the environment steps of one agent."""
         return num_frames(settings.train)
 
@@ -75,7 +76,7 @@ class Trainings(Trials):
         return scores
 
     def train(
-        self, settings: Sequence[Any], keys: jax.Array, progress: Progress
+        self, settings: Sequence[SweepSettings], keys: jax.Array, progress: Progress
     ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Train settings of one static group to their end.
 
@@ -93,7 +94,7 @@ class Trainings(Trials):
         agents = trainer.advance(agents, trainer.num_updates, progress)
         return trainer.scores(agents), trainer.curves(agents)
 
-    def trainer(self, settings: Any) -> Trainer:
+    def trainer(self, settings: SweepSettings) -> Trainer:
         """Return the trainer of a static group; it compiles when it first trains.
 
         Raises:
@@ -197,7 +198,7 @@ class Halving:
                 ),
             )
 
-    def _start(self, group: Group) -> tuple[Trainer, Any, list[int]]:
+    def _start(self, group: Group[SweepSettings]) -> tuple[Trainer, Any, list[int]]:
         trainer = self.trials.trainer(group.settings[0])
         agents = trainer.start([each.hyperparams for each in group.settings], self.trials.keys)
         return trainer, agents, [trial.number for trial in group.trials]

@@ -5,21 +5,25 @@ A trial's settings are the sweep's with the suggested ones in their places. Who 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, to_dict
+from metaevo.runs.files import plain
 from metaevo.search.objective import objective
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
+from metaevo.sweep.settings import SweepSettings
+
+S = TypeVar("S", bound=SweepSettings)
 
 Progress = Callable[[int], Any]
 """Called with the environment steps just done; may raise to stop."""
 
 
 class Outcome(NamedTuple):
-    """What came of one trial."""
+    """The outcome of one trial."""
 
     outcome: Literal["complete", "pruned", "failed"]
     """complete, pruned (stopped early, or an agent diverged) or failed (could not be run)"""
@@ -32,7 +36,7 @@ class Outcome(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Whom an executor tells."""
+    """What an executor calls as it goes."""
 
     done: Callable[[Trial, Outcome], None]
     """of every trial as soon as it is decided"""
@@ -50,24 +54,24 @@ class Executor(Protocol):
         """Return how many trials to ask for, given the design index of the first one."""
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train a batch; every trial is told to `watch.done` exactly once."""
+        """Train a batch; `watch.done` is called exactly once for every trial."""
 
 
-class Trials:
+class Trials(Generic[S]):
     """What trials are: settings, what of them is static, and whether they fit together."""
 
-    def __init__(self, settings: Any, space: Space):
+    def __init__(self, settings: S, space: Space):
         """Bind the sweep's settings; nothing is built yet.
 
         Args:
-            settings: an instance of `sweep_class(...)`.
+            settings: of the sweep.
             space: what is tried.
         """
         self.settings, self.space = settings, space
         self.config = settings.sweep
         self._raw = to_dict(settings)
 
-    def settings_of(self, params: dict[str, Any]) -> Any:
+    def settings_of(self, params: dict[str, Any]) -> S:
         """Return the settings of a trial.
 
         Raises:
@@ -75,11 +79,11 @@ class Trials:
         """
         return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
 
-    def static_key(self, settings: Any) -> str:
+    def static_key(self, settings: S) -> str:
         """Return a text that two settings share if one compiled program serves both."""
         raise NotImplementedError
 
-    def check(self, settings: Any) -> None:
+    def check(self, settings: S) -> None:
         """Find out before anything compiles whether the parts of a trial fit.
 
         Raises:
@@ -93,14 +97,14 @@ class Trials:
         """Return the scores [seeds] of some settings on seeds that no search has seen."""
         raise NotImplementedError
 
-    def frames(self, settings: Any) -> int:
+    def frames(self, settings: S) -> int:
         """Return the environment steps of a trial on one seed, to its end."""
         raise NotImplementedError
 
     def finished(
         self,
         scores: np.ndarray,
-        settings: Any,
+        settings: S,
         curve: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Outcome:
         """Return the outcome of a trial that ran to its end; scores are [seeds]."""
@@ -114,19 +118,23 @@ class Trials:
         return Outcome("pruned" if value is None else "complete", value, attributes, curve)
 
 
-class Group(NamedTuple):
+AnyTrials = Trials[Any]
+"""Trials that are trainings, or evolutions."""
+
+
+class Group(NamedTuple, Generic[S]):
     """Trials of one batch that share a compiled program."""
 
     name: str
     """the static settings that were suggested"""
     trials: list[Trial]
-    settings: list[Any]
+    settings: list[S]
     """of each trial"""
 
 
-def by_static_settings(trials: Trials, batch: Sequence[Trial], watch: Watch) -> list[Group]:
-    """Sort a batch into groups; trials whose settings do not fit together are told as failed."""
-    groups: dict[str, Group] = {}
+def by_static_settings(trials: Trials[S], batch: Sequence[Trial], watch: Watch) -> list[Group[S]]:
+    """Sort a batch into groups; trials whose settings do not fit are reported as failed."""
+    groups: dict[str, Group[S]] = {}
     for trial in batch:
         try:
             settings = trials.settings_of(trial.params)
@@ -148,4 +156,5 @@ def _name(space: Space, trial: Trial) -> str:
 
 def plain_scores(scores: np.ndarray) -> list[float | None]:
     """Return scores [seeds] as every storage can hold them: None where an agent diverged."""
-    return [score if np.isfinite(score) else None for score in scores.tolist()]
+    kept: list[float | None] = plain(scores)
+    return kept

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.objective import objective
 from metaevo.search.space import Space, make_space
 from metaevo.sweep.evolutions import Evolutions
-from metaevo.sweep.settings import dotted_space
+from metaevo.sweep.plan import trials_of
+from metaevo.sweep.settings import SweepSettings, dotted_space
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import plain_scores
 
@@ -23,7 +23,7 @@ METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes"
 """Ours, and the nearest of wandb's."""
 
 
-def print_definition(settings: Any, config: Path | None) -> int:
+def print_definition(settings: SweepSettings, config: Path | None) -> int:
     """Print a sweep definition whose agents call `metaevo sweep --single`, online.
 
     Raises:
@@ -53,7 +53,7 @@ def print_definition(settings: Any, config: Path | None) -> int:
     return 0
 
 
-def run_single(settings: Any, run_dir: Path | None) -> int:
+def run_single(settings: SweepSettings, run_dir: Path | None) -> int:
     """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
 
     Raises:
@@ -62,8 +62,7 @@ def run_single(settings: Any, run_dir: Path | None) -> int:
     fixed = Space({}, {})
     everything = {**to_dict(settings), "space": {}}
     settings = from_dict(type(settings), everything)
-    kind: Any = Evolutions if hasattr(settings, "evolve") else Trainings
-    trials = kind(settings, fixed)
+    trials = trials_of(settings, fixed)
     trials.check(settings)
     run = RunDirectory.create(run_dir, "sweep_trial")
     started = time.monotonic()
@@ -71,14 +70,16 @@ def run_single(settings: Any, run_dir: Path | None) -> int:
     tracker = start_tracker(settings, run, "trial")
     try:
         seeds = settings.sweep.seeds
+        frames = trials.frames(settings) * seeds
         if isinstance(trials, Evolutions):
-            scores = trials.scores(settings, Purpose.TUNING, seeds, lambda frames: None)
+            scores = trials.scores(trials.settings, Purpose.TUNING, seeds, lambda frames: None)
         else:
+            assert isinstance(trials, Trainings)
             scores = trials.train([settings], trials.keys, lambda frames: None)[0][0]
         value = objective(np.asarray(scores), settings.sweep)
         record = {"kind": "trial", "trial": 0, "value": value, "scores": plain_scores(scores)}
         record |= {
-            "frames": trials.frames(settings) * seeds,
+            "frames": frames,
             "seconds": round(time.monotonic() - started, 3),
         }
         run.append_metrics(record)

@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.limits import check_training
+from metaevo.agents.checks import check_training
 from metaevo.agents.population import Population, State
 from metaevo.agents.train_learner import Task
+from metaevo.components import discovery, filling
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
     StopRequestedError,
     run_parser,
@@ -31,18 +31,16 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import quickened
 from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
 from metaevo.training.settings import (
     Trainee,
-    copy_of_loss,
+    TrainSettings,
     make_trainee,
-    named_slots,
+    named_function,
     save_policies,
     training_class,
 )
-from purerl.learners import HAND_WRITTEN
 
 EXPERIMENT = "train"
 HARMLESS = (
@@ -65,25 +63,31 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
-    settings: Any
+    parser = run_parser("train", description)
+    discovery.add_flag(parser)
     settings, args = parse_command_line(
-        run_parser("train", description),
+        parser,
         argv,
         training_class,
         lambda args, overrides: settings_to_resume(args, overrides) if args.resume else {},
         quickened,
     )
     settings = with_trackers(settings, args)
-    return run_training(settings, run_dir=args.run_dir, resume=args.resume)
+    return run_training(
+        settings, run_dir=args.run_dir, resume=args.resume, trust_source=args.trust_source
+    )
 
 
-def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
+def run_training(
+    settings: TrainSettings, *, run_dir: Path | None, resume: bool, trust_source: bool = False
+) -> int:
     """Train to the end, or until a signal.
 
     Args:
-        settings: an instance of `training_class(...)`.
+        settings: of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
+        trust_source: execute the components of somebody's own code that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -92,7 +96,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
         DiskError: if the directory can no longer be written.
     """
-    trainee = make_trainee(settings, run_dir if resume else None)
+    trainee = make_trainee(settings, run_dir if resume else None, trust_source=trust_source)
     training_report.check(settings, trainee.env_name, trainee.learner.env)
     available, wanted = len(jax.devices()), settings.run.num_devices
     if wanted is not None and wanted > available:
@@ -129,7 +133,7 @@ def run_training(settings: Any, *, run_dir: Path | None, resume: bool) -> int:
         return run.exit_code
 
 
-def _start(run: Run, trainee: Trainee) -> Population:
+def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
     """Lay out the agents, and write what the run begins with."""
     settings, resolved = run.settings, run.resolved
     population = Population(
@@ -150,11 +154,8 @@ def _start(run: Run, trainee: Trainee) -> Population:
             "may agree up to rounding only",
             stacklevel=2,
         )
-    for slot in named_slots(settings.learner):  # a run is complete without the one it learned from
-        source = RunDirectory(Path(getattr(settings, slot)))
-        copy = RunDirectory(copy_of_loss(run.directory.path, slot))
-        if getattr(settings, slot) not in HAND_WRITTEN[slot] and not copy.meta_params.exists():
-            checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
+    for slot in filling.slots_of(settings.learner):
+        filling.keep(run.directory.path, slot, named_function(settings, slot))
     run.start(
         {
             **resolved,
@@ -166,7 +167,7 @@ def _start(run: Run, trainee: Trainee) -> Population:
     return population
 
 
-def _train(run: Run, population: Population) -> tuple[State, float]:
+def _train(run: Run[TrainSettings], population: Population) -> tuple[State, float]:
     """Run the updates that are missing; return the final state and the seconds it took in all."""
     settings, total = run.settings, run.settings.train.num_updates
     restored = run.restore(population.template, functools.partial(_logged, run, population))
@@ -184,7 +185,7 @@ def _train(run: Run, population: Population) -> tuple[State, float]:
         f"{population.chunk_size} at once on each",
         file=sys.stderr,
     )
-    if not done:  # so that whatever was logged has a checkpoint before it
+    if not done:  # so that a checkpoint precedes all records
         run.save(0, population.rows(state), 0.0)
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
@@ -206,7 +207,7 @@ def _train(run: Run, population: Population) -> tuple[State, float]:
             logged = known
             _show(bar, settings, curves, length, now - before)
             due = now - saved >= settings.run.checkpoint_seconds or done == total
-            stopping = run.stop.requested  # looked at once: nobody leaves without having saved
+            stopping = run.stop.requested  # read once: no run stops without a checkpoint
             if due or stopping:
                 run.save(done, population.rows(state), now - started)
                 saved = now
@@ -217,7 +218,7 @@ def _train(run: Run, population: Population) -> tuple[State, float]:
 
 
 def _log(
-    run: Run,
+    run: Run[TrainSettings],
     population: Population,
     curves: Any,
     logged: int,
@@ -258,7 +259,7 @@ def _log(
         run.log(record)
 
 
-def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> None:
+def _show(bar: Any, settings: TrainSettings, curves: Any, length: int, elapsed: float) -> None:
     bar.update(length)
     per_update = settings.train.frames_per_update * settings.seeds
     returns = training_report.returns(curves[0])
@@ -270,7 +271,7 @@ def _show(bar: Any, settings: Any, curves: Any, length: int, elapsed: float) -> 
     )
 
 
-def _logged(run: Run, population: Population, done: int) -> Iterator[int]:
+def _logged(run: Run[TrainSettings], population: Population, done: int) -> Iterator[int]:
     """Yield the indices of the records that are logged before a checkpoint."""
     every, total = population.log_every, run.settings.train.num_updates
     yield from range(every - 1, done, every)

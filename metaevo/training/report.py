@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.agents.fitness import FINAL_FRACTION, measures
+from metaevo.agents.fitness import FINAL_FRACTION, FitnessConfig, measures
 from metaevo.agents.fitness import fitness as fitness_of
 from metaevo.agents.population import Population
 from metaevo.config import ConfigError, to_dict
@@ -21,7 +21,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.training.settings import Trainee
+from metaevo.training.settings import Trainee, TrainSettings
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif
 from purerl.parts.evaluation import evaluate
@@ -37,12 +37,12 @@ VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 class Trained(NamedTuple):
     """A training run whose updates are all done."""
 
-    run: Run
+    run: Run[TrainSettings]
     trainee: Trainee
     population: Population
 
 
-def check(settings: Any, env_name: str, env: Any) -> None:
+def check(settings: TrainSettings, env_name: str, env: Any) -> None:
     """Find out before anything compiles whether Gymnasium has the environment, or it can be drawn.
 
     Raises:
@@ -66,7 +66,7 @@ def check(settings: Any, env_name: str, env: Any) -> None:
         ) from None
 
 
-def _gymnasium_kwargs(settings: Any, env_name: str) -> dict[str, Any]:
+def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> dict[str, Any]:
     """Our own environments take the same overrides there; others are played as they are."""
     if not gymnasium_name(env_name).startswith("purerl/"):
         return {}
@@ -139,7 +139,7 @@ def finish(
     print(f"report: {directory.report_path}")
 
 
-def _weights(config: Any) -> str:
+def _weights(config: FitnessConfig) -> str:
     """What the fitness is made of, such as "2 x mean_return + 0.5 x reward_per_step"."""
     weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
     return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
@@ -176,8 +176,14 @@ def _play(this: Trained, policies: Any) -> list[dict[str, Any]]:
     kind = "greedy" if config.greedy else "sampled"
 
     def play(row):
-        options = {"num_episodes": config.episodes, "greedy": config.greedy}
-        return evaluate(learner, row["policy"], row["key"], env_params, **options).mean()
+        return evaluate(
+            learner,
+            row["policy"],
+            row["key"],
+            env_params,
+            num_episodes=config.episodes,
+            greedy=config.greedy,
+        ).mean()
 
     row_map = devices.RowMap(
         play, chunk_size=AGENTS_AT_ONCE, num_devices=this.population.num_devices
@@ -194,15 +200,16 @@ def _play(this: Trained, policies: Any) -> list[dict[str, Any]]:
         scores = []
         for index in range(total - settings.seeds):
             policy = jax.tree.map(lambda leaf: leaf[index], policies)  # noqa: B023
-            options = {
-                "num_episodes": config.episodes,
-                "greedy": config.greedy,
-                "env_kwargs": _gymnasium_kwargs(settings, env_name),
-            }
             try:
                 scores.append(
                     evaluate_in_gymnasium(
-                        learner, policy, env_name, seed=index * config.episodes, **options
+                        learner,
+                        policy,
+                        env_name,
+                        seed=index * config.episodes,
+                        num_episodes=config.episodes,
+                        greedy=config.greedy,
+                        env_kwargs=_gymnasium_kwargs(settings, env_name),
                     ).mean()
                 )
             except ValueError as error:  # observations of another size

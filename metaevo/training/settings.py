@@ -1,32 +1,38 @@
 """What a training run trains: its settings, the parts that they describe, and what it saved."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import flax.serialization
 import jax
 from annotated_types import Ge, Gt, Interval
 
 from metaevo.agents.fitness import FitnessConfig
-from metaevo.components import discovery
+from metaevo.agents.task import (
+    LearnerConfig,
+    LearnerSettings,
+    TaskConfig,
+    make_environments,
+    make_learner,
+)
+from metaevo.components import filling
+from metaevo.components.parts import of_key
 from metaevo.config import ConfigError, from_dict, merge
+from metaevo.config.numbers import check_numbers
+from metaevo.config.sections import specialised
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import MOST
-from metaevo.studies.settings import (
-    RecordConfig,
-    TaskConfig,
-    learner_entry,
-    make_environments,
-    make_learner,
-    settings_class,
-)
+from metaevo.studies.settings import learner_sections
 from purerl.learners import HAND_WRITTEN
-from purerl.types import Learner
+from purerl.types import Hyperparams, Learner
+
+T = TypeVar("T")
 
 DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 """Hand-written functions that are the default although they are not the first of their slot."""
@@ -72,38 +78,79 @@ class Trainee(NamedTuple):
     env_params: Any
 
 
-def training_class(raw: dict[str, Any]) -> type:
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """The settings of a training run.
+
+    Beside them, every slot of the learner that takes functions by name has a setting with the name
+    of one; see `named_function`.
+    """
+
+    learner: str
+    seeds: Annotated[int, Gt(0)] = 8
+    """agents, which differ in their random keys only"""
+    task: TaskConfig = field(default_factory=TaskConfig)
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    evaluation: PlayConfig = field(default_factory=PlayConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+class TrainableSettings(LearnerSettings, Protocol):
+    """Settings of which a learner can be trained: of a training run, or of a sweep's trial."""
+
+    @property
+    def task(self) -> TaskConfig:
+        """What it is trained on."""
+
+
+def training_class(raw: dict[str, Any]) -> type[TrainSettings]:
     """Return the dataclass of a training run's settings; some sections depend on the learner.
 
     Raises:
         ConfigError: for an unknown learner.
     """
-    name = raw.get("learner", "ppo")
-    entry = learner_entry(name)
-    scalars: dict[str, tuple[Any, Any, str]] = {
-        "seeds": (Annotated[int, Gt(0)], 8, "agents, which differ in their random keys only")
-    }
-    for slot in named_slots(name):
-        known = ", ".join(HAND_WRITTEN[slot])
-        default = default_function(name, slot)
-        scalars[slot] = (str, default, f"{known}, or the directory of a run that evolved one")
-    sections = {
-        "task": TaskConfig,
-        "train": entry.module.Config,
-        "hyperparams": entry.module.Hyperparams,
-        "fitness": FitnessConfig,
-        "evaluation": PlayConfig,
-        "run": RunConfig,
-    }
-    return settings_class(name, sections, scalars)
+    return with_named_functions(TrainSettings, raw, ("learner", "seeds"))
 
 
-def make_trainee(settings: Any, run_path: Path | None = None) -> Trainee:
+def with_named_functions(base: type[T], raw: dict[str, Any], order: tuple[str, ...]) -> type[T]:
+    """Return a subclass of settings with a learner's sections, and a setting for each named slot.
+
+    Args:
+        base: the settings.
+        raw: the unvalidated settings, of which `learner` is read.
+        order: the settings before those of the slots.
+
+    Raises:
+        ConfigError: for an unknown learner.
+    """
+    learner = raw.get("learner", "ppo")
+    sections, slots = learner_sections(learner), filling.slots_of(learner)
+    texts = {slot: filling.describe(slot) for slot in slots}
+    values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
+    return specialised(base, sections, values, texts, order=(*order, *slots))
+
+
+def named_function(settings: TrainableSettings, slot: str) -> str:
+    """Return what the settings name for a slot: a hand-written function or a run's directory."""
+    name: str = getattr(settings, slot)
+    return name
+
+
+def make_trainee(
+    settings: TrainableSettings, run_path: Path | None = None, *, trust_source: bool = False
+) -> Trainee:
     """Build learner, losses and environment.
 
     Args:
-        settings: an instance of `training_class(...)`.
+        settings: name learner, losses and environment.
         run_path: an existing run, whose copies of evolved losses are used.
+        trust_source: whether source code that a run has saved may be executed.
 
     Raises:
         ConfigError: if one of them cannot be built.
@@ -113,9 +160,10 @@ def make_trainee(settings: Any, run_path: Path | None = None) -> Trainee:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     ((env_name, env, env_params),) = environments
     functions, meta_params = {}, {}
-    for slot in named_slots(settings.learner):
-        function, meta_params[slot] = _loss(slot, getattr(settings, slot), run_path)
-        functions[slot] = _with_own_meta_params(slot, function)
+    for slot in filling.slots_of(settings.learner):
+        name = named_function(settings, slot)
+        function, meta_params[slot] = filling.fill(slot, name, run_path, trust_source=trust_source)
+        functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)
 
@@ -126,7 +174,7 @@ def save_policies(run: RunDirectory, policies: Any, metadata: dict[str, Any]) ->
     checkpoint.save_tree(_policies(run), content, metadata)
 
 
-def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
+def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Learner, Any]:
     """Return `(learner, policies)` of a training run; policies are stacked over agents [seeds].
 
     Examples:
@@ -139,8 +187,8 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     """
     run = RunDirectory.open(Path(run_dir))
     raw = run.read_config()["config"]
-    settings: Any = from_dict(training_class(raw), raw)
-    trainee = make_trainee(settings, run.path)
+    settings = from_dict(training_class(raw), raw)
+    trainee = make_trainee(settings, run.path, trust_source=trust_source)
     path = _policies(run)
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no policies (no {path.name}/ in it)")
@@ -168,41 +216,9 @@ def load_policies(run_dir: str | Path) -> tuple[Learner, Any]:
     return trainee.learner, policies
 
 
-def named_slots(learner: str) -> list[str]:
-    """Return the slots of a learner that a setting fills by name."""
-    return [slot for slot in learner_entry(learner).slots if slot in HAND_WRITTEN]
-
-
 def default_function(learner: str, slot: str) -> str:
     """Return the name of the hand-written function that fills a slot unless another is named."""
     return DEFAULTS.get((learner, slot), next(iter(HAND_WRITTEN[slot])))
-
-
-def _loss(slot: str, name: str, run_path: Path | None) -> tuple[Any, Any]:
-    """A hand-written function by its name, or an evolved one from its directory."""
-    if name in HAND_WRITTEN[slot]:
-        return HAND_WRITTEN[slot][name], None
-    directory = Path(name)
-    if run_path is not None and os.path.isdir(copy_of_loss(run_path, slot)):
-        directory = copy_of_loss(run_path, slot)
-    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
-        known = ", ".join(HAND_WRITTEN[slot])
-        raise ConfigError(
-            f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
-        )
-    return discovery.load(directory, slot=slot)
-
-
-def _with_own_meta_params(slot: str, function: Any) -> Any:
-    def of_slot(meta_params, *arguments):
-        return function(meta_params[slot], *arguments)
-
-    return of_slot
-
-
-def copy_of_loss(run_path: Path, slot: str) -> Path:
-    """Return where a run keeps the evolved loss that it learned with, laid out as a run."""
-    return run_path / "losses" / slot
 
 
 def _policies(run: RunDirectory) -> Path:

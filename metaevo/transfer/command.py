@@ -29,7 +29,7 @@ from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import experiment_class
+from metaevo.studies.settings import EvolveSettings, experiment_class
 
 FREE = (
     "task.",
@@ -66,6 +66,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
     )
+    discovery.add_flag(parser)
     saved: dict[str, Any] = {}
 
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +77,9 @@ def main(argv: list[str], *, description: str | None) -> int:
             raise ConfigError(
                 f"{args.run_dir} holds no discovered component: nothing evolved there"
             )
+        discovery.admit(args.run_dir, saved["evolve"], trust_source=args.trust_source)
         return for_environment_of(overrides, saved)
 
-    settings: Any
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, None), defaults
     )
@@ -96,16 +97,19 @@ def main(argv: list[str], *, description: str | None) -> int:
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
         )
-    return judge(settings, args.run_dir, args.name)
+    return judge(settings, args.run_dir, args.name, trust_source=args.trust_source)
 
 
-def judge(settings: Any, run_dir: Path, name: str | None) -> int:
+def judge(
+    settings: EvolveSettings, run_dir: Path, name: str | None, *, trust_source: bool = False
+) -> int:
     """Compare the component of a run with tuned hand-written ones on the task of the settings.
 
     Args:
-        settings: an instance of `experiment_class(...)`.
+        settings: of the comparison.
         run_dir: of the run that discovered the component.
         name: of the directory in `run_dir/transfer`.
+        trust_source: execute the components of somebody's own code that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
@@ -117,9 +121,9 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     if not settings.evaluation.seeds:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
-    study = LearnerStudy(settings)
+    study = LearnerStudy(settings, run_dir, trust_source=trust_source)
     study.check()
-    _, meta_params = discovery.load(run_dir, slot=study.parts.slot)
+    _, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
     run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
     files.refuse_linked_folders(run_dir)
     if os.path.lexists(run.config_path):
@@ -137,6 +141,7 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
         run.write_config(to_dict(settings), {}, devices.describe())
         with StopOnSignal() as stop:
             try:
+                study.draw(meta_params, run.figures)
                 result = study.compare(
                     meta_params,
                     run.path,

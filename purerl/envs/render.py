@@ -20,7 +20,7 @@ def save_image(path: str | os.PathLike[str], frame: np.ndarray) -> None:
 def save_gif(
     path: str | os.PathLike[str] | IO[bytes], frames: Sequence[np.ndarray], fps: float = 8.0
 ) -> None:
-    """Write a film that repeats for ever: frames uint8 [height, width, 3], `fps` a second.
+    """Write a film that repeats endlessly: frames uint8 [height, width, 3], `fps` a second.
 
     Raises:
         ValueError: if there are no frames, or `fps` is not between 0 and 100 (the format counts

@@ -8,7 +8,7 @@ In place of
 whose kernels have the same distribution.
 
 The usual initialiser calls a QR factorisation. Batched over agents on a CPU with few cores, such
-LAPACK calls wait for the thread pool that they themselves occupy and hang for ever; on a GPU they
+LAPACK calls wait for the thread pool that they themselves occupy and hang; on a GPU they
 run one after another. The polar factor of a Gaussian matrix has the same distribution (Haar) and
 needs nothing but matrix products.
 """

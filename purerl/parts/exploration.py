@@ -15,7 +15,7 @@ def epsilon(
     """Return the probability of a random action: linear in environment steps, then constant.
 
     Args:
-        hyperparams: without an `epsilon_end` it is `epsilon_start` for ever.
+        hyperparams: without an `epsilon_end` it is `epsilon_start` throughout.
         frames: [...] environment steps so far, float32.
         default_horizon: steps until `epsilon_end` where `epsilon_decay_steps` is None.
     """
@@ -28,6 +28,6 @@ def epsilon(
 
 
 def always(hyperparams: Hyperparams) -> Hyperparams:
-    """Return hyperparams under which every action is random for ever, of the same structure."""
+    """Return hyperparams under which every action is random, of the same structure."""
     end = None if hyperparams.epsilon_end is None else 1.0
     return hyperparams.replace(epsilon_start=1.0, epsilon_end=end)

@@ -13,7 +13,7 @@ from metaevo.parallel import devices
 devices.setup()  # before anything starts JAX
 
 from metaevo.search.study import Study  # noqa: E402
-from metaevo.sweep.main import main  # noqa: E402
+from metaevo.sweep.command import main  # noqa: E402
 from metaevo.sweep.trainings import Trainings  # noqa: E402
 
 PAGE = 4096

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from metaevo.held_out.value_loss import SIDES
 
 from metaevo.config import load_yaml
 from metaevo.evolution.command import main
-from metaevo.held_out.value_loss import SIDES
 from metaevo.transfer import command as transfer
 
 TINY = """

@@ -15,8 +15,8 @@ from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep import figures, population_based, runner
-from metaevo.sweep.main import main
+from metaevo.sweep import figures, population_based, run
+from metaevo.sweep.command import main
 from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.trainings import Trainings
 from metaevo.training import settings as trainee
@@ -209,7 +209,7 @@ def count_trained(monkeypatch):
 
 def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
     path = tmp_path / "run"
-    with killed_at(monkeypatch, runner.Study, "tell", 4):  # in the middle of the second batch
+    with killed_at(monkeypatch, run.Study, "tell", 4):  # in the middle of the second batch
         sweep(path)
     assert len(RunDirectory(path).read_metrics("trial")) == 2
     trained = count_trained(monkeypatch)
@@ -239,7 +239,7 @@ def _without_trial(path):
     [
         (population_based.checkpoint, "save", 1),
         (population_based.checkpoint, "save", 3),
-        (runner.Study, "tell", 3),
+        (run.Study, "tell", 3),
     ],
     ids=["first round", "last round", "telling"],
 )

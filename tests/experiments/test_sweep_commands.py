@@ -14,7 +14,7 @@ from metaevo.agents.trainer import Trainer
 from metaevo.config import parse_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.sweep import figures
-from metaevo.sweep.main import main
+from metaevo.sweep.command import main
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = """

@@ -18,7 +18,7 @@ from metaevo.evolution import command as evolve_script
 from metaevo.parallel import devices
 from metaevo.runs import run as lifecycle
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep import main as sweep_script
+from metaevo.sweep import command as sweep_script
 from metaevo.sweep.settings import sweep_class
 from metaevo.training import command as training
 from metaevo.training.settings import training_class

@@ -21,15 +21,15 @@ from unittest.mock import patch
 
 import metaevo
 from metaevo import config
-from metaevo.compare_runs import main as compare_script
+from metaevo.compare_runs import command as compare_script
 from metaevo.config import ConfigError, to_dict
 from metaevo.evolution import command as evolve_script
-from metaevo.evolution import run as runner
+from metaevo.evolution import run as evolution_run
 from metaevo.runs import run_directory
 from metaevo.runs.tracking import sync
 from metaevo.studies.learner import LearnerStudy
-from metaevo.sweep import main as sweep_script
-from metaevo.sweep import runner as sweep_runner
+from metaevo.sweep import command as sweep_script
+from metaevo.sweep import run as sweep_run
 from metaevo.training import command as training
 from metaevo.training.settings import load_policies
 from metaevo.transfer import command as transfer
@@ -184,17 +184,17 @@ def prepared() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (evolve_script, "LearnerStudy", study),
-            (runner, "_evolution", _kept(runner._evolution, _with_resolved)),
-            (runner, "conclude", nothing),
+            (evolution_run, "_evolution", _kept(evolution_run._evolution, _with_resolved)),
+            (evolution_run, "conclude", nothing),
             (transfer, "LearnerStudy", study),
             (CheckedStudy, "compare", _stop),
             (training, "make_trainee", _kept(training.make_trainee, _settings)),
             (training, "check_training", nothing),
             (training, "Population", _kept(training.Population, _of_population)),
             (training.training_report, "finish", nothing),
-            (sweep_runner, "make_trials", _kept(sweep_runner.make_trials, _settings)),
-            (sweep_runner, "make_plan", _kept(sweep_runner.make_plan, id)),
-            (sweep_runner, "write_sweep_report", nothing),
+            (sweep_run, "make_trials", _kept(sweep_run.make_trials, _settings)),
+            (sweep_run, "make_plan", _kept(sweep_run.make_plan, id)),
+            (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
             (sync, "make_service", lambda _: Sink()),
             (run_directory, "_git_commit", nothing),

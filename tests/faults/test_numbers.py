@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.compare_runs.main import main as compare_runs
+from metaevo.compare_runs.command import main as compare_runs
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.outer_loop.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
 from purerl.envs import registry

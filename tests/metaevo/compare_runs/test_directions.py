@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from metaevo.compare_runs.analysis import Options
+from metaevo.compare_runs.command import analyse_runs
 from metaevo.compare_runs.directions import direction
-from metaevo.compare_runs.main import analyse_runs
 from metaevo.compare_runs.words import conclusions, terminal
 from metaevo.runs.run_directory import RunDirectory, write_json_atomic
 from purerl import dqn, envs, ppo, q_learning

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metaevo.compare_runs.main import main as compare
+from metaevo.compare_runs.command import main as compare
 from metaevo.compare_runs.run_directories import read
 from metaevo.components import discovery, value_loss
 from metaevo.config import ConfigError

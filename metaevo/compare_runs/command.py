@@ -155,17 +155,20 @@ def as_json(result: Analysis) -> dict[str, Any]:
         ],
         "groups": [
             {
-                **_plain(row),
+                **_nested(row),
                 "scores": each.scores,
                 "seeds_of": [f"{seed.run} {seed.seed}" for seed in each.group.seeds],
             }
             for row, each in zip(result.rows, result.groups, strict=True)
         ],
-        "pairs": [_plain(pair) for pair in result.pairs],
+        "pairs": [_nested(pair) for pair in result.pairs],
         "comparisons": result.comparisons,
-        "effects": [_plain(row) for row in result.effects],
+        "effects": [_nested(row) for row in result.effects],
         "efficiency": [
-            {**_plain(row, leave=("middle",)), "curve": _plain(row.middle, leave=("resampled",))}
+            {
+                **_nested(row, leave=("middle",)),
+                "curve": _nested(row.middle, leave=("resampled",)),
+            }
             for row in result.efficiency
         ],
         "optimum": result.optimum,
@@ -173,12 +176,12 @@ def as_json(result: Analysis) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any, leave: tuple[str, ...] = ()) -> Any:
+def _nested(value: Any, leave: tuple[str, ...] = ()) -> Any:
     """Named tuples and dataclasses as mappings, whatever they are nested in."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _nested(each) for key, each in value.items()}
     if hasattr(value, "_asdict"):
-        return {key: _plain(each) for key, each in value._asdict().items()}
+        return {key: _nested(each) for key, each in value._asdict().items()}
     if hasattr(value, "__dataclass_fields__"):
-        return {key: _plain(each) for key, each in vars(value).items() if key not in leave}
+        return {key: _nested(each) for key, each in vars(value).items() if key not in leave}
     return value

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from metaevo.agents.train_learner import Task, training_bytes
+from metaevo.outer_loop.evolution import EvolutionConfig
+from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.parallel import devices
+from purerl.types import Hyperparams
 
 
 def check_training(
@@ -40,26 +43,33 @@ def check_training(
     )
 
 
-def check_agents(settings: Any, tasks: Sequence[Task], solution: Any) -> None:
+def check_agents(
+    tasks: Sequence[Task],
+    hyperparams: Hyperparams,
+    solution: Any,
+    strategy: StrategyConfig,
+    config: EvolutionConfig,
+) -> None:
     """Refuse an evolution whose agents are too large or too many.
 
     Args:
-        settings: with the sections of an evolution.
         tasks: of a candidate.
+        hyperparams: of the agents.
         solution: the shapes of meta-parameters.
+        strategy: how many candidates there are.
+        config: how many agents each of them trains.
 
     Raises:
         ConfigError: naming the section.
     """
-    config = settings.evolution
-    rows = settings.strategy.population_size * config.seeds_per_candidate + config.validation_seeds
+    rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
     num_devices = len(devices.select(config.num_devices))
     at_once = min((config.chunk_size or 1) * num_devices, rows)
     for task in tasks:
         check_training(
             "evolution",
             task,
-            settings.hyperparams,
+            hyperparams,
             solution,
             kept=0,
             at_once=at_once,

@@ -3,12 +3,13 @@
 import argparse
 from typing import Any
 
+from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.runs.quick import quickened
 from metaevo.sweep.plan import make_plan
-from metaevo.sweep.runner import make_trials, run_sweep
+from metaevo.sweep.run import make_trials, run_sweep
 from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.wandb_agent import print_definition, run_single
 
@@ -44,12 +45,17 @@ def main(argv: list[str], *, description: str | None) -> int:
         help="train one trial with the settings as they are given (what wandb's agents call)",
     )
 
+    discovery.add_flag(parser)
+
     def saved(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         _check_worker(args)
         args.confirm_destination |= args.worker  # which mirrors nothing
-        return settings_to_resume(args, overrides) if args.resume or args.worker else {}
+        if not (args.resume or args.worker):
+            return {}
+        kept = settings_to_resume(args, overrides)
+        discovery.refuse_unnamed(kept, overrides, trust_source=args.trust_source)
+        return kept
 
-    settings: Any
     settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
     settings = with_trackers(settings, args)
     if args.print_wandb_sweep:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.compare_runs import main as command
-from metaevo.compare_runs import page
+from metaevo.compare_runs import command, page
 from metaevo.compare_runs.analysis import Options
-from metaevo.compare_runs.main import analyse_runs, main
+from metaevo.compare_runs.command import analyse_runs, main
 from metaevo.compare_runs.words import conclusions, tables, terminal
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory

@@ -1,4 +1,4 @@
-"""Evolutions that cannot be, refused before anything is allocated or compiled."""
+"""Evolutions that cannot run, refused before anything is allocated or compiled."""
 
 from typing import Any
 
@@ -7,18 +7,21 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.config.numbers import INT_LIMIT
+from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.problem import MetaProblem
 from metaevo.outer_loop.strategy import Strategy, StrategyConfig, generations_limit
 from metaevo.parallel import devices
 
 
-def check_evolution(problem: MetaProblem, strategy: StrategyConfig, config: Any) -> None:
+def check_evolution(
+    problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig
+) -> None:
     """Find out whether a strategy and its generations fit a problem, the devices and their memory.
 
     Args:
         problem: of which only `init` is traced.
         strategy: its settings.
-        config: an `EvolutionConfig`.
+        config: how candidates are evaluated.
 
     Raises:
         ConfigError: naming what does not fit.

@@ -20,12 +20,12 @@ from metaevo.search.space import make_space
 from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
-from metaevo.sweep.plan import Plan, make_plan
+from metaevo.sweep.plan import Plan, make_plan, trials_of
 from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
-from metaevo.sweep.settings import dotted_space
+from metaevo.sweep.settings import SweepSettings, dotted_space
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
-from metaevo.sweep.trials import Executor, Outcome, Trials, Watch, plain_scores
+from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
 
 EXPERIMENT = "sweep"
 HARMLESS = (
@@ -47,8 +47,8 @@ KIND = Kind(EXPERIMENT, EXPERIMENT, "trial", HARMLESS)
 class SweepRun:
     """The parts of one sweep, built from its settings."""
 
-    run: Run
-    trials: Trials
+    run: Run[SweepSettings]
+    trials: AnyTrials
     plan: Plan
     study: Study
     curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -57,22 +57,23 @@ class SweepRun:
     started: float = field(default_factory=time.monotonic)
 
 
-def make_trials(settings: Any) -> Trials:
+def make_trials(settings: SweepSettings) -> AnyTrials:
     """Return what the trials of a sweep are.
 
     Raises:
         ConfigError: for a space that cannot be searched.
     """
     space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    kind = Evolutions if hasattr(settings, "evolve") else Trainings
-    return kind(settings, space)
+    return trials_of(settings, space)
 
 
-def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool = False) -> int:
+def run_sweep(
+    settings: SweepSettings, *, run_dir: Path | None, resume: bool, worker: bool = False
+) -> int:
     """Run a sweep to its end, or until a signal.
 
     Args:
-        settings: an instance of `sweep_class(...)`.
+        settings: of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
         worker: only train trials of the sweep in `run_dir`, which another process leads.
@@ -105,13 +106,14 @@ def run_sweep(settings: Any, *, run_dir: Path | None, resume: bool, worker: bool
         return run.exit_code
 
 
-def _is_finished(run: Run) -> bool:
+def _is_finished(run: Run[SweepSettings]) -> bool:
     """Whether nothing is left to do; another number of fresh seeds asks for another end."""
+    assert run.before is not None
     same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
     return bool(run.directory.report_path.exists() and same_end)
 
 
-def _open(run: Run, trials: Trials, plan: Plan, worker: bool) -> SweepRun:
+def _open(run: Run[SweepSettings], trials: AnyTrials, plan: Plan, worker: bool) -> SweepRun:
     """Open the study; the process that leads it also writes what the run begins with."""
     directory, settings = run.directory, run.settings
     study = Study.open(
@@ -135,14 +137,14 @@ def _open(run: Run, trials: Trials, plan: Plan, worker: bool) -> SweepRun:
 
 
 def _logged(run: RunDirectory) -> set[int]:
-    """Return the trials in metrics.jsonl; from one that is there twice on, all are logged anew."""
+    """Return the trials in metrics.jsonl; from a duplicate on, all are logged again."""
     found = [record["trial"] for record in run.read_metrics("trial")]
     once = next((i for i, trial in enumerate(found) if trial in found[:i]), len(found))
     run.truncate_metrics("trial", once)
     return set(found[:once])
 
 
-def _executor(trials: Trials, run: RunDirectory) -> Executor:
+def _executor(trials: AnyTrials, run: RunDirectory) -> Executor:
     if isinstance(trials, Evolutions):
         return trials
     assert isinstance(trials, Trainings)
@@ -154,7 +156,7 @@ def _executor(trials: Trials, run: RunDirectory) -> Executor:
 
 
 def _search(this: SweepRun, worker: bool) -> None:
-    """Train trials until none is left, whoever trains the last ones."""
+    """Train trials until none is left, and wait for those of other workers."""
     executor, plan, study = _executor(this.trials, this.run.directory), this.plan, this.study
     print(
         f"{this.run.directory.path}: {plan.trials} trials x {this.run.settings.sweep.seeds} seeds, "
@@ -219,7 +221,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
 
 def _log(this: SweepRun) -> None:
-    """Log the trials that were decided since the last time, whoever trained them."""
+    """Log the trials that were decided since the last time, by any worker."""
     records = this.study.records()
     frames = sum(each.attributes.get("frames", 0) for each in records if each.number in this.logged)
     for record in records:

@@ -1,0 +1,65 @@
+"""A slot filled by a setting: with a hand-written function, or with one that a run has evolved."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import discovery
+from metaevo.config import ConfigError
+from metaevo.runs import checkpoint, files
+from metaevo.runs.run_directory import RunDirectory
+from purerl.learners import HAND_WRITTEN, LEARNERS
+
+
+def slots_of(learner: str) -> list[str]:
+    """Return the slots of a learner that a setting fills by name."""
+    return [slot for slot in LEARNERS[learner].slots if slot in HAND_WRITTEN]
+
+
+def describe(slot: str) -> str:
+    """Return what such a setting can be, in words."""
+    return f"{', '.join(HAND_WRITTEN[slot])}, or the directory of a run that evolved one"
+
+
+def fill(
+    slot: str, name: str, run_path: Path | None = None, *, trust_source: bool = False
+) -> tuple[Callable[..., Any], Any]:
+    """Return a function and its meta-parameters.
+
+    Args:
+        slot: to be filled.
+        name: of a hand-written function, or the directory of a run.
+        run_path: an existing run, whose copy of the evolved function is used.
+        trust_source: whether source code that a run has saved may be executed.
+
+    Raises:
+        ConfigError: if there is neither.
+    """
+    if name in HAND_WRITTEN[slot]:
+        return HAND_WRITTEN[slot][name], None
+    directory = Path(name)
+    if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
+        directory = copy_of(run_path, slot)
+    if not os.path.isdir(directory):  # of a Path, a name that is too long raises
+        known = ", ".join(HAND_WRITTEN[slot])
+        raise ConfigError(
+            f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
+        )
+    return discovery.load(directory, slot=slot, trust_source=trust_source)
+
+
+def keep(run_path: Path, slot: str, name: str) -> None:
+    """Copy an evolved function into the run that learns with it: a run needs no other one."""
+    source, copy = RunDirectory(Path(name)), RunDirectory(copy_of(run_path, slot))
+    if name in HAND_WRITTEN[slot] or copy.meta_params.exists():
+        return
+    for path in sorted((source.path / discovery.SOURCES).glob("*.py")):
+        (copy.path / discovery.SOURCES).mkdir(parents=True, exist_ok=True)
+        files.write_atomic(copy.path / discovery.SOURCES / path.name, files.read(path))
+    checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
+
+
+def copy_of(run_path: Path, slot: str) -> Path:
+    """Return where a run keeps the evolved function that it learned with, laid out as a run."""
+    return run_path / "losses" / slot

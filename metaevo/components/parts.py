@@ -1,0 +1,131 @@
+"""The parts of a learner that are evolved together, as one component, and each for itself."""
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+
+from metaevo.components import registry
+from metaevo.components.component import Component
+from metaevo.components.slots import SLOTS, Slot
+from metaevo.config import ConfigError, show
+from purerl.learners import LEARNERS
+
+
+class Part(NamedTuple):
+    """A component in its slot."""
+
+    source: str
+    """the name in `evolve`, from which it is imported"""
+    module: ModuleType
+    slot: Slot
+    config: Any
+    component: Component
+
+    @property
+    def name(self) -> str:
+        """The short name."""
+        return registry.short_name(self.source)
+
+
+class Evolved(NamedTuple):
+    """What is evolved: a part, whose meta-parameters they all are, or a dict of several by name."""
+
+    parts: dict[str, Part]
+    """by their short names"""
+    is_dict: bool
+    """whether meta-parameters are a dict, as they are if `evolve` is a list"""
+
+    def init(self, key: jax.Array) -> Any:
+        """Return meta-parameters of all parts."""
+        if not self.is_dict:
+            (part,) = self.parts.values()
+            return part.component.init(key)
+        keys = jax.random.split(key, len(self.parts))
+        each = zip(self.parts.items(), keys, strict=True)
+        return {name: part.component.init(key) for (name, part), key in each}
+
+    def of(self, meta_params: Any, name: str) -> Any:
+        """Return the meta-parameters of one part."""
+        return meta_params[name] if self.is_dict else meta_params
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return a function for every slot, which takes the meta-parameters of all parts."""
+        if not self.is_dict:
+            return {part.slot.name: part.component.apply for part in self.parts.values()}
+        return {
+            part.slot.name: of_key(name, part.component.apply) for name, part in self.parts.items()
+        }
+
+    def references(self, learner: str) -> dict[str, str]:
+        """Return for every slot the name of the hand-written reference."""
+        slots = [part.slot for part in self.parts.values()]
+        return {slot.name: slot.names(learner)[0] for slot in slots}
+
+
+def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a slot function that takes its meta-parameters from a dict."""
+
+    def of_slot(meta_params, *arguments):
+        return function(meta_params[key], *arguments)
+
+    return of_slot
+
+
+def names_of(evolve: str | tuple[str, ...] | list[str]) -> dict[str, str]:
+    """Return what `evolve` names, by short names.
+
+    Raises:
+        ConfigError: if it names nothing, or two things by the same short name.
+    """
+    names = [evolve] if isinstance(evolve, str) else list(evolve)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f"evolve = {show(evolve)}: must be the name of a component, or a list")
+    short: dict[str, str] = {}
+    for name in names:
+        if short.setdefault(registry.short_name(name), name) is not name:
+            raise ConfigError(f"evolve = {show(evolve)}: two are called {show(name)}")
+    return short
+
+
+def modules_of(evolve: str | tuple[str, ...] | list[str], learner: str) -> dict[str, ModuleType]:
+    """Return the modules that `evolve` names, by short names.
+
+    Raises:
+        ConfigError: if one cannot be imported, has no place in the learner, or has that of another.
+    """
+    modules: dict[str, ModuleType] = {}
+    taken: dict[str, str] = {}
+    for short, name in names_of(evolve).items():
+        modules[short] = module = registry.find(name)
+        slot = SLOTS[module.SLOT]
+        if slot.name not in LEARNERS[learner].slots:
+            has = ", ".join(LEARNERS[learner].slots)
+            raise ConfigError(f"learner = {learner!r} has no slot {slot.name!r}; it has: {has}")
+        if slot.name in taken:
+            raise ConfigError(
+                f"evolve = {show(evolve)}: {taken[slot.name]} and {short} both fill the slot "
+                f"{slot.name}; evolve one of them"
+            )
+        taken[slot.name] = short
+    return modules
+
+
+def make(evolve: str | tuple[str, ...], configs: Any) -> Evolved:
+    """Return what `evolve` names.
+
+    Args:
+        evolve: the setting.
+        configs: the section `component`: of a single part, or a mapping by short names.
+    """
+    is_dict = not isinstance(evolve, str)
+    parts = {}
+    for short, name in names_of(evolve).items():
+        module = registry.find(name)
+        config = configs
+        if is_dict:
+            config = configs[short] if isinstance(configs, Mapping) else getattr(configs, short)
+        component = module.make(config)
+        parts[short] = Part(name, module, SLOTS[module.SLOT], config, component)
+    return Evolved(parts, is_dict)

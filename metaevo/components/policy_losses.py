@@ -1,0 +1,58 @@
+"""What every learned policy loss has: its picture beside PPO's clip and DPO."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo.components.component import LEARNED, Found
+from metaevo.report.policy_plots import PolicyCurve, plot_policy_losses
+from purerl.parts import losses
+from purerl.types import Context
+
+ADVANTAGES = (1.0, -1.0)
+"""One standard deviation up and down, as PPO normalises advantages."""
+RATIO_LIMIT = 2.0
+"""The picture shows ratios from 1 / RATIO_LIMIT to RATIO_LIMIT."""
+CAPTIONS = {
+    "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
+    "of one standard deviation up and down. Above: the drift, what the objective is below "
+    "ratio times advantage, less that at ratio 1; below: the objective's derivative, which pushes "
+    "the policy.",
+}
+
+
+def policy_curves(
+    policy_loss: Callable, meta_params: Any, hyperparams: Any, advantage: float
+) -> dict[str, PolicyCurve]:
+    """Return the learned and the hand-written losses against the ratio, at one advantage.
+
+    Drifts are zero at ratio 1: a constant in a loss teaches nothing.
+    """
+    log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
+
+    def curve(function, meta_params):
+        context = Context(hyperparams)
+
+        def at(log_ratio):
+            return function(meta_params, context, log_ratio, np.float32(advantage))
+
+        loss, slope = jax.vmap(jax.value_and_grad(at))(log_ratio)
+        ratio = np.exp(log_ratio)
+        drift = np.asarray(loss) - np.asarray(at(np.float32(0.0))) + (ratio - 1.0) * advantage
+        return PolicyCurve(ratio, drift, -np.asarray(slope) / ratio)
+
+    curves = {LEARNED: curve(policy_loss, meta_params)}
+    functions = losses.HAND_WRITTEN["policy_loss"]
+    return curves | {name: curve(function, None) for name, function in functions.items()}
+
+
+def draw(found: Found, figures: Path) -> None:
+    """Draw what was found beside the hand-written losses, into policy_loss.png."""
+    panels = {
+        advantage: policy_curves(found.apply, found.meta_params, found.hyperparams, advantage)
+        for advantage in ADVANTAGES
+    }
+    plot_policy_losses(panels, figures / "policy_loss.png")

@@ -1,0 +1,140 @@
+"""The slots of learners that can be evolved: everything that sets one apart from the others."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from metaevo.components.component import Component
+from metaevo.config import ConfigError
+from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.types import Context
+
+
+def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context) -> jax.Array:
+    """A step of an optimizer; a scalar, as a loss is."""
+    optimizer = optax.with_extra_args_support(make_optimizer(meta_params, context))
+    params = jnp.zeros(2)
+    optimizer.update(params, optimizer.init(params), params, **context.extra_args())
+    return jnp.float32(0.0)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A slot of learners."""
+
+    name: str
+    """the learner's argument, also that of its signature in `purerl.types`"""
+    scalars: tuple[str, ...] = ()
+    """what a loss takes after meta_params and context, and returns one of"""
+    trace: Callable[[Callable, Any, Context], Any] | None = None
+    """calls a function that is no loss, and returns a scalar"""
+    own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """what single hand-written functions are tuned over instead of, or beside, what all are"""
+    hooks: str | None = None
+    """the module with `draw`, `ablations`, `tables` and `CAPTIONS` for components of the slot that
+    have none of their own; imported when they are used, as it needs matplotlib"""
+
+    @property
+    def signature(self) -> str:
+        """The call, as a user writes it."""
+        return f"{self.name}({', '.join(('meta_params', 'context', *self.scalars))})"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one compiled program can hold all functions: losses are cheap to select from."""
+        return bool(self.scalars)
+
+    def names(self, learner: str) -> tuple[str, ...]:
+        """Return the hand-written functions that a learner's are compared with, reference first."""
+        return LEARNERS[learner].slots[self.name]
+
+    def functions(self, names: Sequence[str]) -> list[Callable[..., Any]]:
+        """Return hand-written functions by their names."""
+        return [HAND_WRITTEN[self.name][name] for name in names]
+
+    def chosen_of(self, names: Sequence[str]) -> Callable[..., jax.Array]:
+        """Return hand-written losses as one, whose `meta_params` is the index of the name."""
+        functions = self.functions(names)
+
+        def chosen(index, context, *arguments):
+            return jax.lax.select_n(index, *(each(None, context, *arguments) for each in functions))
+
+        return chosen
+
+    def check(self, name: str, component: Component, hyperparams: Any) -> None:
+        """Trace a component as the learner calls it, which compiles nothing.
+
+        Args:
+            name: of the component.
+            component: that is to fill the slot.
+            hyperparams: of the learner.
+
+        Raises:
+            ConfigError: naming it, if it raises, evolves nothing or returns something else.
+        """
+        ones, signature = [jnp.float32(1.0)] * len(self.scalars), "init(key)"
+
+        def call(meta_params):
+            context = Context(hyperparams)
+            if self.trace is not None:
+                return self.trace(component.apply, meta_params, context)
+            return component.apply(meta_params, context, *ones)
+
+        try:
+            meta_params = jax.eval_shape(component.init, jax.random.key(0))
+            signature = self.signature
+            result = jax.eval_shape(call, meta_params)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise ConfigError(f"evolve = {name!r}: {signature} fails: {reason}") from error
+        if not jax.tree.leaves(meta_params):
+            raise ConfigError(
+                f"evolve = {name!r}: init returns no parameters: nothing can be evolved"
+            )
+        if getattr(result, "shape", None) != ():
+            raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
+
+    def hook(self, component: ModuleType, name: str) -> Any:
+        """Return what a component's module, or else the slot's, has under a name; or None."""
+        if hasattr(component, name) or self.hooks is None:
+            return getattr(component, name, None)
+        return getattr(importlib.import_module(self.hooks), name, None)
+
+
+def _log_uniform(low: float, high: float) -> dict[str, Any]:
+    return {"log_uniform": [low, high]}
+
+
+SLOTS: dict[str, Slot] = {
+    slot.name: slot
+    for slot in (
+        Slot(
+            "value_loss",
+            ("prediction", "target", "old_prediction"),
+            own_space={"sloped_squared": {"loss_slope": _log_uniform(3e-3, 1.0)}},
+            hooks="metaevo.components.value_losses",
+        ),
+        Slot(
+            "policy_loss",
+            ("log_ratio", "advantage"),
+            hooks="metaevo.components.policy_losses",
+        ),
+        Slot(
+            "make_optimizer",
+            trace=_gradient_step,
+            # Adam's steps have the size of its learning rate; these depend on the gradient's.
+            own_space={
+                "momentum": {"learning_rate": _log_uniform(1e-4, 1.0)},
+                "rmsprop": {"learning_rate": _log_uniform(1e-5, 1e-1)},
+                "sgd": {"learning_rate": _log_uniform(1e-3, 10.0)},
+            },
+        ),
+    )
+}
+"""The slots by their names."""

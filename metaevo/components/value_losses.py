@@ -1,0 +1,235 @@
+"""What every learned value loss has: its picture, and two ablations.
+
+Scale against shape: a loss may win because it is large or small, not because of its shape (clipping
+the gradient's norm couples the scale of PPO's value loss to the policy's step; the step size of
+Q-learning is its loss's scale). So both are exchanged, one at a time.
+
+The two sides of the error: a loss may win because it treats predictions that are too low and too
+high differently. So the learned loss is taken apart, and its parts are given to squared error.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components.component import LEARNED, Ablation, Found, Row
+from metaevo.report.page import Table
+from metaevo.report.plots import LossCurve, plot_losses
+from purerl.learners import LearnerEntry
+from purerl.parts import losses
+from purerl.types import Context
+
+CAPTIONS = {
+    "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
+    "that occur half-way through training with squared error.",
+}
+
+
+def draw(found: Found, figures: Path) -> None:
+    """Draw what was found and its derivative beside hand-written losses, into loss.png."""
+    errors = found.value_targets()
+    curves = loss_curves(found.apply, found.meta_params, found.hyperparams, errors)
+    plot_losses(curves, figures / "loss.png", title="", density=errors[0] - errors[1])
+
+
+def ablations(found: Found) -> list[Ablation]:
+    """Return `sides` and, where the learner has a scale for its loss, `ablation`."""
+    sides = ablation_of_sides(found.apply, found.meta_params)
+    if found.learner.loss_scale is None:
+        return [sides]
+    hyperparams = found.hyperparams
+    ratio = scale_ratio(found.apply, found.meta_params, hyperparams, found.value_targets())
+    return [ablation_of_scale(hyperparams, ratio, found.learner.loss_scale), sides]
+
+
+def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
+    """Return the ablations in evaluation.json as tables for the report."""
+    found = []
+    if "ablation" in result:
+        found.append(_scale_table(result, learner.loss_scale))
+    if "sides" in result:
+        found.append(_sides_table(result))
+    return found
+
+
+def slopes(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> np.ndarray:
+    """Return the loss's derivative by the prediction [samples] at observed errors [2, samples].
+
+    The old prediction is the prediction, as in the first pass over a batch.
+    """
+    predictions, targets = errors
+    slope = jax.vmap(jax.grad(value_loss, argnums=2), in_axes=(None, None, 0, 0, 0))
+    context = Context(hyperparams)
+    return np.asarray(jax.jit(slope)(meta_params, context, predictions, targets, predictions))
+
+
+def loss_curves(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> dict[str, LossCurve]:
+    """Return the learned and the hand-written losses over the observed range of errors."""
+    predictions, targets = errors
+    limit = float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+    error = np.linspace(-limit, limit, 401, dtype=np.float32)
+    target = np.full_like(error, np.median(targets))
+
+    def curve(function, meta_params):
+        arguments = (meta_params, Context(hyperparams), target + error, target, target + error)
+        axes = (None, None, 0, 0, 0)
+        loss = jax.vmap(function, in_axes=axes)(*arguments)
+        slope = jax.vmap(jax.grad(function, argnums=2), in_axes=axes)(*arguments)
+        return LossCurve(error, np.asarray(loss), np.asarray(slope))
+
+    return {
+        LEARNED: curve(value_loss, meta_params),
+        "squared": curve(losses.squared, None),
+        "huber": curve(losses.huber, None),
+    }
+
+
+def scale_ratio(
+    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+) -> float:
+    """Return how much steeper the learned loss is than squared error, in root mean square."""
+    learned = slopes(value_loss, meta_params, hyperparams, errors)
+    squared = slopes(losses.squared, None, hyperparams, errors)
+    ratio = np.sqrt(np.mean(np.square(learned)) / max(np.mean(np.square(squared)), 1e-12))
+    return float(np.clip(ratio, 1e-6, 1e6))
+
+
+def ablation_of_scale(hyperparams: Any, ratio: float, scale_name: str) -> Ablation:
+    """Exchange the scales of the learned loss and of squared error, with and without clipping.
+
+    Args:
+        hyperparams: those of the experiment.
+        ratio: `scale_ratio`.
+        scale_name: the hyperparam that multiplies the loss's gradient.
+
+    Returns:
+        rows with `shape`, `scale`, `clipping`, `coefficient`.
+    """
+    coefficient = float(getattr(hyperparams, scale_name))
+    rows = []
+    for clipping in (True, False) if _can_clip(hyperparams) else (False,):
+        clip = {"max_grad_norm": float("inf")} if _can_clip(hyperparams) and not clipping else {}
+        for shape in (LEARNED, "squared"):
+            for scale in (LEARNED, "squared"):
+                factor = 1.0
+                if shape != scale:
+                    factor = 1.0 / ratio if shape == LEARNED else ratio
+                labels = {"shape": shape, "scale": scale, "clipping": clipping}
+                settings = {scale_name: coefficient * factor, **clip}
+                rows.append(
+                    Row({**labels, "coefficient": coefficient * factor}, shape, settings=settings)
+                )
+    return Ablation("ablation", rows, {"scale_ratio": ratio})
+
+
+def _can_clip(hyperparams: Any) -> bool:
+    return hasattr(hyperparams, "max_grad_norm")
+
+
+SMALLER_SLOPES = {"a tenth": 1e-1, "a hundredth": 1e-2, "a thousandth": 1e-3}
+"""Parts of the learned slope: where the sign of a slope is what matters, a tiny one does most."""
+
+SIDES = (
+    "learned",
+    "learned, its even part",
+    "learned, without its slope at zero error",
+    "squared",
+    "squared + the learned odd part",
+    "squared + the learned slope at zero error",
+    "squared + that slope over the learned curvature there",
+    *(f"squared + {part} of that slope" for part in SMALLER_SLOPES),
+)
+"""The losses that `ablation_of_sides` compares."""
+
+
+def sides_of(value_loss: Callable) -> Callable:
+    """Return a slot function that takes a loss apart; see `SIDES`.
+
+    With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
+    predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
+    The slope at zero error is the simplest odd part: it pushes predictions up or down, to
+    an error of minus the slope over the curvature; squared error with the last tilt goes there too.
+    Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
+    """
+
+    def chosen(chosen_params, context, prediction, target, old_prediction):
+        meta_params = chosen_params["meta_params"]
+
+        def loss(prediction, old_prediction):
+            return value_loss(meta_params, context, prediction, target, old_prediction)
+
+        error = prediction - target
+        there = loss(prediction, old_prediction)
+        mirrored = loss(target - error, 2.0 * target - old_prediction)
+        squared = losses.squared(None, context, prediction, target, old_prediction)
+        slope = jax.grad(loss)
+        tilt = slope(target, target) * error
+        curvature = jax.grad(slope)(target, target)
+        values = (
+            there,
+            0.5 * (there + mirrored),
+            there - tilt,
+            squared,
+            squared + 0.5 * (there - mirrored),
+            squared + tilt,
+            squared + tilt / jnp.maximum(jnp.abs(curvature), 1e-3),
+            *(squared + part * tilt for part in SMALLER_SLOPES.values()),
+        )
+        return jax.lax.select_n(chosen_params["side"], *values)
+
+    return chosen
+
+
+def ablation_of_sides(value_loss: Callable, meta_params: Any) -> Ablation:
+    """Train with the parts of the learned loss: is it the treatment of the two sides that wins?
+
+    Returns:
+        a row for each of `SIDES`, with `loss`.
+    """
+    function = sides_of(value_loss)
+    rows = [
+        Row({"loss": name}, function, {"side": np.int32(index), "meta_params": meta_params})
+        for index, name in enumerate(SIDES)
+    ]
+    return Ablation("sides", rows)
+
+
+def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
+    rows = []
+    for row in result["ablation"]:
+        low, high = row["interval"]
+        clipping = "on" if row["clipping"] else "off"
+        interval = f"[{low:.4g}, {high:.4g}]"
+        rows.append(
+            [row["shape"], row["scale"], clipping, row["coefficient"], row["iqm"], interval]
+        )
+    ratio = result["scale_ratio"]
+    note = (
+        f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
+        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
+        "without clipping of the gradient's norm where the learner clips."
+    )
+    columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
+    return Table("Ablation: scale against shape", columns, rows, note=note)
+
+
+def _sides_table(result: dict[str, Any]) -> Table:
+    rows = []
+    for row in result["sides"]:
+        low, high = row["interval"]
+        rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+    note = (
+        "The even part treats predictions that are too high like those that are too low; the odd "
+        "part is the rest. A slope at zero error pushes predictions up or down "
+        "until the loss pushes back."
+    )
+    columns = ["loss", "IQM", "95% interval"]
+    return Table("Ablation: the two sides of the error", columns, rows, note=note)

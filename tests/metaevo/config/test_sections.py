@@ -1,0 +1,85 @@
+"""Settings whose sections are known only when others are: real classes below a written one."""
+
+import ast
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config.sections import specialised
+from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.sweep.settings import EvolutionSweepSettings, SweepSettings, sweep_class
+from metaevo.training.settings import TrainSettings, training_class
+from tests.metaevo.example_config import Schedule, Train
+
+METAEVO = Path(__file__).parents[3] / "metaevo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    name: str
+    schedule: Schedule = field(default_factory=Schedule)
+    train: Any
+
+
+def test_open_sections_are_validated_and_the_order_is_kept() -> None:
+    made = specialised(Settings, {"train": Train}, {"name": "a"})
+    settings = from_dict(made, {"train": {"num_envs": 6}})
+    assert isinstance(settings, Settings)
+    assert [*to_dict(settings)] == ["name", "schedule", "train"]
+    assert settings == made(name="a", schedule=Schedule(), train=Train(num_envs=6))
+    with pytest.raises(ConfigError, match=r"train\.num_envs = 0: must be at least 1"):
+        from_dict(made, {"train": {"num_envs": 0}})
+
+
+def test_a_setting_can_be_added_before_the_others() -> None:
+    order, texts = ("name", "more"), {"more": "more of it"}
+    made = specialised(
+        Settings, {"train": Train}, {"name": "a", "more": "b"}, texts=texts, order=order
+    )
+    assert [*to_dict(from_dict(made, {}))] == ["name", "more", "schedule", "train"]
+    assert {each.name: each.metadata.get("doc") for each in fields(made)}["more"] == "more of it"
+    with pytest.raises(ConfigError, match="more = 3: must be text"):
+        from_dict(made, {"more": 3})
+
+
+@pytest.mark.parametrize(
+    ("made", "written"),
+    [
+        (experiment_class({"learner": "dqn"}, "value_loss"), EvolveSettings),
+        (training_class({"learner": "q_learning"}), TrainSettings),
+        (sweep_class({}), SweepSettings),
+        (sweep_class({"evolve": "drift"}), EvolutionSweepSettings),
+    ],
+)
+def test_what_is_validated_is_what_is_written_down(made: type, written: type) -> None:
+    """Only what belongs to a learner or a component is more than mypy knows."""
+    assert issubclass(made, written)
+    kinds = {each.name: each.type for each in fields(made)}
+    generic = {"train", "hyperparams", "component"}
+    for each in fields(written):
+        assert kinds[each.name] is each.type or each.name in generic
+
+
+def test_the_settings_of_a_trial_are_those_of_its_evolution() -> None:
+    raw = {"evolve": "value_loss", "run": {"seed": 7, "chunk_size": 3}, "strategy": {"sigma": 0.5}}
+    trial = from_dict(sweep_class(raw), raw)
+    assert isinstance(trial, EvolutionSweepSettings)
+    evolution = trial.of_evolution()
+    assert evolution.run.seed == 7
+    assert evolution.evaluation.seeds == 0
+    for name in ("learner", "evolve", "train", "hyperparams", "component", "strategy", "evolution"):
+        assert getattr(evolution, name) == getattr(trial, name)
+
+
+def test_every_function_says_which_settings_it_takes() -> None:
+    untyped = [
+        f"{path.relative_to(METAEVO)}:{node.lineno}"
+        for path in METAEVO.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg) and node.arg == "settings"
+        if node.annotation is not None and ast.unparse(node.annotation) == "Any"
+    ]
+    assert not untyped
