@@ -5,8 +5,12 @@ later. All text is escaped: names come from configs and command lines.
 """
 
 import base64
+import itertools
 import os
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -104,12 +108,47 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list
     return [[cell(value) for value in row] for row in rows]
 
 
+def _terminal_width() -> int | None:
+    """Columns of the terminal that stdout is, if it is one: what goes to a file is not folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines that fit the terminal."""
+    width = _terminal_width()
+    return text if width is None else textwrap.fill(text, min(width, 100))
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines, broken between words only, and never inside an interval."""
+    glued = re.sub(r"(?<=[\d,]) (?=[-+.\d]+[\])])", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
+
+
+def _column_widths(table: Sequence[Sequence[str]], most: int | None) -> list[int]:
+    """The width of every column; the widest are folded until a line has at most so many."""
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    least = [max(len(line) for text in column for line in _folded(text, 1)) for column in columns]
+    while most is not None and sum(widths) + 2 * len(widths) > most:
+        room = [width - low for width, low in zip(widths, least, strict=True)]
+        if not any(room):
+            break
+        widest = max((width, i) for i, width in enumerate(widths) if room[i])[1]
+        widths[widest] -= 1
+    return widths
+
+
 def terminal_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
     highlight: int | Collection[int] | None = None,
+    width: int | None = None,
 ) -> str:
     """The table as aligned plain text; highlighted rows are marked with ">".
+
+    Cells are folded between words where that is needed for lines of at most `width` characters.
 
     Characters that are not printable are replaced: a name cannot move the cursor.
 
@@ -118,7 +157,7 @@ def terminal_table(
     """
     table = [list(columns), *_grid(columns, rows)]
     table = [["".join(c if c.isprintable() else "?" for c in text) for text in r] for r in table]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    widths = _column_widths(table, width)
     right = [_numeric(column[1:]) for column in zip(*table, strict=True)]
 
     def line(mark: str, texts: Sequence[str]) -> str:
@@ -128,9 +167,17 @@ def terminal_table(
         )
         return f"{mark} {'  '.join(padded)}".rstrip()
 
+    def row(mark: str, texts: Sequence[str]) -> list[str]:
+        if all(len(text) <= width for text, width in zip(texts, widths, strict=True)):
+            return [line(mark, texts)]
+        cells = [_folded(text, width) for text, width in zip(texts, widths, strict=True)]
+        lines = list(itertools.zip_longest(*cells, fillvalue=""))
+        return [line(mark, lines[0]), *(line(" ", each) for each in lines[1:])]
+
     marked = _highlighted(highlight)
-    lines = [line(" ", table[0]), line(" ", ["─" * width for width in widths])]
-    lines += [line(">" if i in marked else " ", row) for i, row in enumerate(table[1:])]
+    lines = [*row(" ", table[0]), line(" ", ["─" * width for width in widths])]
+    for i, texts in enumerate(table[1:]):
+        lines += row(">" if i in marked else " ", texts)
     return "\n".join(lines)
 
 
@@ -159,8 +206,8 @@ class Table:
 
     def text(self) -> str:
         """The same table for the terminal, with heading and note."""
-        table = terminal_table(self.columns, self.rows, self.highlight)
-        return "\n".join(part for part in (self.heading, table, self.note) if part)
+        table = terminal_table(self.columns, self.rows, self.highlight, _terminal_width())
+        return "\n".join(part for part in (self.heading, table, wrapped(self.note)) if part)
 
     def html(self) -> str:
         """The table in a box that scrolls sideways on a phone; ValueError as terminal_table."""

@@ -59,6 +59,8 @@ class RecordConfig:
     """agents of a training, the first ones, whose learning curves are mirrored singly"""
     track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
     """seconds that a run waits at its end, at most, for what is still to be sent"""
+    quick: bool = False
+    """marks a quick look, whose sizes are tiny and whose numbers mean nothing: set by --quick"""
 
     def __post_init__(self) -> None:
         """Refuse what is no tracking URI."""

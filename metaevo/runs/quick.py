@@ -1,0 +1,68 @@
+"""A quick look, `--quick`: a run at sizes that show that everything works, and nothing else."""
+
+from typing import Any
+
+NOTE = (
+    "A quick look (--quick): tiny sizes and few seeds, to see that everything works and what comes "
+    "out. The numbers mean nothing."
+)
+UPDATES = 20
+"""of every agent"""
+MOST = {
+    "seeds": 2,
+    "evaluation.ablation_seeds": 4,
+    "evaluation.episodes": 2,
+    "evaluation.gymnasium": 1,
+    "evaluation.seeds": 8,
+    "evaluation.trials": 4,
+    "evaluation.tuning_seeds": 2,
+    "evolution.generations": 4,
+    "evolution.seeds_per_candidate": 2,
+    "evolution.validation_every": 2,
+    "evolution.validation_seeds": 8,
+    "pbt.rounds": 3,
+    "strategy.population_size": 8,
+    "sweep.batch": 4,
+    "sweep.confirm_seeds": 4,
+    "sweep.grid_points": 2,
+    "sweep.seeds": 2,
+    "sweep.trials": 4,
+}
+"""Numbers that a quick look has at most; what is null gets them too, where that means many."""
+_MANY = ("evaluation.tuning_seeds",)
+_GRID_VALUES = 2
+
+
+def quickened(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings, whole and as plain data, cut down to what takes seconds, and marked so."""
+    small = {key: _shrunk(key, value) for key, value in settings.items()}
+    train, hyperparams = small["train"], small["hyperparams"]
+    steps = train["num_steps"] * train.get("num_envs", 1)
+    least = max(UPDATES * steps, 2 * train.get("learning_starts", 0))
+    train["total_timesteps"] = min(train["total_timesteps"], least)
+    for key in ("annealing_steps", "epsilon_decay_steps"):
+        if hyperparams.get(key):
+            hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
+    if "grid" in small.get("evaluation", {}):
+        grid = small["evaluation"]["grid"]
+        small["evaluation"]["grid"] = {key: values[:_GRID_VALUES] for key, values in grid.items()}
+    small["run"]["quick"] = True
+    return small
+
+
+def is_quick(settings: dict[str, Any]) -> bool:
+    """Whether settings, as plain data, are those of a quick look."""
+    return bool(settings.get("run", {}).get("quick"))
+
+
+def mark(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return what evaluation.json says of it: `quick`, and nothing of any other run."""
+    return {"quick": True, "note": NOTE} if is_quick(settings) else {}
+
+
+def _shrunk(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shrunk(f"{key}.{name}", each) for name, each in value.items()}
+    if key in MOST and (value is not None or key in _MANY):
+        return MOST[key] if value is None else min(value, MOST[key])
+    return value
