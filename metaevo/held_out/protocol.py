@@ -91,11 +91,13 @@ def compare(
         if parts.slot == "value_loss":
             study = value_loss_study.Study(settings, comparison, slot_function, meta_params)
             study.draw(figures / "loss.png")
+            result["observed"] = study.observed()
             if ablating:
                 result |= study.ablate(contender, progress)
     result["frames_per_agent"] = comparison.learned.frames_per_seed
     result["evolution_frames"] = evolution_frames
-    _draw_scores(settings, tasks, figures, result, scores)
+    result["curves"] = comparison.learned.measure
+    _draw_curves(settings, tasks, figures, result, scores)
     return result
 
 
@@ -106,15 +108,13 @@ def task_of(settings: Any) -> dict[str, Any]:
     return {key: everything[key] for key in sections} | {"seed": settings.run.seed}
 
 
-def _draw_scores(
+def _draw_curves(
     settings: Any,
     tasks: list[Task],
     figures: Path,
     result: dict[str, Any],
     scores: dict[str, Scores],
 ) -> None:
-    rows = [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]]
-    plots.plot_scores(rows, figures / "scores.png", xlabel="fitness on held-out seeds, IQM")
     shown = [row["name"] for row in result["variants"] if row["tuning_frames"]] or list(scores)
     for index, task in enumerate(tasks):
         suffix = "" if len(tasks) == 1 else f"_{task.name}"
@@ -123,4 +123,5 @@ def _draw_scores(
             curve_frames(task.learner.config, settings.evaluation.curve_points),
             figures / f"learning_curves{suffix}.png",
             title="" if len(tasks) == 1 else task.name,
+            ylabel=result["curves"],
         )

@@ -29,6 +29,8 @@ from purerl.parts import losses
 from purerl.types import Context
 
 AGENTS = 16
+COMPARABLE = 1000.0
+"""A loss steeper than squared error by a larger factor meets errors that are all but zero."""
 DIVERGED = 1e15
 """A prediction or target of that size: the squares of larger ones would leave float32."""
 
@@ -78,12 +80,18 @@ def slopes(
     return np.asarray(jax.jit(slope)(meta_params, context, predictions, targets, predictions))
 
 
+def error_limit(errors: np.ndarray) -> float:
+    """Return the size that 99% of errors [2, samples] have at most."""
+    predictions, targets = errors
+    return float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+
+
 def loss_curves(
     value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
 ) -> dict[str, LossCurve]:
     """Return the learned and the hand-written losses over the observed range of errors."""
-    predictions, targets = errors
-    limit = float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+    _, targets = errors
+    limit = error_limit(errors)
     error = np.linspace(-limit, limit, 401, dtype=np.float32)
     target = np.full_like(error, np.median(targets))
 
@@ -283,6 +291,17 @@ class Study:
         curves = loss_curves(self.value_loss, self.meta_params, hyperparams, errors)
         plot_losses(curves, path, title="", density=errors[0] - errors[1])
 
+    def observed(self) -> dict[str, float]:
+        """Return what the loss's shape is described by: errors that occur, and their slopes."""
+        predictions, targets = self.errors
+        hyperparams = self.settings.hyperparams
+        return {
+            "error": error_limit(self.errors),
+            "target": float(np.median(targets)),
+            "steepness": scale_ratio(self.value_loss, self.meta_params, hyperparams, self.errors),
+            "share_of_zero": float(np.mean(predictions == targets)),
+        }
+
     def ablate(
         self, contender: Callable[[Callable, Any], Contender], progress: Progress
     ) -> dict[str, Any]:
@@ -321,6 +340,25 @@ def tables(result: dict[str, Any], scale_name: str | None) -> list[Table]:
     return found
 
 
+def steepness_text(ratio: float) -> str:
+    """Say how steep a loss is beside squared error.
+
+    Args:
+        ratio: `scale_ratio`.
+    """
+    if 1 / COMPARABLE <= ratio <= COMPARABLE:
+        return (
+            f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of "
+            "the derivative at errors that occur)."
+        )
+    if ratio < 1:
+        return "The learned loss is all but flat at the errors that occur."
+    return (
+        "At most of the errors that occur squared error is all but flat, for they are close to "
+        f"zero; so that the learned loss is {ratio:.0e} times as steep there says little."
+    )
+
+
 def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
     rows = []
     for row in result["ablation"]:
@@ -332,9 +370,8 @@ def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
         )
     ratio = result["scale_ratio"]
     note = (
-        f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
-        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
-        "without clipping of the gradient's norm where the learner clips."
+        f"{steepness_text(ratio)} Shape and scale are exchanged separately, with and without "
+        "clipping of the gradient's norm where the learner clips."
     )
     columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
     return Table("Ablation: scale against shape", columns, rows, note=note)

@@ -54,11 +54,31 @@ img { display: block; width: 100%; max-width: 900px; height: auto; background: #
 details { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
   padding: .7rem 1rem; margin-top: 2rem; }
 summary { cursor: pointer; font-weight: 600; }
-details table { margin-top: .7rem; min-width: 0; }
-details th { font-weight: 400; color: var(--soft); }
-details td { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
-@media (max-width: 36rem) { body { padding-top: 1.25rem; } h1 { font-size: 1.5rem; }
-  th, td { padding: .35rem .5rem; } }
+details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
+.pairs { margin-top: .7rem; min-width: 0; }
+.pairs th { font-weight: 400; color: var(--soft); }
+.pairs td, code { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+.facts { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0 0 1.2rem;
+  font-size: .85rem; line-height: 1.45; }
+header + main .facts { margin-top: -.8rem; }
+.facts span { display: inline-block; }
+.facts dt { color: var(--soft); }
+.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+.banner { --tone: #6b7280; border-left: .5rem solid var(--tone); border-radius: 8px;
+  background: color-mix(in srgb, var(--tone) 12%, var(--page)); padding: .8rem 1.2rem .2rem;
+  margin-bottom: 1.2rem; }
+.banner p { max-width: 62rem; margin-bottom: .5rem; }
+.banner .word { font-size: 1.5rem; line-height: 1.3; }
+.banner .word strong { color: var(--tone); letter-spacing: .04em; margin-right: .4rem; }
+.better { --tone: #16803c; } .worse { --tone: #c62828; } .quick { --tone: #b45309; }
+body:has(.beside) { max-width: 78rem; }
+.beside { display: grid; gap: 1rem; align-items: start;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
+.beside > div { min-width: 0; }
+@media (max-width: 36rem) { body { padding: 1.25rem .9rem; } h1 { font-size: 1.5rem; }
+  table { font-size: .82rem; } th, td { padding: .35rem .25rem; }
+  thead th, .number { white-space: normal; } .facts { grid-template-columns: 1fr; gap: 0; }
+  .facts dd { margin-bottom: .3rem; } }
 @media print { body { max-width: none; } details, figure, tr { break-inside: avoid; } }
 """
 
@@ -271,7 +291,8 @@ class KeyValues:
         )
         return (
             f"<details><summary>{escape(self.heading)}</summary>\n"
-            f'<div class="wide"><table><tbody>\n{rows}</tbody></table></div></details>\n'
+            f'<div class="wide"><table class="pairs"><tbody>\n{rows}</tbody></table></div>'
+            "</details>\n"
         )
 
 

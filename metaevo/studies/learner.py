@@ -11,7 +11,7 @@ from metaevo.agents.limits import check_agents
 from metaevo.agents.train_learner import Normalisation, TrainLearner, measure_normalisation
 from metaevo.components import discovery
 from metaevo.config import ConfigError
-from metaevo.held_out import policy_loss, protocol, value_loss
+from metaevo.held_out import policy_loss, protocol, shapes, value_loss
 from metaevo.held_out.comparison import hand_written
 from metaevo.held_out.tuning import tuning_space
 from metaevo.outer_loop.limits import check_evolution
@@ -19,6 +19,15 @@ from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import check_baselines, make_parts
 from purerl.learners import LEARNERS
+
+LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning"}
+
+
+def what(component: str, slot: str) -> str:
+    """Return what is evolved as a title says it: "a value loss", "tilted (a value loss)"."""
+    noun = slot.removeprefix("make_").replace("_", " ")
+    noun = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    return noun if component == slot else f"{component.replace('_', ' ')} ({noun})"
 
 
 class LearnerStudy:
@@ -122,15 +131,26 @@ class LearnerStudy:
     def title(self, generations: int) -> tuple[str, str]:
         """Return what was evolved, and in which environments."""
         settings = self.settings
-        env, component = settings.task.env, settings.evolve.replace("_", " ")
-        names = env if isinstance(env, str) else ", ".join(env)
+        names = settings.task.env
+        names = names if isinstance(names, str) else ", ".join(names)
+        part = what(settings.evolve, self.parts.slot)
+        learner = LEARNER_NAMES.get(settings.learner, settings.learner)
         if not generations:
-            where = f"{names} {settings.task.env_params or ''}".strip()
-            return f"A {component} of {settings.learner} on another task", where
-        return (
-            f"Evolving the {component} of {settings.learner}",
-            f"{names}, {generations} generations",
-        )
+            params = settings.task.env_params
+            where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
+            return f"{part[0].upper()}{part[1:]} for {learner} on another task", where
+        return f"Evolving {part} for {learner} on {names}", f"{generations} generations"
+
+    def findings(self, meta_params: Any, result: Mapping[str, Any]) -> list[str]:
+        """Return what a loss looks like."""
+        apply, hyperparams = self.parts.component.apply, self.settings.hyperparams
+        if self.parts.slot == "value_loss":
+            known = {"steepness": result["scale_ratio"]} if "scale_ratio" in result else {}
+            observed = result.get("observed", known)
+            return [shapes.value_loss_sentence(apply, meta_params, hyperparams, observed)]
+        if self.parts.slot == "policy_loss":
+            return [shapes.policy_loss_sentence(apply, meta_params, hyperparams)]
+        return []
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return the ablations of a value loss."""

@@ -24,6 +24,7 @@ from metaevo.runs.lifecycle import (
     raise_if_requested,
     saved_settings,
 )
+from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
@@ -143,7 +144,8 @@ def judge(settings: Any, run_dir: Path, name: str | None) -> int:
             except StopRequestedError:
                 print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
-            write_json_atomic(run.evaluation_path, result)
-            write_report(study, run)
+            assert result is not None  # there are seeds to judge it on
+            write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
+            write_report(study, run, meta_params, run_dir)
             print(f"report: {run.report_path}")
             return stop.exit_code
