@@ -18,6 +18,7 @@ from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
 
+QUICK = "Quick look: too few seeds to conclude"
 FITNESS, SCORES = "fitness.png", "scores.png"
 CAPTIONS = {
     FITNESS: "Fitness over the generations. The band holds the middle 80% of the candidates; best "
@@ -93,9 +94,9 @@ def write_report(
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
     _print(result, [*ablations, *tables], findings, quick)
 
-    first: list[Any] = [_facts(saved, records, result, source)]
+    first: list[Any] = []
     if quick:
-        first.append(layout.Banner("quick", "Quick look: too few seeds to conclude", "", [NOTE]))
+        first.append(layout.Banner("quick", QUICK, "", [NOTE]))
     if result is not None:
         told = verdict.outcome(result)
         against = f"{told.difference} against {verdict.short(result['best_hand_written'])}"
@@ -104,11 +105,13 @@ def write_report(
                 told.conclusion, told.conclusion.upper(), against, [told.sentence, told.budget]
             )
         )
+    first.append(_facts(saved, records, result, source))
     captions = {**CAPTIONS, **study.captions, **_of_curves(result or {}, saved["config"])}
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in _pictures(directory, list(study.captions))}  # fmt: skip
     top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
-    first.append(layout.Beside([images.pop(name) for name in top]))
+    if top:
+        first.append(layout.Beside([images.pop(name) for name in top]))
     if findings:
         first.append(page.Text("", findings))
     rest: list[Any] = [page.Image(_heading(name), each.path, each.caption)
@@ -125,10 +128,11 @@ def _print(
 ) -> None:
     """Print tables and what was found; the verdict comes last."""
     paragraphs = list(findings)
-    if result is not None:
-        paragraphs.append(verdict.conclusion_text(result))
     if quick:
         paragraphs.append(NOTE)
+    if result is not None:
+        warning = f"{QUICK}. " if quick else ""
+        paragraphs.append(warning + verdict.conclusion_text(result))
     for table in tables:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:

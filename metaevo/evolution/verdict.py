@@ -3,7 +3,6 @@
 The comparison is the content of evaluation.json, of this version or of an earlier one.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -37,7 +36,7 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     if pair is None:
         pair = next(each for each in result["pairs"] if each["other"] == best["name"])
     low, high = pair["difference_interval"]
-    difference = signed(pair["difference"], low, high)
+    difference = page.signed(pair["difference"], low, high)
     about = f"the difference is {difference}"
     if pair["conclusion"] != "undecided":
         about += " (95% interval)"
@@ -57,14 +56,6 @@ def conclusion_text(result: Mapping[str, Any]) -> str:
     """Say in words who won, by how much, and how sure that is."""
     found = outcome(result)
     return f"{found.conclusion.capitalize()}: {found.sentence} {found.budget}"
-
-
-def signed(value: float, low: float, high: float) -> str:
-    """A difference and its interval, with as many decimals as the interval's width is worth."""
-    width = high - low
-    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 3
-    middle, *ends = (f"{each:+,.{min(decimals, 12)}f}" for each in (value, low, high))
-    return f"{middle} [{', '.join(ends)}]"
 
 
 def short(name: str) -> str:

@@ -384,7 +384,7 @@ def _sides_table(result: dict[str, Any]) -> Table:
         rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
     note = (
         "The even part treats predictions that are too high like those that are too low; the odd "
-        "part is the rest. A slope at zero error pushes predictions up or down for ever."
+        "part is the rest. A slope at zero error pushes predictions up or down without end."
     )
     columns = ["loss", "IQM", "95% interval"]
     return Table("Ablation: the two sides of the error", columns, rows, note=note)

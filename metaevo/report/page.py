@@ -6,6 +6,7 @@ later. All text is escaped: names come from configs and command lines.
 
 import base64
 import itertools
+import math
 import os
 import re
 import shutil
@@ -60,7 +61,6 @@ details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
 .pairs td, code { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
 .facts { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0 0 1.2rem;
   font-size: .85rem; line-height: 1.45; }
-header + main .facts { margin-top: -.8rem; }
 .facts span { display: inline-block; }
 .facts dt { color: var(--soft); }
 .facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
@@ -73,7 +73,7 @@ header + main .facts { margin-top: -.8rem; }
 .better { --tone: #16803c; } .worse { --tone: #c62828; } .quick { --tone: #b45309; }
 body:has(.beside) { max-width: 78rem; }
 .beside { display: grid; gap: 1rem; align-items: start;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); }
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); margin-bottom: 1rem; }
 .beside > div { min-width: 0; }
 @media (max-width: 36rem) { body { padding: 1.25rem .9rem; } h1 { font-size: 1.5rem; }
   table { font-size: .82rem; } th, td { padding: .35rem .25rem; }
@@ -106,6 +106,14 @@ def _real(value: float) -> str:
     if 1 <= size < 1e4:
         return f"{value:#.4g}".rstrip(".")
     return f"{value:,.0f}" if 1e4 <= size < 1e15 else f"{value:.4g}"
+
+
+def signed(value: float, low: float, high: float) -> str:
+    """A difference and its interval, with as many decimals as the interval's width is worth."""
+    width = high - low
+    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 3
+    middle, *ends = (f"{each:+,.{min(decimals, 12)}f}" for each in (value, low, high))
+    return f"{middle} [{', '.join(ends)}]"
 
 
 def _numeric(texts: Iterable[str]) -> bool:

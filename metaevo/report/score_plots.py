@@ -1,6 +1,6 @@
 """The figure of scores: every variant's, and how far each is from the strongest baseline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from metaevo.report import plots
+from metaevo.report import page, plots
 
 Difference = tuple[float, Sequence[float]]
 """A value and its interval, low and high."""
-REACH = 3.0
+REACH = 2.0
 """Differences further out than so many times the learned one's reach are named, not drawn."""
 
 
@@ -49,13 +49,13 @@ def plot_scores(
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots._figure(title, 1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], "")
+    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], _score)
     if below and differences is not None:
         found = [differences[row["name"]] for row in below]
         label = f"difference from {reference}"
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
         panels[1].set_xlim(*_window(found, differences.get(learned)))
-        _rows(panels[1], below, learned, label, found, "+")
+        _rows(panels[1], below, learned, label, found, page.signed)
     _explain(panels[0], rows, learned)
     plots._legend(figure, panels[0])
     return plots._save(figure, path)
@@ -72,13 +72,17 @@ def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[flo
     return low - margin, high + margin
 
 
+def _score(middle: float, low: float, high: float) -> str:
+    return f"{middle:.4g}  [{low:.4g}, {high:.4g}]"
+
+
 def _rows(
     axes: Axes,
     rows: Sequence[Mapping[str, Any]],
     learned: str,
     xlabel: str,
     values: Sequence[Difference],
-    sign: str,
+    written: Callable[[float, float, float], str],
 ) -> None:
     """Draw a dot and an interval a row, and write the numbers beside them."""
     fixed = axes.get_xlim() if not axes.get_autoscalex_on() else (-np.inf, np.inf)
@@ -105,7 +109,7 @@ def _rows(
         axes.text(
             1.03,
             at,
-            f"{middle:{sign}.4g}  [{low:{sign}.4g}, {high:{sign}.4g}]",
+            written(middle, low, high),
             va="center",
             fontsize=9.5,
             color=plots.INK,

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from metaevo.evolution import verdict
+from metaevo.report import page
 
 
 def row(name, iqm, *, tuned=True, **changed):
@@ -110,7 +111,7 @@ def test_a_race_is_told():
     ],
 )
 def test_differences_have_the_decimals_that_their_interval_is_worth(numbers, expected):
-    assert verdict.signed(*numbers) == expected
+    assert page.signed(*numbers) == expected
 
 
 def test_tables():

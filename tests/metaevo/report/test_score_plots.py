@@ -54,7 +54,10 @@ def test_differences_stand_around_zero_and_a_weak_variant_is_an_arrow(tmp_path, 
     _, axes = drawn[0].axes
     assert names(axes) == ["learned (tuned)", "huber (tuned)"]
     assert axes.get_xlabel() == "difference from squared (tuned)"
-    assert [text.get_text() for text in axes.texts] == ["+2  [+0.5, +3.5]", "-397  [-401, -393]"]
+    assert [text.get_text() for text in axes.texts] == [
+        "+2.0 [+0.5, +3.5]",
+        "-397.0 [-401.0, -393.0]",
+    ]
     low, high = axes.get_xlim()
     assert -1 < low < 0 < 3.5 < high < 5
     assert [dot.get_marker() for dot in dots(axes)] == ["o", "<"]
