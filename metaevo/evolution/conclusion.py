@@ -21,8 +21,7 @@ from metaevo.studies.study import Study
 QUICK = "Quick look: too few seeds to conclude"
 FITNESS, SCORES = "fitness.png", "scores.png"
 CAPTIONS = {
-    FITNESS: "Fitness over the generations. The band holds the middle 80% of the candidates; best "
-    "is the luckiest one.",
+    FITNESS: "Fitness over the generations; the best candidate is the luckiest one.",
     SCORES: "Interquartile mean on held-out seeds with 95% bootstrap intervals, and differences "
     "from the strongest hand-written contender.",
 }
