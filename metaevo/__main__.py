@@ -33,7 +33,9 @@ COMMANDS = {
         joins=True,
     ),
     "train": Command("train agents in an environment", "metaevo.training.command"),
-    "sweep": Command("search for good settings, each tried on several seeds", "metaevo.sweep.command"),
+    "sweep": Command(
+        "search for good settings, each tried on several seeds", "metaevo.sweep.command"
+    ),
     "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False

@@ -20,6 +20,8 @@ _OURS: dict[str, Direction | None] = {
     "fitness_mean": "higher",
     "fitness_best": "higher",
     "fitness_of_mean": "higher",
+    "fitness_low": "higher",
+    "fitness_high": "higher",
     "fitness_std": None,
     "tied": None,
     "sigma": None,

@@ -1,6 +1,6 @@
 """What every learned policy loss has: its picture beside PPO's clip and DPO."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from metaevo.components.component import LEARNED, Found
+from metaevo.components.shapes import policy_loss_sentence
 from metaevo.report.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
 from purerl.types import Context
@@ -47,6 +48,12 @@ def policy_curves(
     curves = {LEARNED: curve(policy_loss, meta_params)}
     functions = losses.HAND_WRITTEN["policy_loss"]
     return curves | {name: curve(function, None) for name, function in functions.items()}
+
+
+def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
+    """Say up to which ratios the loss pushes."""
+    del observed
+    return [policy_loss_sentence(found.apply, found.meta_params, found.hyperparams)]
 
 
 def draw(found: Found, figures: Path) -> None:

@@ -37,8 +37,9 @@ class Slot:
     own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """what single hand-written functions are tuned over instead of, or beside, what all are"""
     hooks: str | None = None
-    """the module with `draw`, `ablations`, `tables` and `CAPTIONS` for components of the slot that
-    have none of their own; imported when they are used, as it needs matplotlib"""
+    """the module with `draw`, `observe`, `findings`, `ablations`, `tables` and `CAPTIONS` for
+    components of the slot that have none of their own; imported when they are used, as it needs
+    matplotlib"""
 
     @property
     def signature(self) -> str:

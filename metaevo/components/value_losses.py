@@ -8,7 +8,7 @@ The two sides of the error: a loss may win because it treats predictions that ar
 high differently. So the learned loss is taken apart, and its parts are given to squared error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components.component import LEARNED, Ablation, Found, Row
+from metaevo.components.shapes import value_loss_sentence
 from metaevo.report.page import Table
 from metaevo.report.plots import LossCurve, plot_losses
 from purerl.learners import LearnerEntry
@@ -27,6 +28,8 @@ CAPTIONS = {
     "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
     "that occur half-way through training with squared error.",
 }
+COMPARABLE = 1000.0
+"""A loss steeper than squared error by a larger factor meets errors that are all but zero."""
 
 
 def draw(found: Found, figures: Path) -> None:
@@ -34,6 +37,23 @@ def draw(found: Found, figures: Path) -> None:
     errors = found.value_targets()
     curves = loss_curves(found.apply, found.meta_params, found.hyperparams, errors)
     plot_losses(curves, figures / "loss.png", title="", density=errors[0] - errors[1])
+
+
+def observe(found: Found) -> dict[str, float]:
+    """Return what the loss's shape is described by: errors that occur, and their slopes."""
+    errors = found.value_targets()
+    predictions, targets = errors
+    return {
+        "error": error_limit(errors),
+        "target": float(np.median(targets)),
+        "steepness": scale_ratio(found.apply, found.meta_params, found.hyperparams, errors),
+        "share_of_zero": float(np.mean(predictions == targets)),
+    }
+
+
+def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
+    """Say what the loss looks like, of what `observe` returned."""
+    return [value_loss_sentence(found.apply, found.meta_params, found.hyperparams, observed)]
 
 
 def ablations(found: Found) -> list[Ablation]:
@@ -69,12 +89,18 @@ def slopes(
     return np.asarray(jax.jit(slope)(meta_params, context, predictions, targets, predictions))
 
 
+def error_limit(errors: np.ndarray) -> float:
+    """Return the size that 99% of errors [2, samples] have at most."""
+    predictions, targets = errors
+    return float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+
+
 def loss_curves(
     value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
 ) -> dict[str, LossCurve]:
     """Return the learned and the hand-written losses over the observed range of errors."""
-    predictions, targets = errors
-    limit = float(np.quantile(np.abs(predictions - targets), 0.99)) or 1.0
+    _, targets = errors
+    limit = error_limit(errors)
     error = np.linspace(-limit, limit, 401, dtype=np.float32)
     target = np.full_like(error, np.median(targets))
 
@@ -202,6 +228,25 @@ def ablation_of_sides(value_loss: Callable, meta_params: Any) -> Ablation:
     return Ablation("sides", rows)
 
 
+def steepness_text(ratio: float) -> str:
+    """Say how steep a loss is beside squared error.
+
+    Args:
+        ratio: `scale_ratio`.
+    """
+    if 1 / COMPARABLE <= ratio <= COMPARABLE:
+        return (
+            f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of "
+            "the derivative at errors that occur)."
+        )
+    if ratio < 1:
+        return "The learned loss is all but flat at the errors that occur."
+    return (
+        "At most of the errors that occur squared error is all but flat, for they are close to "
+        f"zero; so that the learned loss is {ratio:.0e} times as steep there says little."
+    )
+
+
 def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
     rows = []
     for row in result["ablation"]:
@@ -213,9 +258,8 @@ def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
         )
     ratio = result["scale_ratio"]
     note = (
-        f"The learned loss is {ratio:.3g} times as steep as squared error (root mean square of the "
-        "derivative at errors that occur). Shape and scale are exchanged separately, with and "
-        "without clipping of the gradient's norm where the learner clips."
+        f"{steepness_text(ratio)} Shape and scale are exchanged separately, with and without "
+        "clipping of the gradient's norm where the learner clips."
     )
     columns = ["shape", "scale", "clipping", scale_name, "IQM", "95% interval"]
     return Table("Ablation: scale against shape", columns, rows, note=note)
@@ -228,8 +272,8 @@ def _sides_table(result: dict[str, Any]) -> Table:
         rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
     note = (
         "The even part treats predictions that are too high like those that are too low; the odd "
-        "part is the rest. A slope at zero error pushes predictions up or down "
-        "until the loss pushes back."
+        "part is the rest. A slope at zero error pushes predictions up or down until the loss "
+        "pushes back."
     )
     columns = ["loss", "IQM", "95% interval"]
     return Table("Ablation: the two sides of the error", columns, rows, note=note)

@@ -1,11 +1,16 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from metaevo import statistics
 from metaevo.config import to_dict
+from metaevo.evolution import verdict
 from metaevo.held_out.evaluation import LEARNED
-from metaevo.report import page, plots
+from metaevo.outer_loop.problem import MetaParams
+from metaevo.report import layout, page, plots, score_plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.quick import NOTE, is_quick, mark
@@ -13,9 +18,12 @@ from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.study import Study
 
+QUICK = "Quick look: too few seeds to conclude"
+FITNESS, SCORES = "fitness.png", "scores.png"
 CAPTIONS = {
-    "fitness.png": "Fitness over the generations.",
-    "scores.png": "Interquartile mean on held-out seeds with 95% bootstrap intervals.",
+    FITNESS: "Fitness over the generations; the best candidate is the luckiest one.",
+    SCORES: "Interquartile mean on held-out seeds with 95% bootstrap intervals, and differences "
+    "from the strongest hand-written contender.",
 }
 
 
@@ -29,8 +37,8 @@ def conclude(study: Study, run: Run) -> None:
     directory = run.directory
     records = directory.read_metrics("generation")
     if records:
-        plots.plot_fitness(records, directory.figures / "fitness.png", title="")
-    found, _ = checkpoint.load_tree(directory.meta_params)
+        plots.plot_fitness(records, directory.figures / FITNESS, title="")
+    found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
     result = study.compare(
         found,
@@ -47,7 +55,8 @@ def conclude(study: Study, run: Run) -> None:
             records[-1]["seconds"] if records else 0.0,
         )
         write_json_atomic(directory.evaluation_path, result | mark(to_dict(run.settings)))
-    write_report(study, directory)
+    loadable = isinstance(about, dict) and "component" in about
+    write_report(study, directory, found, directory.path if loadable else None)
     for path in (
         directory.report_path,
         directory.figures,
@@ -59,99 +68,157 @@ def conclude(study: Study, run: Run) -> None:
     print(f"report: {directory.report_path}")
 
 
-def write_report(study: Study, directory: RunDirectory) -> None:
-    """Write report.html from what lies in a run's directory, and print the tables."""
+def write_report(
+    study: Study, directory: RunDirectory, found: MetaParams, source: Path | None
+) -> None:
+    """Write report.html and the figures of its numbers, and print the tables and the verdict.
+
+    Args:
+        study: what was evolved.
+        directory: of the run, or of a comparison on another task.
+        found: the meta-parameters.
+        source: the directory from which `metaevo.load` has them; None if it cannot.
+    """
     saved = directory.read_config()
     records = directory.read_metrics("generation")
-    sections: list[Any] = []
-    last = []
-    if is_quick(saved["config"]):
-        sections.append(page.Text("A quick look", NOTE))
-        last.append(NOTE)
+    quick = is_quick(saved["config"])
+    result = None
     if directory.evaluation_path.exists():
         result = read_json(directory.evaluation_path, schema.Evaluation)
-        tables = [_table(result), *study.tables(result)]
-        for table in tables:
-            print(f"\n{table.text()}")
-        verdict = conclusion_text(result)
-        sections += [page.Text("Conclusion", verdict), *tables]
-        last.insert(0, verdict)
-    for words in last:
-        print(f"\n{page.wrapped(words)}")
-    captions = {**CAPTIONS, **study.captions}
-    for path in sorted(directory.figures.glob("*.png")) if directory.figures.is_dir() else []:
-        caption = captions.get(
-            path.name, "Learning curves on held-out seeds, mean and 95% interval."
+        _draw(result, records, directory)
+    findings = study.findings(found, result or {})
+    if numbers := verdict.evolved_numbers(found):
+        findings = [*findings, verdict.numbers_text(numbers)]
+    ablations = study.tables(result) if result is not None else []
+    tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
+    _print(result, [*ablations, *tables], findings, quick)
+
+    first: list[Any] = []
+    if quick:
+        first.append(layout.Banner("quick", QUICK, "", [NOTE]))
+    if result is not None:
+        told = verdict.outcome(result)
+        against = f"{told.difference} against {verdict.short(result['best_hand_written'])}"
+        first.append(
+            layout.Banner(
+                told.conclusion, told.conclusion.upper(), against, [told.sentence, told.budget]
+            )
         )
-        sections.append(page.Image(_heading(path), path, caption))
-    sections.append(page.KeyValues("Settings", saved["config"]))
-    sections.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    first.append(_facts(saved, records, result, source))
+    captions = {**CAPTIONS, **study.captions, **_of_curves(result or {}, saved["config"])}
+    images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
+              for path in _pictures(directory, list(study.captions))}  # fmt: skip
+    top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
+    if top:
+        first.append(layout.Beside([images.pop(name) for name in top]))
+    if findings:
+        first.append(page.Text("", findings))
+    rest: list[Any] = [page.Image(_heading(name), each.path, each.caption)
+                       for name, each in images.items()]  # fmt: skip
+    folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+    folded.append(page.KeyValues("Settings", saved["config"]))
+    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     title, subtitle = study.title(len(records))
-    page.write_report(directory.report_path, title, subtitle, sections)
+    page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
 
 
-def conclusion_text(result: dict[str, Any]) -> str:
-    """Say in words who won, by how much, and how sure that is."""
+def _print(
+    result: dict[str, Any] | None, tables: list[page.Table], findings: list[str], quick: bool
+) -> None:
+    """Print tables and what was found; the verdict comes last."""
+    paragraphs = list(findings)
+    if quick:
+        paragraphs.append(NOTE)
+    if result is not None:
+        warning = f"{QUICK}. " if quick else ""
+        paragraphs.append(warning + verdict.conclusion_text(result))
+    for table in tables:
+        print(f"\n{table.text()}")
+    for paragraph in paragraphs:
+        print(f"\n{page.wrapped(paragraph)}")
+    print()
+
+
+def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunDirectory) -> None:
+    """Draw what can be drawn of the numbers that a run keeps."""
+    if records:
+        plots.plot_fitness(
+            records, directory.figures / FITNESS, title="", baseline=_reference(result)
+        )
+    pairs = {pair["other"]: pair for pair in result["pairs"]}
     rows = {row["name"]: row for row in result["variants"]}
-    learned, best = rows[result["learned"]], rows[result["best_hand_written"]]
-    pair = result.get("against_best")  # which comparisons of earlier versions do not have
-    if pair is None:
-        pair = next(each for each in result["pairs"] if each["other"] == best["name"])
-    low, high = pair["difference_interval"]
-    words = {
-        "better": "The discovered component beats the best hand-written one",
-        "worse": "The discovered component is worse than the best hand-written one",
-        "undecided": "Neither the discovered component nor the best hand-written one is better",
-    }
-    probability = pair["probability_of_improvement"]
-    budget = "neither was tuned"
-    if result.get("tuning_rounds"):
-        finalists, seeds = result["tuning_rounds"][-1]
-        budget = (
-            f"each was tuned by a race of {result['tuning_settings']} settings, the untuned one "
-            f"among them, the last {finalists} on {seeds} fresh seeds "
-            f"({learned['tuning_frames']:,} frames)"
-        )
-    elif result["tuning_settings"]:
-        budget = (
-            f"each was tuned over {result['tuning_settings']} settings x "
-            f"{result['tuning_seeds']} seeds ({learned['tuning_frames']:,} frames)"
-        )
-    return (
-        f"{words[pair['conclusion']]}: {learned['name']} {learned['iqm']:.4g} against "
-        f"{best['name']} {best['iqm']:.4g} (IQM over {learned['seeds']} held-out seeds), "
-        f"difference {pair['difference']:+.3g} with 95% interval [{low:.3g}, {high:.3g}], "
-        f"probability of improvement {probability:.0%}; {budget}."
+    best, learned = result["best_hand_written"], result["learned"]
+    judged = result.get("against_best", pairs[best])
+    differences = {}
+    for name, row in rows.items():
+        if name == learned:
+            differences[name] = (judged["difference"], judged["difference_interval"])
+        elif name != best:
+            compared = statistics.compare(row["scores"], rows[best]["scores"])
+            differences[name] = (compared.difference, compared.difference_interval)
+    score_plots.plot_scores(
+        [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
+        directory.figures / SCORES,
+        xlabel="fitness on held-out seeds, IQM",
+        differences=differences,
+        learned=learned,
+        reference=best,
     )
 
 
-def _table(result: dict[str, Any]) -> page.Table:
-    pairs = {pair["other"]: pair for pair in result["pairs"]}
-    rows = []
-    for row in result["variants"]:
-        pair = pairs.get(row["name"])
-        settings = ", ".join(
-            f"{key} {float('inf') if value is None else value:g}"  # JSON holds no infinity
-            for key, value in row["settings"].items()
-        )
-        improvement = ""
-        if pair is not None:
-            low, high = pair["probability_interval"]
-            improvement = f"{pair['probability_of_improvement']:.2f} [{low:.2f}, {high:.2f}]"
-        low, high = row["interval"]
-        rows.append(
-            [row["name"], row["iqm"], f"[{low:.4g}, {high:.4g}]", improvement, row["diverged"],
-             row["tuning_frames"], settings]
-        )  # fmt: skip
-    columns = [
-        "variant", "IQM", "95% interval", "P(learned is better)", "diverged", "tuning frames",
-        "tuned to",
-    ]  # fmt: skip
-    note = "P(learned is better): probability that the learned variant named in the conclusion "
-    note += "scores higher than this one, with 95% interval."
-    highlight = [i for i, row in enumerate(result["variants"]) if row["function"] == LEARNED]
-    return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
+def _reference(result: Mapping[str, Any]) -> dict[str, float]:
+    """Mean fitness of hand-written parts with the run's hyperparameters, as candidates have."""
+    untuned = [
+        row
+        for row in result["variants"]
+        if not row["tuning_frames"] and verdict.short(row["name"]) != LEARNED
+    ]
+    if not untuned:
+        return {}
+    best = max(untuned, key=lambda row: float(row["mean"]))
+    return {f"{verdict.short(best['name'])}, not tuned, held-out seeds": best["mean"]}
 
 
-def _heading(path: Path) -> str:
-    return path.stem.replace("_", " ").capitalize()
+def _of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    """The caption of learning curves: what they show, and what the run is judged by."""
+    shown = result.get("curves", "return of finished episodes")
+    weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
+    judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
+    text = f"Learning curves on held-out seeds: {shown}, mean and 95% interval."
+    return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
+
+
+def _facts(
+    saved: Mapping[str, Any],
+    records: list[dict[str, Any]],
+    result: Mapping[str, Any] | None,
+    source: Path | None,
+) -> layout.Facts:
+    about, facts = saved["environment"], {}
+    if about.get("started"):
+        facts["started"] = f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
+    if about.get("command_line"):
+        program, *rest = str(about["command_line"]).split(" ", 1)
+        facts["command"] = " ".join([Path(program).name, *rest])
+    frames = [f"{records[-1]['frames']:,} of evolution"] if records else []
+    if result is not None:
+        rows, per_agent = result["variants"], result.get("frames_per_agent", 0)
+        spent = sum(row["tuning_frames"] + row["seeds"] * per_agent for row in rows)
+        frames.append(f"{spent:,} of tuning and comparison")
+    if frames:
+        facts["frames"] = ", ".join(frames)
+    if source is not None:
+        facts["load it"] = f'metaevo.load("{source}")'
+    return layout.Facts(facts, code=("command", "load it"))
+
+
+def _pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
+    """The figures, those of the study first."""
+    names = sorted(path.name for path in directory.figures.glob("*.png"))
+    order = [*first, SCORES, FITNESS]
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    return [directory.figures / name for name in names]
+
+
+def _heading(name: str) -> str:
+    return Path(name).stem.replace("_", " ").capitalize()

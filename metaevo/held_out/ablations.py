@@ -79,6 +79,15 @@ class Laboratory:
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
+    def observations(self) -> dict[str, dict[str, float]]:
+        """Return what the parts' modules want to remember of them, by the parts' names."""
+        found = {}
+        for part in self.parts.evolved.parts.values():
+            observe = part.slot.hook(part.module, "observe")
+            if observe is not None:
+                found[part.name] = observe(self.found(part))
+        return found
+
     def ablations(self, single_task: bool) -> list[tuple[Part, Ablation]]:
         """Return what the parts' modules ask for, and of several parts what is left without each.
 

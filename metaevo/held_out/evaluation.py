@@ -23,6 +23,8 @@ from purerl.learners import num_frames
 from purerl.types import EpisodeSums
 
 Progress = Callable[[int], Any]
+RETURN, REWARD = "return of finished episodes", "reward per step"
+"""What a learning curve is of: what the fitness weighs."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Scores(NamedTuple):
     fitness: np.ndarray
     """[rows, tasks]; not finite where training diverged"""
     curves: np.ndarray
-    """[rows, tasks, points] mean return of the episodes that finished in each stretch, or NaN"""
+    """[rows, tasks, points] the contender's `measure` in each stretch, NaN where there is none"""
 
     @property
     def diverged(self) -> int:
@@ -102,6 +104,9 @@ class Contender:
             chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
         """
         self.tasks, self.hyperparams = tasks, hyperparams
+        by_step = not (fitness.mean_return or fitness.final_return)
+        self.measure = REWARD if by_step else RETURN
+        """what the curves of its scores are of"""
         self._maps = []
         for task in tasks:
 
@@ -161,8 +166,11 @@ class Contender:
             report = (lambda n, frames=frames: progress(n * frames)) if progress else None
             values, sums = row_map({**rows, "key": data}, report)
             fitness.append(values.reshape(len(settings), count))
-            episodes = np.maximum(sums.episodes, 1)
-            curve = np.where(sums.episodes > 0, sums.returns / episodes, np.nan)
+            sum_of, count_of = (
+                (sums.rewards, sums.steps) if self.measure == REWARD
+                else (sums.returns, sums.episodes)
+            )  # fmt: skip
+            curve = np.where(count_of > 0, sum_of / np.maximum(count_of, 1), np.nan)
             curves.append(curve.reshape(len(settings), count, -1))
         return [
             Scores(

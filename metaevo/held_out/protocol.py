@@ -79,9 +79,11 @@ def compare(
 
         result, scores = comparison.run(path / "tuning", progress)
         result |= laboratory.run(ablations, comparison, contender, progress)
+        result["observed"] = laboratory.observations()
     result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
-    _draw_scores(settings, tasks, figures, result, scores)
+    result["curves"] = comparison.entries[comparison.learned].contender.measure
+    _draw_curves(settings, tasks, figures, result, scores)
     return result
 
 
@@ -95,15 +97,13 @@ def task_of(settings: JudgedSettings) -> dict[str, Any]:
     return {key: everything[key] for key in sections} | slots | {"seed": settings.run.seed}
 
 
-def _draw_scores(
+def _draw_curves(
     settings: JudgedSettings,
     tasks: list[Task],
     figures: Path,
     result: dict[str, Any],
     scores: dict[str, Scores],
 ) -> None:
-    rows = [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]]
-    plots.plot_scores(rows, figures / "scores.png", xlabel="fitness on held-out seeds, IQM")
     shown = [row["name"] for row in result["variants"] if row["tuning_frames"]] or list(scores)
     for index, task in enumerate(tasks):
         suffix = "" if len(tasks) == 1 else f"_{task.name}"
@@ -112,4 +112,5 @@ def _draw_scores(
             curve_frames(task.learner.config, settings.evaluation.curve_points),
             figures / f"learning_curves{suffix}.png",
             title="" if len(tasks) == 1 else task.name,
+            ylabel=result["curves"],
         )

@@ -23,6 +23,10 @@ BLOCK_CAPACITY = 64
 """Generations that the metrics buffer of one block has room for."""
 
 
+MIDDLE = (0.1, 0.9)
+"""Quantiles of the candidates' fitness that are logged."""
+
+
 @dataclass(frozen=True)
 class EvolutionConfig:
     """How long to evolve, and how to judge."""
@@ -262,10 +266,13 @@ class Evolution:
         improved = fitness_of_mean > state.elite_fitness
         elite = jax.tree.map(lambda new, old: jnp.where(improved, new, old), mean, state.elite)
 
+        low, high = jnp.nanquantile(jnp.where(finite, fitness, jnp.nan), jnp.array(MIDDLE))
         metrics = {
             "fitness_mean": _mean(fitness, finite),
             "fitness_std": jnp.sqrt(_mean(jnp.square(fitness - _mean(fitness, finite)), finite)),
             "fitness_best": jnp.max(jnp.where(finite, fitness, -jnp.inf)),
+            "fitness_low": low,
+            "fitness_high": high,
             "fitness_of_mean": fitness_of_mean,
             "diverged": jnp.sum(~finite),
             "tied": jnp.max(fitness) == jnp.min(fitness),

@@ -6,6 +6,7 @@ later. All text is escaped: names come from configs and command lines.
 
 import base64
 import itertools
+import math
 import os
 import re
 import shutil
@@ -54,11 +55,30 @@ img { display: block; width: 100%; max-width: 900px; height: auto; background: #
 details { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
   padding: .7rem 1rem; margin-top: 2rem; }
 summary { cursor: pointer; font-weight: 600; }
-details table { margin-top: .7rem; min-width: 0; }
-details th { font-weight: 400; color: var(--soft); }
-details td { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
-@media (max-width: 36rem) { body { padding-top: 1.25rem; } h1 { font-size: 1.5rem; }
-  th, td { padding: .35rem .5rem; } }
+details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
+.pairs { margin-top: .7rem; min-width: 0; }
+.pairs th { font-weight: 400; color: var(--soft); }
+.pairs td, code { font-family: ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere; }
+.facts { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: 0 0 1.2rem;
+  font-size: .85rem; line-height: 1.45; }
+.facts span { display: inline-block; }
+.facts dt { color: var(--soft); }
+.facts dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+.banner { --tone: #6b7280; border-left: .5rem solid var(--tone); border-radius: 8px;
+  background: color-mix(in srgb, var(--tone) 12%, var(--page)); padding: .8rem 1.2rem .2rem;
+  margin-bottom: 1.2rem; }
+.banner p { max-width: 62rem; margin-bottom: .5rem; }
+.banner .word { font-size: 1.5rem; line-height: 1.3; }
+.banner .word strong { color: var(--tone); letter-spacing: .04em; margin-right: .4rem; }
+.better { --tone: #16803c; } .worse { --tone: #c62828; } .quick { --tone: #b45309; }
+body:has(.beside) { max-width: 78rem; }
+.beside { display: grid; gap: 1rem; align-items: start;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); margin-bottom: 1rem; }
+.beside > div { min-width: 0; }
+@media (max-width: 36rem) { body { padding: 1.25rem .9rem; } h1 { font-size: 1.5rem; }
+  table { font-size: .82rem; } th, td { padding: .35rem .25rem; }
+  thead th, .number { white-space: normal; } .facts { grid-template-columns: 1fr; gap: 0; }
+  .facts dd { margin-bottom: .3rem; } }
 @media print { body { max-width: none; } details, figure, tr { break-inside: avoid; } }
 """
 
@@ -86,6 +106,14 @@ def _real(value: float) -> str:
     if 1 <= size < 1e4:
         return f"{value:#.4g}".rstrip(".")
     return f"{value:,.0f}" if 1e4 <= size < 1e15 else f"{value:.4g}"
+
+
+def signed(value: float, low: float, high: float) -> str:
+    """A difference and its interval, with as many decimals as the interval's width is worth."""
+    width = high - low
+    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 3
+    middle, *ends = (f"{each:+,.{min(decimals, 12)}f}" for each in (value, low, high))
+    return f"{middle} [{', '.join(ends)}]"
 
 
 def _numeric(texts: Iterable[str]) -> bool:
@@ -271,7 +299,8 @@ class KeyValues:
         )
         return (
             f"<details><summary>{escape(self.heading)}</summary>\n"
-            f'<div class="wide"><table><tbody>\n{rows}</tbody></table></div></details>\n'
+            f'<div class="wide"><table class="pairs"><tbody>\n{rows}</tbody></table></div>'
+            "</details>\n"
         )
 
 

@@ -4,7 +4,7 @@ They are drawn with matplotlib's object interface, never with pyplot, so that dr
 global state, needs no display and can happen between two blocks of a run. Colours are those of
 Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can tell apart; what is
 learned is always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
-900 pixels, their text has the size of a web page's.
+900 pixels, their text has the size of a web page's. Narrow ones are for two side by side.
 """
 
 import os
@@ -17,7 +17,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -30,7 +29,7 @@ PathLike = str | os.PathLike[str]
 BLUE, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 LEARNED = "#D55E00"  # vermilion, kept for what is learned
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
-# Baselines often lie on top of each other: dashes drawn over a solid line leave both visible.
+# Baselines often lie on each other: narrow dashes over a broad solid line leave both visible.
 _BASELINE_STYLES: list[tuple[str, Any]] = [
     (BLUE, "solid"),
     (PURPLE, (0, (3.5, 3))),
@@ -39,7 +38,7 @@ _BASELINE_STYLES: list[tuple[str, Any]] = [
     (SKY, (0, (7, 2))),
 ]
 
-WIDTH = 9.0  # inches
+WIDTH, NARROW = 9.0, 6.5  # inches
 DPI = 200
 
 
@@ -48,9 +47,9 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _figure(title: str, height: float) -> Figure:
+def _figure(title: str, height: float, width: float = WIDTH) -> Figure:
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.07)
-    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout=layout, facecolor="white")
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     if title:
         figure.suptitle(_plain(title), fontsize=13, fontweight="bold", color=INK, wrap=True)
     return figure
@@ -79,7 +78,7 @@ def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     if not entries:
         return
     # An inch holds about 13 letters (of digits fewer); sample and gap take the room of 7.
-    columns = int(WIDTH * letters) // (max(map(len, entries)) + 7)
+    columns = int(figure.get_figwidth() * letters) // (max(map(len, entries)) + 7)
     columns = max(1, min(len(entries), columns))
     figure.legend(
         list(entries.values()),
@@ -118,7 +117,9 @@ def _line_styles(names: Iterable[str], learned: str) -> dict[str, dict[str, Any]
             styles[name] = {"color": LEARNED, "linestyle": "-", "linewidth": 3.0, "zorder": 4}
         else:
             color, dash = next(baselines)
-            styles[name] = {"color": color, "linestyle": dash, "linewidth": 2.0, "zorder": 3}
+            broad = dash == "solid"
+            width, order = (2.8, 2.8) if broad else (1.8, 3.0)
+            styles[name] = {"color": color, "linestyle": dash, "linewidth": width, "zorder": order}
     return styles
 
 
@@ -145,8 +146,10 @@ def plot_fitness(
     """Draw how the population's fitness went over the generations; returns ``path``.
 
     ``records`` are lines of metrics.jsonl, of which those of another kind than "generation" are
-    ignored: fitness_mean, fitness_std, fitness_best, and where they are known fitness_of_mean and
-    diverged. ``baseline`` gives horizontal lines, such as the fitness of squared error.
+    ignored: fitness_mean, fitness_best, and where they are known fitness_low and fitness_high (of
+    the middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
+    instead of the quantiles. ``baseline`` gives dashed horizontal lines, such as the fitness of
+    squared error.
 
     Raises:
         ValueError: no record of a generation.
@@ -155,7 +158,7 @@ def plot_fitness(
     if not records:
         raise ValueError("no generation to plot")
     generation, mean = _column(records, "generation"), _column(records, "fitness_mean")
-    spread, best = np.nan_to_num(_column(records, "fitness_std")), _column(records, "fitness_best")
+    best = _column(records, "fitness_best")
     of_mean, diverged = _column(records, "fitness_of_mean"), _column(records, "diverged")
     any_diverged = bool(np.nansum(diverged) > 0)
 
@@ -164,15 +167,8 @@ def plot_fitness(
         1 + any_diverged, sharex=True, squeeze=False, height_ratios=[6, 1][: 1 + any_diverged]
     )[:, 0]
     axes = _style(upper[0], "" if any_diverged else "generation", ylabel)
-    axes.fill_between(
-        generation,
-        mean - spread,
-        mean + spread,
-        color=SKY,
-        alpha=0.3,
-        linewidth=0,
-        label="population mean ± std",
-    )
+    low, high, label = _band(records, mean, best)
+    axes.fill_between(generation, low, high, color=SKY, alpha=0.3, linewidth=0, label=label)
     axes.plot(
         generation,
         mean,
@@ -205,7 +201,7 @@ def plot_fitness(
     for (name, value), (color, dash) in zip(
         (baseline or {}).items(), cycle(_BASELINE_STYLES[1:]), strict=False
     ):
-        axes.axhline(value, color=color, linestyle=dash, linewidth=1.6, label=name)
+        axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
     if any_diverged:
         lower = _style(upper[1], "generation", "diverged")
         lower.fill_between(generation, np.nan_to_num(diverged), step="mid", color=PURPLE)
@@ -215,6 +211,17 @@ def plot_fitness(
     upper[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _legend(figure, axes)
     return _save(figure, path)
+
+
+def _band(
+    records: Sequence[Mapping[str, Any]], mean: FloatArray, best: FloatArray
+) -> tuple[FloatArray, FloatArray, str]:
+    """Where most candidates lie [records]: quantiles, or mean ± std of old records."""
+    low, high = _column(records, "fitness_low"), _column(records, "fitness_high")
+    if not np.isnan(low).all():
+        return low, high, "middle 80% of candidates"
+    spread = np.nan_to_num(_column(records, "fitness_std"))
+    return mean - spread, np.fmin(mean + spread, best), "mean ± std, at most the best"
 
 
 class LossCurve(NamedTuple):
@@ -234,7 +241,7 @@ def plot_losses(
     normalise: bool = True,
     learned: str = "learned",
 ) -> Path:
-    """Draw losses and their derivatives side by side against the error; returns ``path``.
+    """Draw losses, and below them their derivatives, against the error; returns ``path``.
 
     Every loss is shifted to a minimum of 0: a constant trains nothing. A positive derivative lowers
     the prediction. ``normalise`` scales each loss to a maximum of 1 in the window, and its
@@ -247,28 +254,28 @@ def plot_losses(
     """
     if not curves:
         raise ValueError("no losses to plot")
-    figure = _figure(title, 4.6)
-    left, right = figure.subplots(1, 2)
-    note = " (maximum in view = 1)" if normalise else ""
-    _style(left, "error: prediction - target", f"loss{note}")
-    _style(right, "error: prediction - target", "slope of the curve on the left")
+    figure = _figure(title, 6.2, NARROW)
+    upper, lower = figure.subplots(2, sharex=True)
+    _style(upper, "", "loss, drawn equally high" if normalise else "loss")
+    _style(lower, "error: prediction - target", "slope of the curve above")
     styles = _line_styles(curves, learned)
     window = [np.inf, -np.inf]
     for name, curve in curves.items():
         error, loss, derivative = (np.asarray(part, dtype=np.float64) for part in curve)
         loss = loss - np.nanmin(loss)
         scale = np.nanmax(loss) if normalise and np.nanmax(loss) > 0 else 1.0
-        left.plot(error, loss / scale, label=name, **styles[name])
-        right.plot(error, derivative / scale, label=name, **styles[name])
+        upper.plot(error, loss / scale, label=name, **styles[name])
+        lower.plot(error, derivative / scale, label=name, **styles[name])
         window = [min(window[0], error.min()), max(window[1], error.max())]
     backgrounds = []
-    for axes in (left, right):
+    for axes in (upper, lower):
         axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
         axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
         axes.set_xlim(*window)
         if density is not None:
             backgrounds.append(_background_histogram(axes, np.ravel(density), window))
-    _legend(figure, left, *backgrounds)
+    figure.align_ylabels((upper, lower))
+    _legend(figure, upper, *backgrounds)
     return _save(figure, path)
 
 
@@ -320,76 +327,5 @@ def plot_learning_curves(
         axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
         axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    _legend(figure, axes)
-    return _save(figure, path)
-
-
-def plot_scores(
-    rows: Sequence[Mapping[str, Any]],
-    path: PathLike,
-    *,
-    xlabel: str,
-    title: str = "",
-    learned: str = "learned",
-) -> Path:
-    """Draw one dot and interval a variant, first row on top; returns ``path``.
-
-    Each row has name, iqm, interval (low, high) and tuned (a hollow dot if false).
-
-    Raises:
-        ValueError: no rows.
-    """
-    if not rows:
-        raise ValueError("no scores to plot")
-    figure = _figure(title, 1.9 + 0.42 * len(rows))
-    axes = _style(figure.subplots(), xlabel, "", grid="x")
-    height = np.arange(len(rows), dtype=np.float64)
-    for at, row in zip(height, rows, strict=True):
-        color = LEARNED if is_learned(row["name"], learned) else BLUE
-        (low, high), middle = row["interval"], row["iqm"]
-        if color == LEARNED:
-            axes.axvspan(low, high, color=LEARNED, alpha=0.10, linewidth=0, zorder=0)
-        axes.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
-        axes.plot(
-            middle,
-            at,
-            "o",
-            color=color,
-            markersize=9,
-            markeredgewidth=2,
-            markerfacecolor=color if row["tuned"] else "white",
-        )
-        axes.text(
-            1.02,
-            at,
-            f"{middle:.4g}  [{low:.4g}, {high:.4g}]",
-            va="center",
-            fontsize=10,
-            color=INK,
-            transform=axes.get_yaxis_transform(),
-        )
-    axes.set_yticks(height, [_plain(row["name"]) for row in rows])
-    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
-        tick.set_fontweight("bold" if is_learned(row["name"], learned) else "normal")
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.margins(x=0.05)
-    axes.tick_params(axis="y", length=0)
-    # What the marks mean, drawn on nothing; only what occurs.
-    marks = {True: ("tuned", GREY), False: ("not tuned", "white")}
-    for tuned in sorted({bool(row["tuned"]) for row in rows}, reverse=True):
-        label, face = marks[tuned]
-        axes.add_line(
-            Line2D(
-                [],
-                [],
-                marker="o",
-                color=GREY,
-                linewidth=3,
-                markersize=8,
-                markeredgewidth=2,
-                markerfacecolor=face,
-                label=f"{label}: IQM and 95% interval",
-            )
-        )
     _legend(figure, axes)
     return _save(figure, path)

@@ -41,7 +41,7 @@ def plot_policy_losses(
     """
     if not panels or not all(panels.values()):
         raise ValueError("no policy losses to plot")
-    figure = plots._figure(title, 7.4)
+    figure = plots._figure(title, 6.2, plots.NARROW)
     grid = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
     for column, (advantage, curves) in enumerate(panels.items()):
         drift_axes, slope_axes = grid[:, column]

@@ -149,6 +149,8 @@ class _Generation(_Record):
     fitness_mean: Measure = None
     fitness_std: Measure = None
     fitness_best: Measure = None
+    fitness_low: Measure = None
+    fitness_high: Measure = None
     fitness_of_mean: Measure = None
     diverged: Measure = None
 

@@ -18,6 +18,15 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from purerl.learners import LEARNERS
 
+LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning"}
+
+
+def what(component: str, slot: str) -> str:
+    """Return what is evolved as a title says it: "a value loss", "tilted (a value loss)"."""
+    noun = slot.removeprefix("make_").replace("_", " ")
+    noun = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    return noun if component == slot else f"{component.replace('_', ' ')} ({noun})"
+
 
 class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
@@ -135,16 +144,27 @@ class LearnerStudy:
     def title(self, generations: int) -> tuple[str, str]:
         """Return what was evolved, and in which environments."""
         settings = self.settings
-        env = settings.task.env
-        component = " and ".join(name.replace("_", " ") for name in self.evolved.parts)
-        names = env if isinstance(env, str) else ", ".join(env)
+        names = settings.task.env
+        names = names if isinstance(names, str) else ", ".join(names)
+        parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
+        part = " and ".join(parts)
+        learner = LEARNER_NAMES.get(settings.learner, settings.learner)
         if not generations:
-            where = f"{names} {settings.task.env_params or ''}".strip()
-            return f"A {component} of {settings.learner} on another task", where
-        return (
-            f"Evolving the {component} of {settings.learner}",
-            f"{names}, {generations} generations",
-        )
+            params = settings.task.env_params
+            where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
+            return f"{part[0].upper()}{part[1:]} for {learner} on another task", where
+        return f"Evolving {part} for {learner} on {names}", f"{generations} generations"
+
+    def findings(self, meta_params: Any, result: Mapping[str, Any]) -> list[str]:
+        """Return what the parts look like."""
+        laboratory, found = self._of(meta_params), []
+        for part in self.evolved.parts.values():
+            say = part.slot.hook(part.module, "findings")
+            if say is not None:
+                known = {"steepness": result["scale_ratio"]} if "scale_ratio" in result else {}
+                observed = result.get("observed", {}).get(part.name, known)
+                found += say(laboratory.found(part), observed)
+        return found
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return the ablations."""

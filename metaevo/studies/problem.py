@@ -73,6 +73,11 @@ class ProblemStudy:
         """Return the problem's name and the number of generations."""
         return f"Evolving {self.name}", f"{generations} generations"
 
+    def findings(self, meta_params: MetaParams, result: Mapping[str, Any]) -> list[str]:
+        """Return nothing: only its numbers are known."""
+        del meta_params, result
+        return []
+
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return no tables."""
         del result

@@ -78,5 +78,13 @@ class Study(Protocol):
     def title(self, generations: int) -> tuple[str, str]:
         """Return title and subtitle of the report; without generations, of one on another task."""
 
+    def findings(self, meta_params: MetaParams, result: Mapping[str, Any]) -> list[str]:
+        """Return sentences that say what was found, from its numbers.
+
+        Args:
+            meta_params: what was found.
+            result: the content of evaluation.json; empty without a comparison.
+        """
+
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return tables for the report beside that of the contenders."""

@@ -21,7 +21,7 @@ from metaevo.components import filling
 from metaevo.components.parts import of_key
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
-from metaevo.config.sections import specialised
+from metaevo.config.sections import LATER, specialised
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
@@ -92,7 +92,7 @@ class TrainSettings:
     task: TaskConfig = field(default_factory=TaskConfig)
     train: LearnerConfig
     hyperparams: Hyperparams
-    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    fitness: FitnessConfig = field(default_factory=FitnessConfig, metadata={LATER: True})
     evaluation: PlayConfig = field(default_factory=PlayConfig)
     run: RunConfig = field(default_factory=RunConfig)
 

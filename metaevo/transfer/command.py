@@ -154,6 +154,6 @@ def judge(
                 return stop.exit_code
             assert result is not None  # there are seeds to judge it on
             write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
-            write_report(study, run)
+            write_report(study, run, meta_params, run_dir)
             print(f"report: {run.report_path}")
             return stop.exit_code

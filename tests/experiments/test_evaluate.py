@@ -1,12 +1,18 @@
 """A loss evolved for Q-learning, and judged on a task that its evolution has not seen."""
 
 import json
+import shutil
 
 import pytest
-from metaevo.held_out.value_loss import SIDES
 
-from metaevo.config import load_yaml
+from metaevo.components.discovery import load
+from metaevo.components.value_losses import SIDES
+from metaevo.config import dump_yaml, from_dict, load_yaml
 from metaevo.evolution.command import main
+from metaevo.evolution.conclusion import write_report
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
 from metaevo.transfer import command as transfer
 
 TINY = """
@@ -45,6 +51,82 @@ def test_a_loss_for_q_learning_is_compared_and_taken_apart(evolved):
     page = (evolved / "report.html").read_text()
     assert "two sides of the error" in page
     assert "learning_rate" in page
+
+
+def in_order(page, *texts):
+    """Whether the texts stand on the page in this order."""
+    places = [page.find(text) for text in texts]
+    assert -1 not in places, texts[places.index(-1)]
+    return places == sorted(places)
+
+
+def test_the_report_begins_with_the_verdict(evolved):
+    page = (evolved / "report.html").read_text().split("<body>")[1]
+    result = json.loads((evolved / "evaluation.json").read_text())
+    verdict = f"<strong>{result['conclusion'].upper()}</strong>"
+    title = "<h1>Evolving a value loss for Q-learning on GridWorld</h1>"
+    loaded = f"<code><span>metaevo.load(&quot;{evolved}&quot;)"
+    assert in_order(page, title, 'class="banner', verdict, "<dt>started", "<dt>frames", loaded)
+    first, rest = page.split('<div class="beside">')
+    assert "of evolution, " in first
+    assert "<table" not in first
+    # Two figures side by side, what was found below them, and only then tables.
+    parts = ["<img", "The discovered loss", "Interquartile mean on held-out", "</figure>"]
+    parts += ["<p>The loss", "Held-out comparison", "Tuned settings", "<h2>Fitness"]
+    parts += ["<summary>Ablations", "two sides of the error", "<summary>Settings"]
+    assert in_order(rest.replace("</figure>", "", 1), *parts)
+    settings = rest.split("Tuned settings")[1].split("</table>")[0]
+    learned = next(row for row in result["variants"] if row["name"] == "learned (tuned)")
+    assert ("learning_rate" in settings) == any(row["settings"] for row in result["variants"])
+    for key, value in learned["settings"].items():
+        assert f"{key}={value:.4g}" in settings
+    assert "Quick look" not in page
+
+
+def test_learning_curves_show_what_the_run_is_judged_by(evolved):
+    result = json.loads((evolved / "evaluation.json").read_text())
+    assert result["curves"] == "reward per step"
+    page = (evolved / "report.html").read_text()
+    assert "reward per step, mean and 95% interval. The run is judged by 10 x reward" in page
+
+
+def rewritten(evolved, path, capsys, result, **changed):
+    """The page and the terminal of a report that is written again, from another result."""
+    shutil.copytree(evolved, path)
+    (path / "report.html").unlink()
+    (path / "evaluation.json").write_text(json.dumps(result))
+    saved = load_yaml(path / "config.yaml")
+    saved["config"]["run"] |= changed
+    (path / "config.yaml").write_text(dump_yaml(saved))
+    run = RunDirectory(path)
+    settings = from_dict(experiment_class(saved["config"], None), saved["config"])
+    capsys.readouterr()
+    write_report(LearnerStudy(settings), run, load(path)[1], path)
+    return run.report_path.read_text().split("<body>")[1], capsys.readouterr().out
+
+
+def test_an_evaluation_of_an_earlier_version_still_makes_a_report(evolved, tmp_path, capsys):
+    new = json.loads((evolved / "evaluation.json").read_text())
+    late = {"against_best", "observed", "curves", "tuning_rounds", "frames_per_agent"}
+    old = {key: value for key, value in new.items() if key not in late}
+    for pair in old["pairs"]:
+        if pair["other"] == old["best_hand_written"]:
+            pair |= {"conclusion": "undecided", "difference": 0.5, "difference_interval": [-3, 4]}
+    assert '"fitness_low"' in (evolved / "metrics.jsonl").read_text()
+    page, printed = rewritten(evolved, tmp_path / "old", capsys, old)
+    assert in_order(page, "UNDECIDED", "+0.5 [-3.0, +4.0]", "beyond that is excluded")
+    assert "return of finished episodes" in page  # what the curves of that version show
+    last = printed.strip().split("\n\n")[-1]
+    assert last.startswith("Undecided: learned")  # the verdict comes last
+    assert in_order(printed, "Ablation", "Held-out comparison", "Tuned settings", "Undecided")
+
+
+def test_a_quick_look_says_so_first(evolved, tmp_path, capsys):
+    result = json.loads((evolved / "evaluation.json").read_text())
+    page, printed = rewritten(evolved, tmp_path / "quick", capsys, result, quick=True)
+    warning = "Quick look: too few seeds to conclude"
+    assert in_order(page, warning, result["conclusion"].upper())
+    assert printed.strip().split("\n\n")[-1].startswith(f"{warning}. ")
 
 
 def test_on_another_grid(evolved, capsys):

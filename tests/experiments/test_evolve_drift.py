@@ -49,7 +49,8 @@ def test_a_run_is_compared_drawn_and_reported(tmp_path):
     figures = {path.name for path in (run_dir / "figures").iterdir()}
     assert figures == {"fitness.png", "policy_loss.png", "scores.png", "learning_curves.png"}
     report = (run_dir / "report.html").read_text()
-    assert "Evolving the drift of ppo" in report
+    assert "Evolving drift (a policy loss) for PPO on" in report
+    assert "The policy loss pushes the ratio of probabilities" in report
     assert "beside PPO&#x27;s clip and DPO" in report
     policy_loss, meta_params = metaevo.load(run_dir)
     assert meta_params["hidden"].shape == (8, 4)

@@ -8,7 +8,7 @@ import pytest
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Normalisation
-from metaevo.held_out import value_loss as value_loss_study
+from metaevo.components import value_losses as value_loss_study
 from metaevo.held_out.comparison import hand_written
 from metaevo.held_out.evaluation import LEARNED, Contender, Scores, without_diverged
 from metaevo.parallel.seeding import Purpose, keys_for

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError, from_dict
-from metaevo.evolution.conclusion import conclusion_text
+from metaevo.evolution.verdict import conclusion_text
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.held_out.racing import cost, rounds_of
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -240,4 +240,4 @@ def test_settings_and_results_of_earlier_versions_are_understood():
     assert "96 settings x 8 seeds (10 frames)" in conclusion_text(result)
     race = {"tuning_rounds": [[13, 4], [4, 64]], "against_best": {**pair, "difference": 0.75}}
     assert "the last 4 on 64 fresh seeds" in conclusion_text(result | race)
-    assert "difference +0.75" in conclusion_text(result | race)
+    assert "difference is +0.8 [+0.5, +1.5]" in conclusion_text(result | race)

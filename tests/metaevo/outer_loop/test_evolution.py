@@ -183,6 +183,21 @@ def test_failed_candidates_are_counted_and_avoided():
     assert distance(this.result(state)) < 0.4
 
 
+def test_quantiles_of_candidates_leave_out_those_that_failed():
+    this = evolution(HalfFailing(), sigma=0.5)
+    state = this.start()
+    _, metrics = run(this, 1)
+    key = jax.random.fold_in(key_for(this.traced.seed, Purpose.EVOLUTION), 0)
+    population, _ = this.strategy.ask(jax.random.split(key, 3)[0], state.strategy)
+    evaluate = jax.vmap(this.problem.evaluate, in_axes=(None, 0))
+    fitness = np.asarray(evaluate(key, population).fitness)
+    assert np.isnan(fitness).sum() == metrics["diverged"][0] > 0
+    kept = fitness[~np.isnan(fitness)]
+    for name, quantile in (("fitness_low", 0.1), ("fitness_high", 0.9)):
+        np.testing.assert_allclose(metrics[name][0], np.quantile(kept, quantile), rtol=1e-4)
+    assert metrics["fitness_high"][0] <= metrics["fitness_best"][0]
+
+
 # --- Blocks -------------------------------------------------------------------------------------
 
 

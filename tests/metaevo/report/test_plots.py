@@ -7,6 +7,7 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.figure import Figure
 
 from metaevo.report import plots
+from metaevo.report.score_plots import plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -58,6 +59,23 @@ def test_fitness(tmp_path, drawn):
     assert "squared" in legend(figure)
 
 
+def band(axes):
+    """The lower and upper edge of what is shaded."""
+    (vertices,) = (path.vertices for path in axes.collections[0].get_paths())
+    return vertices[:, 1].min(), vertices[:, 1].max()
+
+
+def test_the_band_of_candidates_stays_below_the_best(tmp_path, drawn):
+    """Mean plus standard deviation reached above the best one; quantiles cannot."""
+    old = generations(4, fitness_mean=1.0, fitness_std=3.0, fitness_best=2.0)
+    new = generations(4, fitness_low=0.5, fitness_high=1.75)
+    for records in (old, new):
+        plots.plot_fitness(records, tmp_path / "f.png", title="")
+    assert [band(figure.axes[0]) for figure in drawn] == [(-2.0, 2.0), (0.5, 1.75)]
+    assert "middle 80% of candidates" in legend(drawn[1])
+    plots.plot_fitness(old + new, tmp_path / "f.png", title="")  # a run that was continued
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_fitness_with_divergence_and_missing_values(tmp_path, drawn, count):
     records = generations(count, diverged=2, fitness_best=None, fitness_std=float("nan"))
@@ -89,6 +107,17 @@ def test_losses_are_shifted_and_scaled_together_with_their_derivatives(tmp_path,
     assert legend(raw) == ["learned", "squared"]
 
 
+def test_baselines_that_coincide_are_both_seen(tmp_path, drawn):
+    curves = {"learned": parabola(5), "squared": parabola(), "huber": parabola()}
+    plots.plot_losses(curves, tmp_path / "l.png", title="")
+    under, over = (lines(drawn[0].axes[0])[name] for name in ("squared", "huber"))
+    assert under.get_linestyle() == "-"
+    assert over.get_linestyle() == "--"  # with gaps, through which the one below is seen
+    assert over.get_zorder() > under.get_zorder()
+    assert over.get_linewidth() < under.get_linewidth()
+    assert "view" not in drawn[0].axes[0].get_ylabel()
+
+
 def test_a_constant_loss_can_be_drawn(tmp_path, drawn):
     error = np.linspace(-1, 1, 5)
     flat = plots.LossCurve(error, np.ones(5), np.zeros(5))
@@ -113,23 +142,6 @@ def test_learning_curves(tmp_path, drawn):
         plots.plot_learning_curves({"squared": curves[:, 1:]}, frames, path, title="t")
 
 
-def test_scores(tmp_path, drawn):
-    rows = [
-        {"name": "learned (tuned)", "iqm": 4.0, "interval": (3.0, 5.0), "tuned": True},
-        {"name": "squared", "iqm": 2.0, "interval": [1.5, 2.5], "tuned": False},
-    ]
-    plots.plot_scores(rows, tmp_path / "s.png", xlabel="return")
-    (axes,) = drawn[0].axes
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["learned (tuned)", "squared"]
-    assert [text.get_text() for text in axes.texts] == ["4  [3, 5]", "2  [1.5, 2.5]"]
-    dots = [line for line in axes.get_lines() if len(line.get_xdata()) == 1]
-    assert [dot.get_color() for dot in dots] == [plots.LEARNED, plots.BLUE]
-    assert [dot.get_markerfacecolor() for dot in dots] == [plots.LEARNED, "white"]
-    assert len(legend(drawn[0])) == 2
-    low, high = axes.get_ylim()
-    assert low > high  # the first row is on top
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("learned", True), ("learned (tuned)", True), ("unlearned", False), ("learnedness", False)],
@@ -144,7 +156,7 @@ def test_nothing_to_plot_is_refused(tmp_path):
         lambda: plots.plot_fitness([{"kind": "update"}], path, title=""),
         lambda: plots.plot_losses({}, path, title=""),
         lambda: plots.plot_learning_curves({}, [], path, title=""),
-        lambda: plots.plot_scores([], path, xlabel=""),
+        lambda: plot_scores([], path, xlabel=""),
     ):
         with pytest.raises(ValueError, match=r"no .* to plot"):
             call()
@@ -156,7 +168,7 @@ def test_names_are_no_formulas(tmp_path, drawn):
     curves = {name: parabola()}
     plots.plot_losses(curves, tmp_path / "l.png", title=name)
     row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuned": True}
-    plots.plot_scores([row], tmp_path / "s.png", xlabel=name, title=name)
+    plot_scores([row], tmp_path / "s.png", xlabel=name, title=name)
     assert len(drawn) == 2
 
 
@@ -171,7 +183,7 @@ def test_no_text_is_cut_off_or_overlaps(tmp_path, drawn):
         {"name": f"a variant with a long name, {i}", "iqm": 1e4, "interval": (1, 2e4), "tuned": i}
         for i in range(2)
     ]
-    plots.plot_scores(rows, tmp_path / "s.png", xlabel="return", title="A title")
+    plot_scores(rows, tmp_path / "s.png", xlabel="return", title="A title")
     long = "a loss whose name is rather long, number"
     curves = {f"{long} {i}": parabola(i + 1) for i in range(4)}
     plots.plot_losses(curves, tmp_path / "l.png", title="A title")
