@@ -101,6 +101,7 @@ class Trials:
         self,
         scores: np.ndarray,
         settings: Any,
+        diverged: int,
         curve: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Outcome:
         """Return the outcome of a trial that ran to its end; scores are [seeds]."""
@@ -109,7 +110,7 @@ class Trials:
             "scores": plain_scores(scores),
             "frames": self.frames(settings) * len(scores),
             "fraction": 1.0,
-            "diverged": int(np.sum(~np.isfinite(scores))),
+            "diverged": diverged,
         }
         return Outcome("pruned" if value is None else "complete", value, attributes, curve)
 

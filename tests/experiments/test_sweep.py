@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from metaevo.agents.trainer import Trainer
+from metaevo.agents.population import Population
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
@@ -200,9 +200,9 @@ def killed_at(monkeypatch, owner, name, count):
 
 def count_trained(monkeypatch):
     """Count the trials that are trained from now on."""
-    trained, real = [], Trainer.start
+    trained, real = [], Population.init
     monkeypatch.setattr(
-        Trainer, "start", lambda self, s, keys: (trained.append(len(s)), real(self, s, keys))[1]
+        Population, "init", lambda self, keys, s: (trained.append(len(s)), real(self, keys, s))[1]
     )
     return trained
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.population import Population
 from metaevo.agents.train_learner import Task, fitness_of
-from metaevo.agents.trainer import Trainer
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 
@@ -57,9 +57,9 @@ def counting(task):
 
 
 @pytest.fixture(scope="module")
-def trainer(task, counting):
+def population(task, counting):
     hyperparams = q_learning.Hyperparams()
-    return Trainer(task._replace(learner=counting), None, hyperparams, FITNESS, chunk_size=4)
+    return Population(task._replace(learner=counting), hyperparams, None, FITNESS, chunk_size=4)
 
 
 def settings(rates):
@@ -71,9 +71,9 @@ def assert_same(a, b):
         np.testing.assert_array_equal(x, y)
 
 
-def test_trials_equal_the_same_trainings_one_by_one(trainer, task, keys):
-    agents = trainer.advance(trainer.start(settings(RATES), keys), trainer.num_updates)
-    assert agents.trials == len(RATES)
+def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
+    agents = population.advance(population.init(keys, settings(RATES)), population.num_updates)
+    assert agents.settings == len(RATES)
     train = jax.jit(task.learner.train)
     expected, rewards = np.zeros((2, len(RATES), SEEDS))
     for trial, hyperparams in enumerate(settings(RATES)):
@@ -81,71 +81,71 @@ def test_trials_equal_the_same_trainings_one_by_one(trainer, task, keys):
             result = train(key, hyperparams, None, task.env_params)
             expected[trial, seed] = fitness_of(FITNESS, task, result)
             rewards[trial, seed] = result.episodes.rewards.sum()
-    np.testing.assert_allclose(trainer.scores(agents), expected, rtol=1e-6)
+    np.testing.assert_allclose(population.scores(agents), expected, rtol=1e-6)
     assert rewards.std() > 0  # otherwise equal scores would prove nothing
     assert len(np.unique(expected)) > SEEDS
 
 
-def test_a_training_can_be_cut_anywhere(trainer, keys):
-    whole = trainer.advance(trainer.start(settings(RATES), keys), 13)
-    cut = trainer.start(settings(RATES), keys)
+def test_a_training_can_be_cut_anywhere(population, keys):
+    whole = population.advance(population.init(keys, settings(RATES)), 13)
+    cut = population.init(keys, settings(RATES))
     for updates in (1, 7, 0, 5):
-        cut = trainer.advance(cut, updates)
+        cut = population.advance(cut, updates)
     assert cut.updates == 13
     assert_same(whole.rows, cut.rows)
 
 
-def test_survivors_go_on_as_if_nobody_else_had_been_there(trainer, keys):
-    everyone = trainer.advance(trainer.start(settings(RATES), keys), 20)
-    agents = trainer.advance(trainer.start(settings(RATES), keys), 8)
-    agents = trainer.select(agents, [3, 1])
-    agents = trainer.advance(agents, 12)
-    assert_same(trainer.select(everyone, [3, 1]).rows, agents.rows)
-    np.testing.assert_array_equal(trainer.scores(everyone)[[3, 1]], trainer.scores(agents))
+def test_survivors_go_on_as_if_nobody_else_had_been_there(population, keys):
+    everyone = population.advance(population.init(keys, settings(RATES)), 20)
+    agents = population.advance(population.init(keys, settings(RATES)), 8)
+    agents = population.select(agents, [3, 1])
+    agents = population.advance(agents, 12)
+    assert_same(population.select(everyone, [3, 1]).rows, agents.rows)
+    np.testing.assert_array_equal(population.scores(everyone)[[3, 1]], population.scores(agents))
 
 
-def test_other_hyperparams_and_lengths_compile_nothing(trainer, counting, keys):
-    trainer.advance(trainer.start(settings(RATES), keys), 2)
+def test_other_hyperparams_and_lengths_compile_nothing(population, counting, keys):
+    population.advance(population.init(keys, settings(RATES)), 2)
     traces = counting.traces
-    agents = trainer.advance(trainer.start(settings([0.3, 0.9, 0.01, 0.2, 0.6]), keys), 9)
-    trainer.advance(trainer.with_hyperparams(agents, settings(RATES)), 3)
-    # `start` asks for the shapes of an update, which traces it but compiles nothing.
+    agents = population.advance(population.init(keys, settings([0.3, 0.9, 0.01, 0.2, 0.6])), 9)
+    population.advance(population.with_hyperparams(agents, settings(RATES)), 3)
+    # `init` asks for the shapes of an update, which traces it but compiles nothing.
     assert counting.traces - traces <= 0
 
 
-def test_the_chunk_does_not_matter(trainer, task, keys):
-    agents = trainer.advance(trainer.start(settings(RATES), keys), 9)
+def test_the_chunk_does_not_matter(population, task, keys):
+    agents = population.advance(population.init(keys, settings(RATES)), 9)
     for chunk_size, num_devices in ((1, 1), (64, None)):
-        other = Trainer(
+        other = Population(
             task,
-            None,
             q_learning.Hyperparams(),
+            None,
             FITNESS,
             chunk_size=chunk_size,
             num_devices=num_devices,
         )
-        again = other.advance(other.start(settings(RATES), keys), 9)
-        np.testing.assert_allclose(other.scores(again), trainer.scores(agents), rtol=1e-6)
+        again = other.advance(other.init(keys, settings(RATES)), 9)
+        np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
 
 
-def test_a_diverged_trial_spoils_nothing_else(trainer, keys):
+def test_a_diverged_trial_spoils_nothing_else(population, keys):
     rates = [0.2, 2.0, 0.7]
-    agents = trainer.advance(trainer.start(settings(rates), keys), trainer.num_updates)
-    scores = trainer.scores(agents)
+    agents = population.advance(population.init(keys, settings(rates)), population.num_updates)
+    scores = population.scores(agents)
     assert np.isnan(scores[1]).all()
-    alone = trainer.advance(trainer.start(settings([0.2, 0.7]), keys), trainer.num_updates)
-    np.testing.assert_array_equal(scores[[0, 2]], trainer.scores(alone))
+    alone = population.advance(population.init(keys, settings([0.2, 0.7])), population.num_updates)
+    np.testing.assert_array_equal(scores[[0, 2]], population.scores(alone))
 
 
-def test_progress_counts_the_environment_steps_of_real_agents(trainer, keys):
+def test_progress_counts_the_environment_steps_of_real_agents(population, keys):
     frames = []
-    trainer.advance(trainer.start(settings(RATES), keys), 11, frames.append)
+    population.advance(population.init(keys, settings(RATES)), 11, frames.append)
     assert sum(frames) == len(RATES) * SEEDS * 11 * 10
 
 
-def test_hyperparams_may_change_in_mid_training(trainer, task, keys):
-    agents = trainer.advance(trainer.start(settings([0.1]), keys), 5)
-    agents = trainer.advance(trainer.with_hyperparams(agents, settings([0.9])), 5)
+def test_hyperparams_may_change_in_mid_training(population, task, keys):
+    agents = population.advance(population.init(keys, settings([0.1])), 5)
+    agents = population.advance(population.with_hyperparams(agents, settings([0.9])), 5)
     learner, others = task.learner, (None, task.env_params)
     rewards, update = 0.0, jax.jit(learner.update)
     state = learner.init(keys[0], *settings([0.1]), *others)
@@ -157,9 +157,9 @@ def test_hyperparams_may_change_in_mid_training(trainer, task, keys):
 
 def test_curves_end_where_training_stands(keys):
     task = q_task(updates=450)  # three updates a point
-    trainer = Trainer(task, None, q_learning.Hyperparams(), FITNESS)
-    agents = trainer.advance(trainer.start(settings([0.5]), keys), 100)
-    steps, curves = trainer.curves(agents)
+    population = Population(task, q_learning.Hyperparams(), None, FITNESS)
+    agents = population.advance(population.init(keys, settings([0.5])), 100)
+    steps, curves = population.returns(agents)
     assert steps.tolist() == [*range(30, 1000, 30), 1000]
     assert curves.shape == (1, SEEDS, 34)
     sums = agents.rows.episodes
@@ -178,8 +178,8 @@ def test_ppo_over_a_short_horizon(keys):
     )
     task = Task("CartPole-v1", ppo.PPO(config, env), env_params)
     rates = [ppo.Hyperparams(learning_rate=rate) for rate in (1e-4, 1e-2)]
-    trainer = Trainer(task, None, ppo.Hyperparams(), FitnessConfig(), chunk_size=2)
-    agents = trainer.advance(trainer.start(rates, keys), trainer.num_updates)
+    population = Population(task, ppo.Hyperparams(), None, FitnessConfig(), chunk_size=2)
+    agents = population.advance(population.init(keys, rates), population.num_updates)
     train = jax.jit(task.learner.train)
     for trial, hyperparams in enumerate(rates):
         result = train(keys[1], hyperparams, None, env_params)
