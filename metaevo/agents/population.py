@@ -75,7 +75,7 @@ class Agents(NamedTuple):
 
 
 class Population:
-    """A learner in an environment, for agents that differ in keys and, where they have any, settings.
+    """A learner in an environment, for agents that differ in keys and, if they have any, settings.
 
     What a row has of its own (hyperparams, meta-parameters) is an input of the compiled program;
     what all share is a constant in it.

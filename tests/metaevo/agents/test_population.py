@@ -190,3 +190,87 @@ def test_ppo_over_a_short_horizon(keys):
             strict=True,
         ):
             np.testing.assert_allclose(ours[row], theirs, atol=2e-5)
+
+
+# --- Of a given number of agents, and whole trainings -------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fixed(task):
+    """Five agents with the same settings, dealt to two devices in chunks of two."""
+    return Population(
+        task,
+        q_learning.Hyperparams(),
+        None,
+        FITNESS,
+        agents=5,
+        log_every=7,
+        metrics=True,
+        chunk_size=2,
+        num_devices=2,
+    )
+
+
+def test_agents_on_the_devices_are_those_on_the_host(fixed, task, keys):
+    keys = jax.random.split(keys[0], 5)
+    chunks = fixed.place(fixed.init(keys).rows)
+    assert [each.finite for each in chunks] == [None, None]
+    for done, updates in ((0, 4), (4, 0), (4, 9)):
+        chunks = fixed.run(chunks, done, updates)
+    rows = fixed.rows(chunks)
+    learner, others = task.learner, (q_learning.Hyperparams(), None, task.env_params)
+    update = jax.jit(learner.update)
+    for index, key in enumerate(keys):
+        agent, rewards, error = learner.init(key, *others), 0.0, 0.0
+        for _ in range(13):
+            agent, sums, metrics = update(agent, *others)
+            rewards, error = rewards + float(sums.rewards), error + float(metrics["value_error"])
+        np.testing.assert_allclose(rows.agent.q[index], agent.q, rtol=1e-5)
+        assert rows.agent.key[index] == agent.key
+        assert rows.episodes.rewards[index].sum() == pytest.approx(rewards, abs=1e-5)
+        assert rows.metrics["value_error"][index].sum() == pytest.approx(error, rel=1e-5)
+    assert_same(chunks, fixed.place(rows))  # as from a checkpoint
+
+
+def test_a_checkpoint_has_the_leaves_that_it_always_had(fixed):
+    paths, _ = jax.tree_util.tree_flatten_with_path(fixed.template)
+    names = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    assert {name.split(".")[1].split("[")[0] for name in names} == {"agent", "episodes", "metrics"}
+    assert jax.numpy.issubdtype(names[".agent.key"].dtype, jax.dtypes.prng_key)
+    assert names[".episodes.returns"].shape == (5, 9)
+    assert names[".metrics['value_error']"].shape == (5, 9)
+
+
+def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
+    variants = settings(RATES)
+    agents = population.advance(population.init(keys, variants), population.num_updates)
+    frames = []
+    found, episodes = population.train(keys, variants, None, frames.append)
+    np.testing.assert_allclose(found, population.scores(agents), rtol=1e-6)
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), episodes)
+    for one, other in zip(rows, agents.rows.episodes, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert sum(frames) == len(RATES) * SEEDS * 60 * 10
+    compiled = compilations()
+    again, _ = population.train(keys, settings([2.0, 0.3, 0.4, 0.5, 0.6]))
+    assert compilations() == compiled
+    np.testing.assert_array_equal(np.isnan(again), [[True] * SEEDS] + [[False] * SEEDS] * 4)
+
+
+def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
+    def scaled(meta_params, context, prediction, target, old_prediction):
+        return meta_params * losses.squared(
+            meta_params, context, prediction, target, old_prediction
+        )
+
+    env, env_params = envs.make("GridWorld", size=4, observations="index")
+    config = q_learning.Config(total_timesteps=2000, num_steps=10)
+    its_task = Task("GridWorld", q_learning.QLearning(config, env, scaled), env_params)
+    both = [np.float32(0.0), np.float32(1.0)]
+    base = q_learning.Hyperparams(learning_rate=0.5)
+    own = Population(its_task, base, both[0], FITNESS, chunk_size=4)
+    found, _ = own.train(keys, [base] * 2, both)
+    for scores, meta_params in zip(found, both, strict=True):
+        shared = Population(its_task, base, meta_params, FITNESS, chunk_size=4)
+        np.testing.assert_allclose(shared.train(keys)[0][0], scores, rtol=1e-6)
+    assert not np.array_equal(found[0], found[1])
