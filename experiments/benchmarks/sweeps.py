@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
 from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.training import Measure
+from experiments.benchmarks.tasks import Measure
 
 STEPS = 16_384
 """environment steps of a trial: PPO on CartPole-v1 at CleanRL's settings"""

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
 from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.training import Measure
+from experiments.benchmarks.tasks import Measure
 
 CASES = {1: (1_000_000, 40.0), 30: (100_000, 120.0), 1024: (100_000, 400.0)}
 """By number of agents: the steps of each, and the speed we aim at in multiples of NumPy's."""

@@ -207,6 +207,18 @@ def count_trained(monkeypatch):
     return trained
 
 
+def test_an_agent_without_an_episode_has_no_score_but_has_not_diverged(sweep, tmp_path):
+    line = "--task.env_params.size 8 --train.total_timesteps 10 --train.num_steps 5 "
+    line += "--fitness.mean_return 1 --fitness.reward_per_step 0 --sweep.trials 2"
+    with pytest.raises(SystemExit) as end:  # no trial has a score
+        sweep(tmp_path / "run", f"{line} --sweep.confirm_seeds 0")
+    assert end.value.code == 2
+    rows = table(tmp_path / "run")
+    assert [(row["outcome"], row["score_0"], row["diverged"]) for row in rows] == [
+        ("pruned", "", "0")
+    ] * 2
+
+
 def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
     path = tmp_path / "run"
     with killed_at(monkeypatch, runner.Study, "tell", 4):  # in the middle of the second batch
