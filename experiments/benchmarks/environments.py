@@ -80,7 +80,7 @@ def step_all_devices(name: str, num_envs: int, steps: int) -> tuple[Measure, dic
     devices.setup()
     import jax
 
-    from experiments.benchmarks.training import timed
+    from experiments.benchmarks.tasks import timed
 
     count = min(len(jax.devices()), num_envs)
     each = -(-num_envs // count)
@@ -98,7 +98,7 @@ def step_one_device(name: str, num_envs: int, steps: int) -> tuple[Measure, dict
     """All environments on XLA's default device."""
     import jax
 
-    from experiments.benchmarks.training import timed
+    from experiments.benchmarks.tasks import timed
 
     measure = timed(jax.jit(_rollout(name, num_envs, steps)), jax.random.key)
     return measure, {"layout": "one device, default"}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.benchmarks.processes import Variant, own, progress
+from experiments.benchmarks.tasks import WORK, make_learner, timed
 
 Measure = Callable[[int], dict[str, float]]
 NEEDS = {"rejax": "rejax", "PyTorch": "torch", "Gymnasium": "gymnasium", "MinAtar": "minatar"}
@@ -47,7 +48,6 @@ def _rejax(name: str, task: str, agents: int, **settings: Any) -> tuple[Measure,
     import jax
 
     from experiments.benchmarks.five_values import FiveValues
-    from experiments.benchmarks.training import timed
     from purerl import envs
 
     library: Any = importlib.import_module("rejax")
@@ -65,8 +65,6 @@ def _rejax(name: str, task: str, agents: int, **settings: Any) -> tuple[Measure,
 
 def rejax_ppo(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, Any]]:
     """Rejax's PPO."""
-    from experiments.benchmarks.training import make_learner
-
     learner, _, hyperparams = make_learner("ppo", task, updates)
     config = learner.config
     return _rejax(
@@ -86,8 +84,6 @@ def rejax_dqn(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, 
     """Rejax's DQN; its own networks are dueling, so it is given ours."""
     import flax.linen as nn
 
-    from experiments.benchmarks.training import WORK
-
     networks: Any = importlib.import_module("rejax.networks")
     network = networks.EpsilonGreedyPolicy(networks.DiscreteQNetwork)(
         hidden_layer_sizes=(120, 84), action_dim=2, activation=nn.relu
@@ -102,7 +98,6 @@ def rejax_dqn(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, 
 
 def torch_ppo(task: str, updates: int) -> tuple[Measure, dict[str, Any]]:
     """Our PyTorch PPO in Gymnasium's environments, one agent."""
-    from experiments.benchmarks.training import make_learner
     from experiments.reproductions import gym_envs, torch_ppo
 
     learner, _, hyperparams = make_learner("ppo", task, updates)

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.benchmarks.comparison import Table, interval, neighbours, number
 from experiments.benchmarks.machine import cores
 from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.training import WORK
+from experiments.benchmarks.tasks import WORK
 
 DEVICES = (1, 2, 4, 8)
 AGENTS_EACH, AGENTS = 32, 256

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
 from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.training import Measure
+from experiments.benchmarks.tasks import Measure
 
 STEPS = 16_384
 """environment steps of a trial: PPO on CartPole-v1 at CleanRL's settings"""
@@ -41,10 +41,10 @@ def sweep_vmapped(trials: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     import optuna
 
     from metaevo.agents.fitness import FitnessConfig
-    from metaevo.agents.trainer import Trainer
+    from metaevo.agents.population import Population
 
     _, task, hyperparams = _parts(steps)
-    trainer = Trainer(task, None, hyperparams, FitnessConfig())
+    population = Population(task, hyperparams, None, FitnessConfig())
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     space: dict[str, Any] = {
         "learning_rate": optuna.distributions.FloatDistribution(*RATES, log=True)
@@ -57,13 +57,13 @@ def sweep_vmapped(trials: int, steps: int) -> tuple[Measure, dict[str, Any]]:
         )
         asked = [study.ask(space) for _ in range(trials)]
         settings = [hyperparams.replace(**trial.params) for trial in asked]
-        agents = trainer.start(settings, jax.random.split(jax.random.key(repeat), 1))
-        agents = trainer.advance(agents, trainer.num_updates)
-        for trial, score in zip(asked, trainer.scores(agents)[:, 0], strict=True):
+        agents = population.init(jax.random.split(jax.random.key(repeat), 1), settings)
+        agents = population.advance(agents, population.num_updates)
+        for trial, score in zip(asked, population.scores(agents)[:, 0], strict=True):
             study.tell(trial, score)
         return _result(start, cpu, trials)
 
-    layout = f"{trainer.num_devices} devices, chunks of {trainer.chunk_size}"
+    layout = f"{population.num_devices} devices, chunks of {population.chunk_size}"
     return measure, {"layout": layout}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.benchmarks.comparison import Table, interval, neighbours, number, with_aim
 from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.training import Measure
+from experiments.benchmarks.tasks import Measure
 
 CASES = {1: (1_000_000, 40.0), 30: (100_000, 120.0), 1024: (100_000, 400.0)}
 """By number of agents: the steps of each, and the speed we aim at in multiples of NumPy's."""
@@ -81,26 +81,29 @@ def q_ours(agents: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     import jax
 
     from experiments.reproductions.grid_world import make_learner
+    from metaevo.agents.fitness import FitnessConfig
     from metaevo.agents.population import Population
+    from metaevo.agents.train_learner import Task
     from metaevo.parallel.seeding import Purpose, keys_for
 
     learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
     updates = learner.config.num_updates
     population = Population(
-        learner,
+        Task("GridWorld", learner, env_params),
         hyperparams,
         None,
-        env_params,
+        FitnessConfig(),
         agents=agents,
         log_every=-(-updates // 100),
+        metrics=True,
         chunk_size=chunk_size,
     )
 
     def measure(repeat):
-        state = population.init(keys_for(repeat, Purpose.TRAINING, agents))
-        state = jax.block_until_ready(state)
+        chunks = population.place(population.init(keys_for(repeat, Purpose.TRAINING, agents)).rows)
+        chunks = jax.block_until_ready(chunks)
         start, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(population.run(state, 0, updates))
+        jax.block_until_ready(population.run(chunks, 0, updates))
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "cpu_seconds": time.process_time() - cpu}
 

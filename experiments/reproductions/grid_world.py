@@ -109,7 +109,7 @@ def run(settings: Settings, output: Output) -> None:
     )  # fmt: skip
     agents = settings.agents[0] if settings.agents else 1
     trained = populations[agents]
-    env = trained.population.learner.env
+    env = trained.population.task.learner.env
     cells = grid_map(env, env.is_wall.size)
     assert cells is not None  # a GridWorld
     plot_value_map(

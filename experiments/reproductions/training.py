@@ -8,9 +8,10 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from metaevo.agents.fitness import FitnessConfig, mean_returns
 from metaevo.agents.population import Population
+from metaevo.agents.train_learner import Task
 from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.training.report import returns
 from purerl.types import EpisodeSums, Learner
 
 BLOCK_SECONDS = 2.0
@@ -32,16 +33,12 @@ class Trained:
     @property
     def frames(self) -> np.ndarray:
         """Environment steps of one agent at the end of each window [windows]."""
-        config, log_every = self.population.learner.config, self.population.log_every
-        ends = np.minimum(
-            np.arange(1, self.population.num_windows + 1) * log_every, config.num_updates
-        )
-        return ends * config.frames_per_update
+        return self.population.windows.ends() * self.population.frames_per_update
 
     @property
     def total_frames(self) -> int:
         """Environment steps of all agents."""
-        return int(self.frames[-1]) * self.population.agents
+        return int(self.frames[-1]) * len(self.episodes.steps)
 
     @property
     def clock(self) -> np.ndarray:
@@ -51,14 +48,12 @@ class Trained:
     @property
     def curves(self) -> np.ndarray:
         """Mean returns of the episodes that finished in a window [agents, windows], or NaN."""
-        return returns(self.episodes)
+        return mean_returns(self.episodes)
 
     def final_return(self, fraction: float = 0.1) -> np.ndarray:
         """Return the mean return over the last part of training, per agent [agents]."""
-        last = max(1, round(self.population.num_windows * fraction))
-        episodes = self.episodes.episodes[:, -last:].sum(axis=1)
-        total = self.episodes.returns[:, -last:].sum(axis=1)
-        return np.where(episodes > 0, total / np.maximum(episodes, 1), np.nan)
+        last = max(1, round(self.population.windows.count * fraction))
+        return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), self.episodes))
 
 
 def train(
@@ -86,18 +81,20 @@ def train(
     """
     total = learner.config.num_updates
     population = Population(
-        learner,
+        Task(name, learner, env_params),
         hyperparams,
         None,
-        env_params,
+        FitnessConfig(),
         agents=agents,
         log_every=-(-total // windows),
+        metrics=True,
         chunk_size=chunk_size,
     )
     keys = keys_for(seed, Purpose.TRAINING, agents)
     began = time.perf_counter()
     with tqdm(total=total, desc=f"{name}: compiling", unit="update", leave=False) as bar:
-        state = jax.block_until_ready(population.run(population.init(keys), 0, 0))
+        chunks = population.place(population.init(keys).rows)
+        chunks = jax.block_until_ready(population.run(chunks, 0, 0))
         compile_seconds = time.perf_counter() - began
         bar.set_description(name)
         bar.unpause()  # the time left does not count compilation
@@ -106,10 +103,10 @@ def train(
         while done < total:
             length = max(1, min(length, total - done))
             before = time.perf_counter()
-            state = jax.block_until_ready(population.run(state, done, length))
+            chunks = jax.block_until_ready(population.run(chunks, done, length))
             done += length
             bar.update(length)
             length = int(length * BLOCK_SECONDS / (time.perf_counter() - before))
         seconds = time.perf_counter() - began
-    state = population.rows(state)
-    return Trained(population, state.agent, state.episodes, seconds, compile_seconds)
+    rows = population.rows(chunks)
+    return Trained(population, rows.agent, rows.episodes, seconds, compile_seconds)

@@ -1,10 +1,17 @@
-"""How well an agent learned, as one number: the fitness of the loss that it was trained with."""
+"""How well an agent learned, as one number: the fitness of the loss that it was trained with.
 
+What is known of an agent is decided here, once: an agent has diverged where its parameters are not
+`all_finite`, and then has no score; a stretch in which no episode finished has no mean return.
+Missing ones are NaN; `metaevo.statistics.fill_missing` says what they count in a comparison.
+"""
+
+import functools
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from annotated_types import Ge
 
 from purerl.parts.evaluation import mean_return
@@ -60,3 +67,88 @@ def fitness(config: FitnessConfig, measured: dict[str, jax.Array]) -> jax.Array:
     return sum(
         (weight * measured[name] for name, weight in weights.items() if weight), jnp.float32(0.0)
     )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fitness_of_agents(config: FitnessConfig, episodes: EpisodeSums) -> jax.Array:
+    return jax.vmap(lambda sums: fitness(config, measures(sums)))(episodes)
+
+
+def scores(config: FitnessConfig, episodes: EpisodeSums, finite: np.ndarray) -> np.ndarray:
+    """Return the fitness of agents by their learning curves.
+
+    Args:
+        config: the weights.
+        episodes: each field [agents, points], sums.
+        finite: [agents] whether their parameters are.
+
+    Returns:
+        [agents]; NaN where an agent diverged, or where no episode ended and the fitness needs one.
+    """
+    return np.where(finite, jax.device_get(_fitness_of_agents(config, episodes)), np.nan)
+
+
+def all_finite(tree: Any, axes: int = 0) -> Any:
+    """Return whether everything in a tree is finite, for each place along the first `axes` axes.
+
+    Works on NumPy's arrays as on JAX's.
+    """
+    leaves = jax.tree.leaves(tree)
+    xp: Any = jnp if any(isinstance(leaf, jax.Array) for leaf in leaves) else np
+    finite = [xp.all(xp.isfinite(leaf), axis=tuple(range(axes, leaf.ndim))) for leaf in leaves]
+    return xp.all(xp.stack(finite), axis=0)
+
+
+def mean_returns(episodes: EpisodeSums) -> np.ndarray:
+    """Return the mean return of every stretch on the host, NaN where no episode finished.
+
+    Args:
+        episodes: sums of each stretch, in any shape; the result has the same.
+    """
+    count = episodes.episodes
+    return np.where(count > 0, episodes.returns / np.maximum(count, 1), np.nan)
+
+
+def mean_rewards(sums: EpisodeSums) -> np.ndarray:
+    """Return the mean reward of a step in each stretch of time; NaN where there was none.
+
+    Args:
+        sums: each field [...].
+    """
+    return np.where(sums.steps > 0, sums.rewards / np.maximum(sums.steps, 1), np.nan)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The points of a learning curve: stretches of as many updates, the last one may be shorter."""
+
+    every: int
+    """updates of a stretch"""
+    num_updates: int
+    """of the whole training"""
+
+    @classmethod
+    def at_most(cls, points: int, num_updates: int) -> "Windows":
+        """Return as many as there may be, but no more than that many."""
+        return cls(-(-num_updates // points), num_updates)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return -(-self.num_updates // self.every)
+
+    def ends(self, done: int | None = None) -> np.ndarray:
+        """Return the updates that are done at the end of each stretch, of those that have begun.
+
+        Args:
+            done: updates so far; by default all.
+        """
+        done = self.num_updates if done is None else done
+        return np.minimum(np.arange(1, -(-done // self.every) + 1) * self.every, done)
+
+    def pooled(self, sums: Any) -> Any:
+        """Add up sums of single updates, each leaf [num_updates], to those of stretches."""
+        rest = self.count * self.every - self.num_updates
+        return jax.tree.map(
+            lambda leaf: jnp.pad(leaf, (0, rest)).reshape(-1, self.every).sum(1), sums
+        )

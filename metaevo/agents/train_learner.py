@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.agents.fitness import FitnessConfig, fitness, measures
+from metaevo.agents.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
 from metaevo.outer_loop.problem import Evaluation, MetaParams
@@ -94,8 +94,7 @@ def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Ar
 
     A diverged agent still acts and collects returns, so its fitness alone would not tell.
     """
-    leaves = jax.tree.leaves(task.learner.policy(result.state))
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+    finite = all_finite(task.learner.policy(result.state))
     return jnp.where(finite, fitness(config, measures(result.episodes)), jnp.nan)
 
 

@@ -13,14 +13,13 @@ import jax
 import numpy as np
 from annotated_types import Interval, MinLen
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.agents.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
+from metaevo.agents.population import Population
+from metaevo.agents.train_learner import Task
 from metaevo.components.component import LEARNED as LEARNED
-from metaevo.parallel import devices
 from metaevo.search.config import MOST
 from metaevo.statistics import fill_missing
 from purerl.learners import num_frames
-from purerl.types import EpisodeSums
 
 Progress = Callable[[int], Any]
 RETURN, REWARD = "return of finished episodes", "reward per step"
@@ -107,23 +106,22 @@ class Contender:
         by_step = not (fitness.mean_return or fitness.final_return)
         self.measure = REWARD if by_step else RETURN
         """what the curves of its scores are of"""
-        self._maps = []
-        for task in tasks:
-
-            def row(inputs, task=task):
-                key = jax.random.wrap_key_data(inputs["key"])
-                result = train(task, key, inputs["hyperparams"], inputs["meta_params"])
-                return fitness_of(fitness, task, result), _pooled(result.episodes, curve_points)
-
-            size = chunk_size or devices.choose_chunk_size(
-                2**30, working_set(task, hyperparams, meta_params)
+        self._populations = [
+            Population(
+                task,
+                hyperparams,
+                meta_params,
+                fitness,
+                log_every=Windows.at_most(curve_points, task.learner.config.num_updates).every,
+                chunk_size=chunk_size,
             )
-            self._maps.append(devices.RowMap(row, chunk_size=size))
+            for task in tasks
+        ]
 
     @property
     def rows_at_once(self) -> int:
         """Agents that all devices train at once."""
-        return max(each.chunk_size * each.num_devices for each in self._maps)
+        return max(each.rows_at_once for each in self._populations)
 
     @property
     def frames_per_seed(self) -> int:
@@ -148,51 +146,22 @@ class Contender:
         Returns:
             the scores of each variant, rows in the order of the keys.
         """
-        count = len(keys)
         variants = [self.hyperparams.replace(**setting) for setting in settings]
-
-        def repeated(*leaves):  # in NumPy, which compiles nothing for every new number of rows
-            return np.repeat(np.stack(leaves), count, axis=0)
-
-        rows = {
-            "hyperparams": jax.tree.map(repeated, *variants),
-            "meta_params": jax.tree.map(repeated, *meta_params),
-        }
         fitness, curves = [], []
-        for index, (task, row_map) in enumerate(zip(self.tasks, self._maps, strict=True)):
-            frames = num_frames(task.learner.config)
+        for index, population in enumerate(self._populations):
             task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-            data = np.tile(np.asarray(jax.random.key_data(task_keys)), (len(settings), 1))
-            report = (lambda n, frames=frames: progress(n * frames)) if progress else None
-            values, sums = row_map({**rows, "key": data}, report)
-            fitness.append(values.reshape(len(settings), count))
-            sum_of, count_of = (
-                (sums.rewards, sums.steps) if self.measure == REWARD
-                else (sums.returns, sums.episodes)
-            )  # fmt: skip
-            curve = np.where(count_of > 0, sum_of / np.maximum(count_of, 1), np.nan)
-            curves.append(curve.reshape(len(settings), count, -1))
+            values, sums = population.train(task_keys, variants, meta_params, progress)
+            fitness.append(values)
+            curves.append(mean_rewards(sums) if self.measure == REWARD else mean_returns(sums))
         return [
-            Scores(
-                np.stack([values[index] for values in fitness], axis=-1),
-                np.stack([values[index] for values in curves], axis=1),
-            )
-            for index in range(len(settings))
+            Scores(*each)
+            for each in zip(np.stack(fitness, axis=-1), np.stack(curves, axis=2), strict=True)
         ]
-
-
-def _pooled(episodes: EpisodeSums, points: int) -> EpisodeSums:
-    """Add up neighbouring updates so that a curve has at most `points` points."""
-    updates = episodes.episodes.shape[0]
-    group = -(-updates // points)
-    usable = updates // group * group
-    return jax.tree.map(lambda sums: sums[:usable].reshape(-1, group).sum(1), episodes)
 
 
 def curve_frames(config: Any, points: int) -> np.ndarray:
     """Return the environment steps at the end of each stretch of a curve."""
-    group = -(-config.num_updates // points)
-    return np.arange(1, config.num_updates // group + 1) * group * config.frames_per_update
+    return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update
 
 
 def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:

@@ -6,8 +6,7 @@ then the one that always runs. On GPUs and TPUs JAX's own devices are used.
 """
 
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -236,6 +235,39 @@ def map_rows(
     return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
 
 
+def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = False) -> list[slice]:
+    """Cover rows with chunks that all devices work on at once; the last one may reach too far.
+
+    Args:
+        rows: how many there are.
+        chunk_size: rows of a chunk on one device.
+        num_devices: among which a chunk is divided.
+        fitting: let the last chunks be smaller, powers of two, where fewer rows are left.
+    """
+    covered, start = [], 0
+    while start < rows:
+        needed = -(-(rows - start) // num_devices)
+        size = min(chunk_size, 1 << (needed - 1).bit_length()) if fitting else chunk_size
+        covered.append(slice(start, start + size * num_devices))
+        start += size * num_devices
+    return covered
+
+
+def deal(tree: Any, chunk: slice, num_devices: int) -> Any:
+    """Return the rows of a chunk, [devices, rows, ...]; the last row of all fills what is left."""
+    index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
+    return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, -1, *leaf.shape[1:]), tree)
+
+
+def collect(dealt: Sequence[Any], rows: int | None) -> Any:
+    """Return the first rows of chunks [devices, rows, ...] as a tree on the host [rows, ...]."""
+    flat = [
+        jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.device_get(tree))
+        for tree in dealt
+    ]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
+
+
 class RowMap:
     """A function of one row, compiled once and applied to any number of rows from the host.
 
@@ -253,28 +285,6 @@ class RowMap:
         self.chunk_size = chunk_size
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
 
-    def chunks(self, rows: Any) -> Iterator[tuple[int, Any]]:
-        """Yield `(number of rows, results)` chunk by chunk, for a progress bar.
-
-        Args:
-            rows: a pytree of arrays with a leading axis [rows].
-        """
-        total = jax.tree.leaves(rows)[0].shape[0]
-        # Few rows are spread over all devices in smaller chunks: one more compilation at most.
-        chunk_size = min(self.chunk_size, -(-total // self.num_devices))
-        stride = chunk_size * self.num_devices
-        for start in range(0, total, stride):
-            index = np.minimum(np.arange(start, start + stride), total - 1)
-            shape = (self.num_devices, chunk_size)
-            chunk = jax.tree.map(
-                lambda leaf: leaf[index].reshape(*shape, *leaf.shape[1:]),  # noqa: B023
-                rows,
-            )
-            count = min(stride, total - start)
-            results = jax.device_get(self._apply(chunk))
-            flat = partial(_flatten_rows, count=count)
-            yield count, jax.tree.map(flat, results)
-
     def __call__(self, rows: Any, progress: Callable[[int], Any] | None = None) -> Any:
         """Return the results of all rows as NumPy arrays [rows, ...].
 
@@ -282,16 +292,15 @@ class RowMap:
             rows: a pytree of arrays with a leading axis [rows].
             progress: called with the number of rows just finished.
         """
-        parts = []
-        for count, part in self.chunks(rows):
-            parts.append(part)
+        total = len(jax.tree.leaves(rows)[0])
+        # Few rows are spread over all devices in smaller chunks: one more compilation at most.
+        chunk_size = min(self.chunk_size, -(-total // self.num_devices))
+        results = []
+        for chunk in chunks(total, chunk_size, self.num_devices):
+            results.append(jax.device_get(self._apply(deal(rows, chunk, self.num_devices))))
             if progress is not None:
-                progress(count)
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-
-
-def _flatten_rows(leaf: np.ndarray, *, count: int) -> np.ndarray:
-    return leaf.reshape(-1, *leaf.shape[2:])[:count]
+                progress(min(chunk.stop, total) - chunk.start)
+        return collect(results, total)
 
 
 def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = None) -> int:

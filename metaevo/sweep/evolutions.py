@@ -58,7 +58,8 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             watch.group(number, len(groups), group.name)
             for trial, settings in zip(group.trials, group.settings, strict=True):
                 scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
-                watch.done(trial, self.finished(scores, settings))
+                failed = int(np.sum(~np.isfinite(scores)))
+                watch.done(trial, self.finished(scores, settings, failed))
 
     def confirm(
         self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress

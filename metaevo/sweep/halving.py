@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.agents.trainer import Agents, Trainer
+from metaevo.agents.population import Agents, Population
 from metaevo.search.config import SweepConfig
 
 
@@ -74,7 +74,7 @@ def _fractions(eta: int, rungs: int) -> tuple[float, ...]:
 
 
 def run_bracket(
-    groups: Sequence[tuple[Trainer, Agents, Sequence[int]]],
+    groups: Sequence[tuple[Population, Agents, Sequence[int]]],
     bracket: Bracket,
     objective: Callable[[np.ndarray], float | None],
     report: Callable[[int, int, float], None],
@@ -86,7 +86,7 @@ def run_bracket(
     sizes can share a bracket: all of them are ranked together.
 
     Args:
-        groups: trainers, untrained agents, and the numbers of their trials.
+        groups: populations, untrained agents, and the numbers of their trials.
         bracket: how many go on, and when.
         objective: from the scores of a trial [seeds] to its value; None where one is not known.
         report: called with a trial's number, its environment steps (of one agent) and its value.
@@ -95,29 +95,29 @@ def run_bracket(
     Returns:
         the results of all trials by their numbers.
     """
-    live = [(trainer, agents, list(numbers)) for trainer, agents, numbers in groups]
+    live = [(population, agents, list(numbers)) for population, agents, numbers in groups]
     sizes = bracket.sizes(sum(len(numbers) for _, _, numbers in live))
     results: dict[int, Result] = {}
     for rung, fraction in enumerate(bracket.fractions):
         is_last = rung == len(bracket.fractions) - 1
         trained = []
-        for trainer, agents, numbers in live:
-            target = updates_at(fraction, trainer.num_updates)
-            agents = trainer.advance(agents, target - agents.updates, progress)
-            trained.append((trainer, agents, numbers))
-            steps, curves = trainer.curves(agents)
+        for population, agents, numbers in live:
+            target = updates_at(fraction, population.num_updates)
+            agents = population.advance(agents, target - agents.updates, progress)
+            trained.append((population, agents, numbers))
+            steps, curves = population.returns(agents)
             found = zip(
-                numbers, trainer.scores(agents), trainer.diverged(agents), curves, strict=True
+                numbers, population.scores(agents), population.diverged(agents), curves, strict=True
             )
             for number, scores, diverged, curve in found:
-                value, frames = objective(scores), target * trainer.frames_per_update
+                value, frames = objective(scores), target * population.frames_per_update
                 if value is not None:
                     report(number, frames, value)
                 results[number] = Result(
                     scores,
                     value,
                     int(diverged.sum()),
-                    target / trainer.num_updates,
+                    target / population.num_updates,
                     frames * len(scores),
                     is_last,
                     (steps, curve),
@@ -147,7 +147,7 @@ def _best(numbers: list[int], results: dict[int, Result], count: int) -> set[int
 
 
 def _survivors(
-    trainer: Trainer, agents: Agents, numbers: list[int], best: set[int]
-) -> tuple[Trainer, Agents, list[int]]:
+    population: Population, agents: Agents, numbers: list[int], best: set[int]
+) -> tuple[Population, Agents, list[int]]:
     kept = [place for place, number in enumerate(numbers) if number in best]
-    return trainer, trainer.select(agents, kept), [numbers[place] for place in kept]
+    return population, population.select(agents, kept), [numbers[place] for place in kept]

@@ -1,6 +1,6 @@
 """Population-based training (Jaderberg et al. 2017): settings that change while agents learn.
 
-pbt = Pbt(trainer, dims, config, sweep_config, members=32)
+pbt = Pbt(population, dims, config, sweep_config, members=32)
 state, history = pbt.run(settings, keys, key)
 schedule = lineage(history, winner(history))       # what the winner's ancestors learned with
 
@@ -19,7 +19,7 @@ from flax import struct
 
 from metaevo.agents.fitness import FitnessConfig, measures
 from metaevo.agents.fitness import fitness as fitness_of
-from metaevo.agents.trainer import Agents, Row, Trainer
+from metaevo.agents.population import Agents, Population, Row
 from metaevo.parallel import devices
 from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.search.objective import traced
@@ -67,7 +67,7 @@ class Pbt:
 
     def __init__(
         self,
-        trainer: Trainer,
+        population: Population,
         dims: Sequence[Dim],
         config: PbtConfig,
         sweep: SweepConfig,
@@ -77,7 +77,7 @@ class Pbt:
         """Bind the parts; nothing is compiled before `run`.
 
         Args:
-            trainer: of single members; its devices, its chunk size and its fitness are used.
+            population: of single members; its devices, its chunk size and its fitness are used.
             dims: the settings that change.
             config: rounds and rules.
             sweep: the number of seeds and the statistic over them.
@@ -88,15 +88,15 @@ class Pbt:
         """
         if members < 2:
             raise ValueError(f"members = {members}: must be at least 2")
-        if config.rounds > trainer.num_updates:
-            raise ValueError(f"rounds = {config.rounds}: must be at most {trainer.num_updates}")
-        self.trainer, self.dims, self.config, self.sweep = trainer, tuple(dims), config, sweep
+        if config.rounds > population.num_updates:
+            raise ValueError(f"rounds = {config.rounds}: must be at most {population.num_updates}")
+        self.population, self.dims, self.config, self.sweep = population, tuple(dims), config, sweep
         self.members, self.seeds = members, sweep.seeds
-        self.ends = round_ends(trainer.num_updates, config.rounds)
+        self.ends = round_ends(population.num_updates, config.rounds)
         # Divisors, so that nothing is padded.
-        self.num_devices = _divisor(members, trainer.num_devices)
+        self.num_devices = _divisor(members, population.num_devices)
         self.local = members // self.num_devices
-        self.chunk = _divisor(self.local, max(1, trainer.chunk_size // sweep.seeds))
+        self.chunk = _divisor(self.local, max(1, population.chunk_size // sweep.seeds))
         self._round = devices.spread(
             self._round_device,
             in_axes=(0, None, None, None, None),
@@ -111,7 +111,7 @@ class Pbt:
             settings: the hyperparams with which each member begins.
             keys: [seeds] random keys, the same for all members.
         """
-        rows = self.trainer.start(settings, keys).rows
+        rows = self.population.init(keys, settings).rows
         shape = self.num_devices, self.local, self.seeds
         rows = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), rows)
         return self.place(State(rows, np.full(shape, np.nan, np.float32)))
@@ -154,7 +154,7 @@ class Pbt:
             progress: called with the environment steps just taken.
         """
         state, records = self.init(settings, keys), []
-        frames = self.trainer.frames_per_update * self.members * self.seeds
+        frames = self.population.frames_per_update * self.members * self.seeds
         for index, updates in enumerate(np.diff(self.ends, prepend=0)):
             state, record = self.round(state, index, key)
             records.append(record)
@@ -163,16 +163,16 @@ class Pbt:
         return state, stack(records)
 
     def agents(self, state: State) -> Agents:
-        """Return a fully trained population as the trainer's agents, on the host."""
+        """Return the agents of a fully trained state, on the host."""
         rows = jax.device_get(state.rows)
         rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:]), rows)
-        return Agents(rows, self.seeds, self.trainer.num_updates)
+        return Agents(rows, self.seeds, self.population.num_updates)
 
     def _round_device(self, state, index, done, updates, key_data):
         before = _totals(state.rows)
         rows = self._train(state.rows, done, updates)
         recent = jax.tree.map(jnp.subtract, _totals(rows), before)
-        score = round_score(self.trainer.fitness, recent, state.score)
+        score = round_score(self.population.fitness, recent, state.score)
         value = jax.vmap(lambda scores: traced(scores, self.sweep))(score)
         usable = jnp.all(rows.finite, axis=1) & jnp.isfinite(value)
         values = _gather(jnp.where(usable, value, -jnp.inf))
@@ -211,7 +211,7 @@ class Pbt:
             return leaf.reshape(self.local, self.seeds, *leaf.shape[2:])
 
         trained = jax.lax.map(
-            lambda chunk: self.trainer.train_rows(chunk, done, updates),
+            lambda chunk: self.population.train_rows(chunk, done, updates),
             jax.tree.map(chunked, rows),
         )
         return jax.tree.map(members, trained)
@@ -268,7 +268,7 @@ def lineage(history: History, member: int) -> dict[str, np.ndarray]:
 
 
 def train_schedule(
-    trainer: Trainer,
+    population: Population,
     schedule: dict[str, np.ndarray],
     keys: jax.Array,
     progress: Callable[[int], Any] | None = None,
@@ -276,20 +276,20 @@ def train_schedule(
     """Train fresh agents with settings that change from round to round, as `lineage` gives them.
 
     Args:
-        trainer: its own hyperparams are those that the schedule leaves out.
+        population: its own hyperparams are those that the schedule leaves out.
         schedule: each [rounds].
         keys: [seeds] random keys.
         progress: called with the environment steps just taken.
     """
     rounds = len(next(iter(schedule.values())))
     settings = [
-        trainer.hyperparams.replace(**{name: float(each[i]) for name, each in schedule.items()})
+        population.hyperparams.replace(**{name: float(each[i]) for name, each in schedule.items()})
         for i in range(rounds)
     ]
-    agents = trainer.start(settings[:1], keys)
-    for setting, end in zip(settings, round_ends(trainer.num_updates, rounds), strict=True):
-        agents = trainer.with_hyperparams(agents, [setting])
-        agents = trainer.advance(agents, end - agents.updates, progress)
+    agents = population.init(keys, settings[:1])
+    for setting, end in zip(settings, round_ends(population.num_updates, rounds), strict=True):
+        agents = population.with_hyperparams(agents, [setting])
+        agents = population.advance(agents, end - agents.updates, progress)
     return agents
 
 

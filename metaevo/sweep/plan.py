@@ -93,9 +93,9 @@ def make_plan(trials: AnyTrials) -> Plan:
     full = count * config.seeds * trials.frames(longest)
     chunk_size = num_devices = chunk_bytes = None
     if isinstance(trials, Trainings):
-        trainer = trials.trainer(longest)
-        chunk_size, num_devices = trainer.chunk_size, trainer.num_devices
-        chunk_bytes = trainer.memory_bytes
+        population = trials.population(longest)
+        chunk_size, num_devices = population.chunk_size, population.num_devices
+        chunk_bytes = population.memory_bytes
     return Plan(
         trials=count,
         groups=space.num_static(),

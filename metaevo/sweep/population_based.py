@@ -54,24 +54,24 @@ class PopulationBased:
             batch: all members, or those that an earlier process did not report.
             watch: called for the members of the batch.
         """
-        population = self._population(batch)
-        settings = [self.trials.settings_of(params) for params in population.values()]
-        trainer = self.trials.trainer(settings[0])
+        first = self._first_settings(batch)
+        settings = [self.trials.settings_of(params) for params in first.values()]
+        population = self.trials.population(settings[0])
         members = Pbt(
-            trainer, dims(self.trials.space), self.rounds, self.config, members=len(settings)
+            population, dims(self.trials.space), self.rounds, self.config, members=len(settings)
         )
         key = jax.random.fold_in(key_for(self.trials.settings.run.seed, Purpose.TUNING), 2**31)
         state = members.init([each.hyperparams for each in settings], self.trials.keys)
         history = self._empty_history(len(settings))
         directory = self.run_directory.checkpoints
-        expected = {"members": list(population)}
+        expected = {"members": list(first)}
         start = 0
         if any(directory.glob("[0-9]*")):  # else it was stopped before the end of the first round
             template = (jax.device_get(state), tuple(history))
             found = checkpoint.restore(directory, template, expected=expected)
             state, history = members.place(found.tree[0]), History(*found.tree[1])
             start = found.index
-        frames = np.diff(members.ends, prepend=0) * trainer.frames_per_update
+        frames = np.diff(members.ends, prepend=0) * population.frames_per_update
         frames *= self.config.seeds * len(settings)
         watch.progress(int(frames[:start].sum()))
         for index in range(start, self.rounds.rounds):
@@ -86,12 +86,12 @@ class PopulationBased:
                 keep=self.trials.settings.run.keep_checkpoints,
             )
             watch.progress(int(frames[index]))
-        places = {index: place for place, index in enumerate(population)}
+        places = {index: place for place, index in enumerate(first)}
         self._tell(
             [(places[trial.index], trial) for trial in batch], members, state, history, watch
         )
 
-    def _population(self, batch: Sequence[Trial]) -> dict[int, dict[str, Any]]:
+    def _first_settings(self, batch: Sequence[Trial]) -> dict[int, dict[str, Any]]:
         """Return the first settings of all members, by their places in the design.
 
         Some may have been reported before a process was killed: then they are not in the batch.
@@ -119,7 +119,7 @@ class PopulationBased:
         history: History,
         watch: Watch,
     ) -> None:
-        trainer, agents = members.trainer, members.agents(state)
+        population, agents = members.population, members.agents(state)
         best = winner(history)
         schedule = lineage(history, best)
         write_json_atomic(
@@ -133,15 +133,15 @@ class PopulationBased:
             },
         )
         _draw(self.trials.space, history, schedule, self.run_directory.figures / "pbt.png")
-        steps, curves = trainer.curves(agents)
+        steps, curves = population.returns(agents)
         for member, trial in batch:
             value = float(history.scores[-1, member])
             complete = bool(np.isfinite(value))
             attributes = {
-                "scores": plain_scores(trainer.scores(agents)[member]),
-                "frames": trainer.num_updates * trainer.frames_per_update * self.config.seeds,
+                "scores": plain_scores(population.scores(agents)[member]),
+                "frames": population.num_updates * population.frames_per_update * self.config.seeds,
                 "fraction": 1.0,
-                "diverged": int(trainer.diverged(agents)[member].sum()),
+                "diverged": int(population.diverged(agents)[member].sum()),
                 "final": {
                     TRACED + name: float(f"{values[-1, member]:.6g}")
                     for name, values in history.hyperparams.items()
@@ -170,9 +170,9 @@ def replay(trials: Trainings, run: RunDirectory, seeds: int, progress: Progress)
     """Train fresh agents with the schedule that won; scores [seeds]."""
     history = read_json(run.path / HISTORY, schema.Schedule)
     schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
-    trainer = trials.trainer(trials.settings_of({}))
+    population = trials.population(trials.settings_of({}))
     keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)
-    return trainer.scores(train_schedule(trainer, schedule, keys, progress))[0]
+    return population.scores(train_schedule(population, schedule, keys, progress))[0]
 
 
 def dims(space: Space) -> list[Dim]:

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from metaevo.agents.checks import check_training
+from metaevo.agents.population import Agents, Population
 from metaevo.agents.train_learner import Task
-from metaevo.agents.trainer import Trainer
 from metaevo.config import to_dict
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.search.objective import objective
@@ -29,12 +29,12 @@ from metaevo.sweep.trials import (
 from metaevo.training.settings import make_trainee
 from purerl.learners import num_frames
 
-MAX_TRAINERS = 16
+MAX_POPULATIONS = 16
 """Compiled static groups that are kept for later batches."""
 
 
 class Trainings(Trials[SweepSettings]):
-    """The trials of a sweep over a learner's settings; a trainer for each static group."""
+    """The trials of a sweep over a learner's settings; a population for each static group."""
 
     def __init__(self, settings: SweepSettings, space: Space):
         """Bind the sweep's settings; nothing is built yet.
@@ -45,7 +45,7 @@ class Trainings(Trials[SweepSettings]):
         """
         super().__init__(settings, space)
         self.keys = keys_for(settings.run.seed, Purpose.TUNING, self.config.seeds)
-        self._trainers: dict[str, Trainer] = {}
+        self._populations: dict[str, Population] = {}
 
     def static_key(self, settings: SweepSettings) -> str:
         """Everything but `hyperparams` is static, and which of these are None."""
@@ -58,7 +58,7 @@ class Trainings(Trials[SweepSettings]):
 
     def check(self, settings: SweepSettings) -> None:
         """Build learner, losses and environment, which compiles nothing."""
-        self.trainer(settings)
+        self.population(settings)
 
     def frames(self, settings: SweepSettings) -> int:
         """Return the environment steps of one agent."""
@@ -72,36 +72,32 @@ class Trainings(Trials[SweepSettings]):
         scores = []
         for each in params:
             settings = self.settings_of(each)
-            scores.append(self.train([settings], keys, progress)[0][0])
+            agents = self.train([settings], keys, progress)
+            scores.append(self.population(settings).scores(agents)[0])
         return scores
 
     def train(
         self, settings: Sequence[SweepSettings], keys: jax.Array, progress: Progress
-    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    ) -> Agents:
         """Train settings of one static group to their end.
 
         Args:
             settings: of the trials.
             keys: [seeds], shared by all trials.
             progress: called with the environment steps just done.
-
-        Returns:
-            scores [trials, seeds], and learning curves: steps [points], returns [trials, seeds,
-            points].
         """
-        trainer = self.trainer(settings[0])
-        agents = trainer.start([each.hyperparams for each in settings], keys)
-        agents = trainer.advance(agents, trainer.num_updates, progress)
-        return trainer.scores(agents), trainer.curves(agents)
+        population = self.population(settings[0])
+        agents = population.init(keys, [each.hyperparams for each in settings])
+        return population.advance(agents, population.num_updates, progress)
 
-    def trainer(self, settings: SweepSettings) -> Trainer:
-        """Return the trainer of a static group; it compiles when it first trains.
+    def population(self, settings: SweepSettings) -> Population:
+        """Return the population of a static group; it compiles when it first trains.
 
         Raises:
             ConfigError: if learner, losses and environment do not fit.
         """
         key = self.static_key(settings)
-        if key not in self._trainers:
+        if key not in self._populations:
             trainee = make_trainee(settings)
             task = Task(trainee.env_name, trainee.learner, trainee.env_params)
             check_training(
@@ -112,17 +108,17 @@ class Trainings(Trials[SweepSettings]):
                 kept=self.config.seeds,
                 at_once=settings.run.chunk_size or 1,
             )
-            if len(self._trainers) >= MAX_TRAINERS:
-                del self._trainers[next(iter(self._trainers))]
-            self._trainers[key] = Trainer(
+            if len(self._populations) >= MAX_POPULATIONS:
+                del self._populations[next(iter(self._populations))]
+            self._populations[key] = Population(
                 task,
-                trainee.meta_params,
                 settings.hyperparams,
+                trainee.meta_params,
                 settings.fitness,
                 chunk_size=settings.run.chunk_size,
                 num_devices=settings.run.num_devices,
             )
-        return self._trainers[key]
+        return self._populations[key]
 
 
 class FullTraining:
@@ -142,16 +138,21 @@ class FullTraining:
         groups = by_static_settings(self.trials, batch, watch)
         for number, group in enumerate(groups):
             watch.group(number, len(groups), group.name)
-            trainer = self.trials.trainer(group.settings[0])
-            for part in _parts(len(group.trials), trainer.rows_at_once // self.config.seeds):
+            population = self.trials.population(group.settings[0])
+            for part in _parts(len(group.trials), population.rows_at_once // self.config.seeds):
                 settings = group.settings[part]
-                scores, (steps, curves) = self.trials.train(
-                    settings, self.trials.keys, watch.progress
-                )
-                for trial, own, each, curve in zip(
-                    group.trials[part], settings, scores, curves, strict=True
+                agents = self.trials.train(settings, self.trials.keys, watch.progress)
+                steps, curves = population.returns(agents)
+                for trial, own, scores, diverged, curve in zip(
+                    group.trials[part],
+                    settings,
+                    population.scores(agents),
+                    population.diverged(agents),
+                    curves,
+                    strict=True,
                 ):
-                    watch.done(trial, self.trials.finished(each, own, (steps, curve)))
+                    outcome = self.trials.finished(scores, own, int(diverged.sum()), (steps, curve))
+                    watch.done(trial, outcome)
 
 
 class Halving:
@@ -198,10 +199,10 @@ class Halving:
                 ),
             )
 
-    def _start(self, group: Group[SweepSettings]) -> tuple[Trainer, Any, list[int]]:
-        trainer = self.trials.trainer(group.settings[0])
-        agents = trainer.start([each.hyperparams for each in group.settings], self.trials.keys)
-        return trainer, agents, [trial.number for trial in group.trials]
+    def _start(self, group: Group[SweepSettings]) -> tuple[Population, Agents, list[int]]:
+        population = self.trials.population(group.settings[0])
+        agents = population.init(self.trials.keys, [each.hyperparams for each in group.settings])
+        return population, agents, [trial.number for trial in group.trials]
 
     def _locate(self, index: int) -> tuple[Bracket, int]:
         """Return the bracket that a design index falls into, and its place there."""

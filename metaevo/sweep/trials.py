@@ -105,6 +105,7 @@ class Trials(Generic[S]):
         self,
         scores: np.ndarray,
         settings: S,
+        diverged: int,
         curve: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> Outcome:
         """Return the outcome of a trial that ran to its end; scores are [seeds]."""
@@ -113,7 +114,7 @@ class Trials(Generic[S]):
             "scores": plain_scores(scores),
             "frames": self.frames(settings) * len(scores),
             "fraction": 1.0,
-            "diverged": int(np.sum(~np.isfinite(scores))),
+            "diverged": diverged,
         }
         return Outcome("pruned" if value is None else "complete", value, attributes, curve)
 

@@ -75,7 +75,8 @@ def run_single(settings: SweepSettings, run_dir: Path | None) -> int:
             scores = trials.scores(trials.settings, Purpose.TUNING, seeds, lambda frames: None)
         else:
             assert isinstance(trials, Trainings)
-            scores = trials.train([settings], trials.keys, lambda frames: None)[0][0]
+            agents = trials.train([settings], trials.keys, lambda frames: None)
+            scores = trials.population(settings).scores(agents)[0]
         value = objective(np.asarray(scores), settings.sweep)
         record = {"kind": "trial", "trial": 0, "value": value, "scores": plain_scores(scores)}
         record |= {

@@ -15,7 +15,8 @@ import jax
 import numpy as np
 
 from metaevo.agents.checks import check_training
-from metaevo.agents.population import Population, State
+from metaevo.agents.fitness import all_finite, mean_returns
+from metaevo.agents.population import Population, Row
 from metaevo.agents.train_learner import Task
 from metaevo.components import discovery, filling
 from metaevo.config import ConfigError, exit_on_config_error
@@ -48,10 +49,6 @@ HARMLESS = (
     "run.keep_checkpoints", "run.num_devices", "run.wandb", "run.mlflow", "run.track",
 )  # fmt: skip
 """Settings that a resumed run may change."""
-CURVE_POINTS = 200
-"""of a learning curve, at most"""
-
-
 KIND = Kind(EXPERIMENT, EXPERIMENT, "update", HARMLESS)
 
 
@@ -121,13 +118,13 @@ def run_training(
                 return 0
         population = _start(run, trainee)
         with run.working():
-            state, seconds = _train(run, population)
-            policies = jax.vmap(trainee.learner.policy)(population.rows(state.agent))
+            chunks, seconds = _train(run, population)
+            policies = jax.vmap(trainee.learner.policy)(population.rows(chunks).agent)
             save_policies(run.directory, policies, {"run_id": run.resolved["run_id"]})
             training_report.finish(
                 training_report.Trained(run, trainee, population),
                 policies,
-                *population.curves(state),
+                population.curves(chunks)[0],
                 seconds=seconds,
             )
         return run.exit_code
@@ -137,12 +134,13 @@ def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
     """Lay out the agents, and write what the run begins with."""
     settings, resolved = run.settings, run.resolved
     population = Population(
-        trainee.learner,
+        Task(trainee.env_name, trainee.learner, trainee.env_params),
         settings.hyperparams,
         trainee.meta_params,
-        trainee.env_params,
+        settings.fitness,
         agents=settings.seeds,
-        log_every=settings.run.log_every or -(-settings.train.num_updates // CURVE_POINTS),
+        log_every=settings.run.log_every,
+        metrics=True,
         # A resumed run repeats what was resolved when it began.
         chunk_size=resolved.get("chunk_size", settings.run.chunk_size),
         num_devices=settings.run.num_devices,
@@ -161,23 +159,21 @@ def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
             **resolved,
             "chunk_size": population.chunk_size,
             "num_devices": before,
-            "log_every": population.log_every,
+            "log_every": population.windows.every,
         }
     )
     return population
 
 
-def _train(run: Run[TrainSettings], population: Population) -> tuple[State, float]:
-    """Run the updates that are missing; return the final state and the seconds it took in all."""
+def _train(run: Run[TrainSettings], population: Population) -> tuple[list[Row], float]:
+    """Run the updates that are missing; return the final agents and the seconds it took in all."""
     settings, total = run.settings, run.settings.train.num_updates
     restored = run.restore(population.template, functools.partial(_logged, run, population))
     done, seconds = (restored.done, restored.seconds) if restored else (0, 0.0)
-    if restored:
-        state = population.place(restored.tree)
-    else:
-        keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-        state = population.init(keys)
-    logged = done // population.log_every if done < total else population.num_windows
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    chunks = population.place(restored.tree if restored else population.init(keys).rows)
+    every, points = population.windows.every, population.windows.count
+    logged = done // every if done < total else points
     saved = started = time.monotonic()
     started -= seconds
     print(
@@ -186,11 +182,11 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[State, floa
         file=sys.stderr,
     )
     if not done:  # so that a checkpoint precedes all records
-        run.save(0, population.rows(state), 0.0)
+        run.save(0, population.rows(chunks), 0.0)
     run.check_stop()  # before it compiles
     with Progress(total=total, initial=done, desc="compiling", unit="update") as bar:
         if done < total:
-            state = jax.block_until_ready(population.run(state, done, 0))
+            chunks = jax.block_until_ready(population.run(chunks, done, 0))
             run.check_stop()
         bar.stage("training")
         bar.unpause()  # the time left does not count compilation
@@ -198,23 +194,23 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[State, floa
         while done < total:
             length = max(1, min(length, total - done))
             before = time.monotonic()
-            state = population.run(state, done, length)
-            curves = population.curves(state)
+            chunks = population.run(chunks, done, length)
+            curves = population.curves(chunks)
             now = time.monotonic()
             done += length
-            known = population.num_windows if done == total else done // population.log_every
+            known = points if done == total else done // every
             _log(run, population, curves, logged, known, before - started, now - started)
             logged = known
             _show(bar, settings, curves, length, now - before)
             due = now - saved >= settings.run.checkpoint_seconds or done == total
             stopping = run.stop.requested  # read once: no run stops without a checkpoint
             if due or stopping:
-                run.save(done, population.rows(state), now - started)
+                run.save(done, population.rows(chunks), now - started)
                 saved = now
             if stopping:
                 raise StopRequestedError
             length = int(min(settings.run.block_seconds / (now - before) * length, total))
-    return state, time.monotonic() - started
+    return chunks, time.monotonic() - started
 
 
 def _log(
@@ -231,11 +227,11 @@ def _log(
         return
     config = run.settings.train
     episodes, metrics = jax.tree.map(lambda leaf: leaf[:, logged:known], curves)
-    returns = training_report.returns(episodes)
+    returns = mean_returns(episodes)
     mean, low, high = mean_curve(returns)
-    ends = np.minimum(np.arange(logged + 1, known + 1) * population.log_every, config.num_updates)
-    lengths = np.diff(ends, prepend=logged * population.log_every)
-    diverged = ~np.all([np.isfinite(leaf) for leaf in metrics.values()], axis=0)
+    ends = population.windows.ends()[logged:known]
+    lengths = np.diff(ends, prepend=logged * population.windows.every)
+    diverged = ~all_finite(metrics, axes=2)  # in this stretch: parameters of then are not known
     with warnings.catch_warnings():  # all agents diverged: there is no mean
         warnings.simplefilter("ignore", RuntimeWarning)
         means = {
@@ -262,7 +258,7 @@ def _log(
 def _show(bar: Any, settings: TrainSettings, curves: Any, length: int, elapsed: float) -> None:
     bar.update(length)
     per_update = settings.train.frames_per_update * settings.seeds
-    returns = training_report.returns(curves[0])
+    returns = mean_returns(curves[0])
     finished = np.flatnonzero(np.isfinite(returns).any(axis=0))
     latest = np.nanmean(returns[:, finished[-1]]) if len(finished) else np.nan
     bar.set_postfix_str(
@@ -273,7 +269,7 @@ def _show(bar: Any, settings: TrainSettings, curves: Any, length: int, elapsed: 
 
 def _logged(run: Run[TrainSettings], population: Population, done: int) -> Iterator[int]:
     """Yield the indices of the records that are logged before a checkpoint."""
-    every, total = population.log_every, run.settings.train.num_updates
+    every, total = population.windows.every, run.settings.train.num_updates
     yield from range(every - 1, done, every)
     if done >= total and total % every:  # the last point is shorter
         yield total - 1

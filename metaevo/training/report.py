@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.agents.fitness import FINAL_FRACTION, FitnessConfig, measures
-from metaevo.agents.fitness import fitness as fitness_of
+from metaevo.agents.fitness import FINAL_FRACTION, FitnessConfig, all_finite, mean_returns
+from metaevo.agents.fitness import scores as scores_of
 from metaevo.agents.population import Population
 from metaevo.config import ConfigError, to_dict
 from metaevo.parallel import devices
@@ -74,18 +74,10 @@ def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> dict[str, Any]:
     return {key: value for key, value in overrides.items() if key != "observations"}
 
 
-def returns(episodes: EpisodeSums) -> np.ndarray:
-    """Return mean returns where episodes finished and NaN elsewhere, in the fields' shape."""
-    return np.where(
-        episodes.episodes > 0, episodes.returns / np.maximum(episodes.episodes, 1), np.nan
-    )
-
-
 def finish(
     this: Trained,
     policies: Any,
     episodes: EpisodeSums,
-    metrics: dict[str, np.ndarray],
     *,
     seconds: float,
 ) -> None:
@@ -95,15 +87,13 @@ def finish(
         this: the run, with all its updates done.
         policies: stacked over agents.
         episodes: fields [agents, points].
-        metrics: summed over the updates of a point [agents, points].
         seconds: of the training so far, for the log.
     """
     run, settings = this.run, this.run.settings
     directory = run.directory
-    config, every = settings.train, this.population.log_every
-    points = np.arange(1, this.population.num_windows + 1)
-    steps = np.minimum(points * every, config.num_updates) * config.frames_per_update
-    curves = returns(episodes)
+    config = settings.train
+    steps = this.population.windows.ends() * config.frames_per_update
+    curves = mean_returns(episodes)
     _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
         {settings.learner: curves}, steps, directory.figures / "learning_curves.png", title=""
@@ -112,10 +102,9 @@ def finish(
     if settings.evaluation.film:
         _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
-    fitness = jax.vmap(lambda sums: fitness_of(settings.fitness, measures(sums)))(episodes)
-    rows.append(_row(WHOLE, np.asarray(fitness)))
+    finite = np.asarray(all_finite(policies, axes=1))
+    rows.append(_row(WHOLE, scores_of(settings.fitness, episodes, finite)))
     rows += _play(this, policies)
-    finite = np.isfinite(np.stack(list(metrics.values()))).all(axis=(0, 2))
     result = {
         "variants": rows,
         "diverged": int(np.sum(~finite)),
@@ -148,7 +137,7 @@ def _weights(config: FitnessConfig) -> str:
 def _final_returns(episodes: EpisodeSums) -> np.ndarray:
     """Mean return of every agent's episodes that finished in the last tenth of training."""
     last = max(1, round(FINAL_FRACTION * episodes.episodes.shape[1]))
-    return returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
+    return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
 
 
 def _row(name: str, scores: np.ndarray) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import commits, figures, flops, training
+from experiments.benchmarks import commits, figures, flops, tasks, training
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 from purerl.fast.activations import tanh
@@ -133,7 +133,7 @@ def test_a_peer_that_fails_is_reported_and_the_others_are_measured(capsys):
 
 
 def test_a_measurement_is_at_most_a_whole_training():
-    cartpole = training.WORK["ppo", "CartPole-v1"]
+    cartpole = tasks.WORK["ppo", "CartPole-v1"]
     assert training.count_updates(cartpole, 1, None) == 500_000 // 512
     assert training.count_updates(cartpole, 256, None) == 8
     assert training.count_updates(cartpole, 2048, None) == training.MIN_UPDATES

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from metaevo.agents.trainer import Trainer
+from metaevo.agents.population import Population
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
@@ -200,11 +200,23 @@ def killed_at(monkeypatch, owner, name, count):
 
 def count_trained(monkeypatch):
     """Count the trials that are trained from now on."""
-    trained, real = [], Trainer.start
+    trained, real = [], Population.init
     monkeypatch.setattr(
-        Trainer, "start", lambda self, s, keys: (trained.append(len(s)), real(self, s, keys))[1]
+        Population, "init", lambda self, keys, s: (trained.append(len(s)), real(self, keys, s))[1]
     )
     return trained
+
+
+def test_an_agent_without_an_episode_has_no_score_but_has_not_diverged(sweep, tmp_path):
+    line = "--task.env_params.size 8 --train.total_timesteps 10 --train.num_steps 5 "
+    line += "--fitness.mean_return 1 --fitness.reward_per_step 0 --sweep.trials 2"
+    with pytest.raises(SystemExit) as end:  # no trial has a score
+        sweep(tmp_path / "run", f"{line} --sweep.confirm_seeds 0")
+    assert end.value.code == 2
+    rows = table(tmp_path / "run")
+    assert [(row["outcome"], row["score_0"], row["diverged"]) for row in rows] == [
+        ("pruned", "", "0")
+    ] * 2
 
 
 def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.agents.trainer import Trainer
+from metaevo.agents.population import Population
 from metaevo.config import parse_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.sweep import figures
@@ -103,7 +103,7 @@ BAD = {
 
 
 def complaint(argv, monkeypatch, capsys):
-    monkeypatch.setattr(Trainer, "start", None)
+    monkeypatch.setattr(Population, "init", None)
     with pytest.raises(SystemExit) as exit_:
         sweep(*argv)
     error = capsys.readouterr().err
@@ -135,16 +135,16 @@ def test_without_a_config_there_is_nothing_to_try(tmp_path, monkeypatch, capsys)
 def begun(config, tmp_path, monkeypatch):
     """A sweep that was stopped by an error after two trials."""
     path = tmp_path / "begun"
-    real, calls = Trainer.start, []
+    real, calls = Population.init, []
 
-    def start(self, settings, keys):
+    def start(self, keys, settings):
         calls.append(settings)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(self, settings, keys)
+        return real(self, keys, settings)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "start", start)
+        patch.setattr(Population, "init", start)
         with pytest.raises(KeyboardInterrupt):
             sweep("--config", config, "--run-dir", path)
     return path
@@ -200,7 +200,7 @@ def test_a_sweep_without_any_score_is_one_line(config, tmp_path, capsys):
 
 def test_a_dry_run_compiles_and_writes_nothing(config, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Trainer, "start", None)
+    monkeypatch.setattr(Population, "init", None)
     space = (
         "{hyperparams.gamma: {uniform: [0.9, 0.99]}, train.num_steps: {choice: [50, 900]}, "
         "train.total_timesteps: {choice: [450, 900]}}"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from metaevo.agents.population import Population
+from metaevo.agents.train_learner import Task
 from metaevo.components import COMPONENTS, discovery
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -190,11 +191,12 @@ def test_another_number_of_updates_does_not_recompile(caplog):
         {"train": {"num_envs": 2, "num_steps": 8, "total_timesteps": 640, "hidden_sizes": [4]}},
     )
     built = trainee.make_trainee(settings)
+    task = Task("CartPole-v1", built.learner, built.env_params)
     population = Population(
-        built.learner, settings.hyperparams, built.meta_params, built.env_params,
-        agents=5, log_every=7, chunk_size=2, num_devices=2,
+        task, settings.hyperparams, built.meta_params, settings.fitness,
+        agents=5, log_every=7, metrics=True, chunk_size=2, num_devices=2,
     )  # fmt: skip
-    state = population.init(keys_for(0, Purpose.TRAINING, 5))
+    state = population.place(population.init(keys_for(0, Purpose.TRAINING, 5)).rows)
     state = population.run(state, 0, 1)
     with jax.log_compiles(), caplog.at_level("WARNING"):
         state = population.run(state, 1, 4)

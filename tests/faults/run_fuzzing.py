@@ -130,8 +130,8 @@ def _settings(settings: Any, *_: Any) -> Any:
     return to_dict(settings)
 
 
-def _of_population(learner: Any, *_: Any, **options: Any) -> Any:
-    return id(learner), options
+def _of_population(task: Any, *_: Any, **options: Any) -> Any:
+    return id(task.learner), options
 
 
 def _with_resolved(_: Any, settings: Any, resolved: Any) -> Any:

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.trainer import Trainer
+from metaevo.agents.population import Population
 from metaevo.config import from_dict
 from metaevo.search.config import SweepConfig
 from metaevo.search.objective import objective
 from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
 from purerl import q_learning
-from tests.metaevo.sweep.test_trainer import assert_same, diverging, q_task
+from tests.metaevo.agents.test_population import assert_same, diverging, q_task
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
 SEEDS = 2
@@ -52,16 +52,16 @@ def test_rungs_are_whole_updates(fraction, expected):
 
 
 @pytest.fixture(scope="module")
-def trainers():
+def populations():
     fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
     hyperparams = q_learning.Hyperparams()
-    return [Trainer(q_task(updates), None, hyperparams, fitness) for updates in (90, 45)]
+    return [Population(q_task(updates), hyperparams, None, fitness) for updates in (90, 45)]
 
 
 @pytest.fixture(scope="module")
-def diverging_trainer():
+def diverging_population():
     fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
-    return Trainer(q_task(45, diverging), None, q_learning.Hyperparams(), fitness)
+    return Population(q_task(45, diverging), q_learning.Hyperparams(), None, fitness)
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +69,19 @@ def keys():
     return jax.random.split(jax.random.key(5), SEEDS)
 
 
-def start(trainer, keys, rates=RATES):
-    return trainer.start([q_learning.Hyperparams(learning_rate=rate) for rate in rates], keys)
+def start(population, keys, rates=RATES):
+    return population.init(keys, [q_learning.Hyperparams(learning_rate=rate) for rate in rates])
 
 
-def test_compute_is_counted_and_survivors_are_untouched(trainers, keys):
-    trainer, settings = trainers[0], config(scheduler="successive_halving", min_fraction=1 / 9)
+def test_compute_is_counted_and_survivors_are_untouched(populations, keys):
+    population, settings = (
+        populations[0],
+        config(scheduler="successive_halving", min_fraction=1 / 9),
+    )
     (bracket,) = brackets(settings)
     frames, reports = [], []
     results = run_bracket(
-        [(trainer, start(trainer, keys), range(9))],
+        [(population, start(population, keys), range(9))],
         bracket,
         lambda scores: objective(scores, settings),
         lambda *arguments: reports.append(arguments),
@@ -94,11 +97,11 @@ def test_compute_is_counted_and_survivors_are_untouched(trainers, keys):
     )
 
     # By brute force: rank everybody at the rungs themselves.
-    agents = trainer.advance(start(trainer, keys), 10)
-    first = trainer.scores(agents).mean(axis=1)
-    agents = trainer.advance(agents, 20)
-    second = trainer.scores(agents).mean(axis=1)
-    third = trainer.scores(trainer.advance(agents, 60))
+    agents = population.advance(start(population, keys), 10)
+    first = population.scores(agents).mean(axis=1)
+    agents = population.advance(agents, 20)
+    second = population.scores(agents).mean(axis=1)
+    third = population.scores(population.advance(agents, 60))
     survivors = np.argsort(-first, kind="stable")[:3]
     winner = survivors[np.argmax(second[survivors])]
     assert {n for n, result in results.items() if result.complete} == {winner}
@@ -109,12 +112,12 @@ def test_compute_is_counted_and_survivors_are_untouched(trainers, keys):
     assert {n for n, step, _ in reports if step == 300} == set(survivors)
 
 
-def test_groups_of_different_length_are_ranked_together(trainers, keys):
+def test_groups_of_different_length_are_ranked_together(populations, keys):
     settings = config(scheduler="successive_halving", eta=2, min_fraction=0.5, batch=6)
     (bracket,) = brackets(settings)
     groups = [
-        (trainers[0], start(trainers[0], keys, [0.0, 0.5, 0.0]), [4, 0, 7]),
-        (trainers[1], start(trainers[1], keys, [0.0, 0.0, 0.5]), [1, 2, 3]),
+        (populations[0], start(populations[0], keys, [0.0, 0.5, 0.0]), [4, 0, 7]),
+        (populations[1], start(populations[1], keys, [0.0, 0.0, 0.5]), [1, 2, 3]),
     ]
     results = run_bracket(
         groups, bracket, lambda scores: objective(scores, settings), lambda *_: None
@@ -130,11 +133,11 @@ def test_groups_of_different_length_are_ranked_together(trainers, keys):
 
 
 @pytest.mark.parametrize("diverged", [{1}, {0, 1, 2, 3}])
-def test_whoever_diverges_is_out_and_all_may(diverging_trainer, keys, diverged):
+def test_whoever_diverges_is_out_and_all_may(diverging_population, keys, diverged):
     settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
     rates = [2.0 if number in diverged else 0.3 for number in range(4)]
     results = run_bracket(
-        [(diverging_trainer, start(diverging_trainer, keys, rates), range(4))],
+        [(diverging_population, start(diverging_population, keys, rates), range(4))],
         *brackets(settings),
         lambda scores: objective(scores, settings),
         lambda *_: None,
@@ -145,12 +148,12 @@ def test_whoever_diverges_is_out_and_all_may(diverging_trainer, keys, diverged):
     assert any(result.complete for result in results.values()) == (len(diverged) < 4)
 
 
-def test_whoever_has_no_score_yet_may_go_on(trainers, keys):
+def test_whoever_has_no_score_yet_may_go_on(populations, keys):
     """As where no episode ends in the first rung: that is no reason to stop all trials."""
     settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
     reports = []
     results = run_bracket(
-        [(trainers[1], start(trainers[1], keys, RATES[:4]), range(4))],
+        [(populations[1], start(populations[1], keys, RATES[:4]), range(4))],
         *brackets(settings),
         lambda scores: None,
         lambda *arguments: reports.append(arguments),
@@ -169,8 +172,8 @@ def test_objective():
     assert objective(np.array([1.0, np.nan]), config()) is None
 
 
-def test_helpers_agree(trainers, keys):
+def test_helpers_agree(populations, keys):
     """`start` begins every trial alike: what differs later is the settings' doing."""
-    agents = start(trainers[0], keys, [0.1, 0.9])
-    first, second = (trainers[0].select(agents, [trial]).rows.agent for trial in (0, 1))
+    agents = start(populations[0], keys, [0.1, 0.9])
+    first, second = (populations[0].select(agents, [trial]).rows.agent for trial in (0, 1))
     assert_same(first, second)

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.population import Population
 from metaevo.agents.train_learner import Task
-from metaevo.agents.trainer import Trainer
 from metaevo.runs import checkpoint
 from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.sweep import pbt
@@ -25,16 +25,16 @@ def make(num_devices, chunk_size):
     env, env_params = envs.make("GridWorld", observations="index")
     config = q_learning.Config(total_timesteps=8000, num_steps=1000)
     task = Task("GridWorld", q_learning.QLearning(config, env), env_params)
-    trainer = Trainer(
+    population = Population(
         task,
-        None,
         BASE,
+        None,
         FitnessConfig(0, 0, 1.0),
         chunk_size=chunk_size,
         num_devices=num_devices,
     )
     config = PbtConfig(rounds=ROUNDS, truncation=0.25)
-    return Pbt(trainer, DIMS, config, SweepConfig(seeds=SEEDS), members=MEMBERS)
+    return Pbt(population, DIMS, config, SweepConfig(seeds=SEEDS), members=MEMBERS)
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +135,14 @@ def test_a_lineage_by_hand():
 def test_a_schedule_repeats_what_the_winner_did(two_devices, ran, keys):
     state, history = ran
     best = pbt.winner(history)
-    agents = pbt.train_schedule(two_devices.trainer, pbt.lineage(history, best), keys)
-    want = two_devices.trainer.select(two_devices.agents(state), [best])
+    agents = pbt.train_schedule(two_devices.population, pbt.lineage(history, best), keys)
+    want = two_devices.population.select(two_devices.agents(state), [best])
     # Two programs, which XLA may round differently.
     np.testing.assert_allclose(agents.rows.agent.q, want.rows.agent.q, rtol=1e-5, atol=1e-7)
 
 
 def test_too_small_populations_are_refused(two_devices):
     with pytest.raises(ValueError, match="at least 2"):
-        Pbt(two_devices.trainer, DIMS, PbtConfig(), SweepConfig(), members=1)
+        Pbt(two_devices.population, DIMS, PbtConfig(), SweepConfig(), members=1)
     with pytest.raises(ValueError, match="at most 8"):
-        Pbt(two_devices.trainer, DIMS, PbtConfig(rounds=9), SweepConfig(), members=4)
+        Pbt(two_devices.population, DIMS, PbtConfig(rounds=9), SweepConfig(), members=4)

@@ -1,0 +1,276 @@
+"""Trials trained side by side equal the same trials trained alone, however they are cut up."""
+
+import jax
+import numpy as np
+import pytest
+
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.population import Population
+from metaevo.agents.train_learner import Task, fitness_of
+from purerl import envs, ppo, q_learning
+from purerl.parts import losses
+
+SEEDS = 3
+FITNESS = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
+RATES = [0.05, 0.2, 0.7, 0.1, 0.5]
+
+
+class Counting:
+    """A learner that counts how often its update is traced."""
+
+    def __init__(self, learner):
+        self.learner, self.traces = learner, 0
+
+    def __getattr__(self, name):
+        return getattr(self.learner, name)
+
+    def update(self, *arguments):
+        self.traces += 1
+        return self.learner.update(*arguments)
+
+
+def diverging(meta_params, context, prediction, target, old_prediction):
+    """Squared error whose gradient is infinite for large learning rates."""
+    loss = losses.squared(meta_params, context, prediction, target, old_prediction)
+    return loss * jax.numpy.where(context.hyperparams.learning_rate > 1.5, np.inf, 1.0)
+
+
+def q_task(updates=60, value_loss=losses.squared):
+    env, env_params = envs.make("GridWorld", size=4, slip_probability=0.2, observations="index")
+    config = q_learning.Config(total_timesteps=10 * updates, num_steps=10)
+    return Task("GridWorld", q_learning.QLearning(config, env, value_loss), env_params)
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return jax.random.split(jax.random.key(3), SEEDS)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return q_task(value_loss=diverging)
+
+
+@pytest.fixture(scope="module")
+def counting(task):
+    return Counting(task.learner)
+
+
+@pytest.fixture(scope="module")
+def population(task, counting):
+    hyperparams = q_learning.Hyperparams()
+    return Population(task._replace(learner=counting), hyperparams, None, FITNESS, chunk_size=4)
+
+
+def settings(rates):
+    return [q_learning.Hyperparams(learning_rate=rate) for rate in rates]
+
+
+def assert_same(a, b):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
+    agents = population.advance(population.init(keys, settings(RATES)), population.num_updates)
+    assert agents.settings == len(RATES)
+    train = jax.jit(task.learner.train)
+    expected, rewards = np.zeros((2, len(RATES), SEEDS))
+    for trial, hyperparams in enumerate(settings(RATES)):
+        for seed, key in enumerate(keys):
+            result = train(key, hyperparams, None, task.env_params)
+            expected[trial, seed] = fitness_of(FITNESS, task, result)
+            rewards[trial, seed] = result.episodes.rewards.sum()
+    np.testing.assert_allclose(population.scores(agents), expected, rtol=1e-6)
+    assert rewards.std() > 0  # otherwise equal scores would prove nothing
+    assert len(np.unique(expected)) > SEEDS
+
+
+def test_a_training_can_be_cut_anywhere(population, keys):
+    whole = population.advance(population.init(keys, settings(RATES)), 13)
+    cut = population.init(keys, settings(RATES))
+    for updates in (1, 7, 0, 5):
+        cut = population.advance(cut, updates)
+    assert cut.updates == 13
+    assert_same(whole.rows, cut.rows)
+
+
+def test_survivors_go_on_as_if_nobody_else_had_been_there(population, keys):
+    everyone = population.advance(population.init(keys, settings(RATES)), 20)
+    agents = population.advance(population.init(keys, settings(RATES)), 8)
+    agents = population.select(agents, [3, 1])
+    agents = population.advance(agents, 12)
+    assert_same(population.select(everyone, [3, 1]).rows, agents.rows)
+    np.testing.assert_array_equal(population.scores(everyone)[[3, 1]], population.scores(agents))
+
+
+def test_other_hyperparams_and_lengths_compile_nothing(population, counting, keys):
+    population.advance(population.init(keys, settings(RATES)), 2)
+    traces = counting.traces
+    agents = population.advance(population.init(keys, settings([0.3, 0.9, 0.01, 0.2, 0.6])), 9)
+    population.advance(population.with_hyperparams(agents, settings(RATES)), 3)
+    # `init` asks for the shapes of an update, which traces it but compiles nothing.
+    assert counting.traces - traces <= 0
+
+
+def test_the_chunk_does_not_matter(population, task, keys):
+    agents = population.advance(population.init(keys, settings(RATES)), 9)
+    for chunk_size, num_devices in ((1, 1), (64, None)):
+        other = Population(
+            task,
+            q_learning.Hyperparams(),
+            None,
+            FITNESS,
+            chunk_size=chunk_size,
+            num_devices=num_devices,
+        )
+        again = other.advance(other.init(keys, settings(RATES)), 9)
+        np.testing.assert_allclose(other.scores(again), population.scores(agents), rtol=1e-6)
+
+
+def test_a_diverged_trial_spoils_nothing_else(population, keys):
+    rates = [0.2, 2.0, 0.7]
+    agents = population.advance(population.init(keys, settings(rates)), population.num_updates)
+    scores = population.scores(agents)
+    assert np.isnan(scores[1]).all()
+    alone = population.advance(population.init(keys, settings([0.2, 0.7])), population.num_updates)
+    np.testing.assert_array_equal(scores[[0, 2]], population.scores(alone))
+
+
+def test_progress_counts_the_environment_steps_of_real_agents(population, keys):
+    frames = []
+    population.advance(population.init(keys, settings(RATES)), 11, frames.append)
+    assert sum(frames) == len(RATES) * SEEDS * 11 * 10
+
+
+def test_hyperparams_may_change_in_mid_training(population, task, keys):
+    agents = population.advance(population.init(keys, settings([0.1])), 5)
+    agents = population.advance(population.with_hyperparams(agents, settings([0.9])), 5)
+    learner, others = task.learner, (None, task.env_params)
+    rewards, update = 0.0, jax.jit(learner.update)
+    state = learner.init(keys[0], *settings([0.1]), *others)
+    for rate in [0.1] * 5 + [0.9] * 5:
+        state, sums, _ = update(state, *settings([rate]), *others)
+        rewards += float(sums.rewards)
+    assert agents.rows.episodes.rewards[0].sum() == pytest.approx(rewards, abs=1e-6)
+
+
+def test_curves_end_where_training_stands(keys):
+    task = q_task(updates=450)  # three updates a point
+    population = Population(task, q_learning.Hyperparams(), None, FITNESS)
+    agents = population.advance(population.init(keys, settings([0.5])), 100)
+    steps, curves = population.returns(agents)
+    assert steps.tolist() == [*range(30, 1000, 30), 1000]
+    assert curves.shape == (1, SEEDS, 34)
+    sums = agents.rows.episodes
+    assert sums.steps.sum(axis=1).tolist() == [1000.0] * SEEDS
+    known = sums.episodes[:, :34] > 0
+    np.testing.assert_array_equal(np.isfinite(curves[0]), known)
+    total = (np.nan_to_num(curves[0]) * sums.episodes[:, :34]).sum(axis=1)
+    np.testing.assert_allclose(total, sums.returns.sum(axis=1), rtol=1e-6)
+
+
+@pytest.mark.slow  # Q-learning says the same, exactly
+def test_ppo_over_a_short_horizon(keys):
+    env, env_params = envs.make("CartPole-v1")
+    config = ppo.Config(
+        total_timesteps=128, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(8,)
+    )
+    task = Task("CartPole-v1", ppo.PPO(config, env), env_params)
+    rates = [ppo.Hyperparams(learning_rate=rate) for rate in (1e-4, 1e-2)]
+    population = Population(task, ppo.Hyperparams(), None, FitnessConfig(), chunk_size=2)
+    agents = population.advance(population.init(keys, rates), population.num_updates)
+    train = jax.jit(task.learner.train)
+    for trial, hyperparams in enumerate(rates):
+        result = train(keys[1], hyperparams, None, env_params)
+        row = trial * SEEDS + 1
+        for ours, theirs in zip(
+            jax.tree.leaves(agents.rows.agent.params),
+            jax.tree.leaves(result.state.params),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours[row], theirs, atol=2e-5)
+
+
+# --- Of a given number of agents, and whole trainings -------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fixed(task):
+    """Five agents with the same settings, dealt to two devices in chunks of two."""
+    return Population(
+        task,
+        q_learning.Hyperparams(),
+        None,
+        FITNESS,
+        agents=5,
+        log_every=7,
+        metrics=True,
+        chunk_size=2,
+        num_devices=2,
+    )
+
+
+def test_agents_on_the_devices_are_those_on_the_host(fixed, task, keys):
+    keys = jax.random.split(keys[0], 5)
+    chunks = fixed.place(fixed.init(keys).rows)
+    assert [each.finite for each in chunks] == [None, None]
+    for done, updates in ((0, 4), (4, 0), (4, 9)):
+        chunks = fixed.run(chunks, done, updates)
+    rows = fixed.rows(chunks)
+    learner, others = task.learner, (q_learning.Hyperparams(), None, task.env_params)
+    update = jax.jit(learner.update)
+    for index, key in enumerate(keys):
+        agent, rewards, error = learner.init(key, *others), 0.0, 0.0
+        for _ in range(13):
+            agent, sums, metrics = update(agent, *others)
+            rewards, error = rewards + float(sums.rewards), error + float(metrics["value_error"])
+        np.testing.assert_allclose(rows.agent.q[index], agent.q, rtol=1e-5)
+        assert rows.agent.key[index] == agent.key
+        assert rows.episodes.rewards[index].sum() == pytest.approx(rewards, abs=1e-5)
+        assert rows.metrics["value_error"][index].sum() == pytest.approx(error, rel=1e-5)
+    assert_same(chunks, fixed.place(rows))  # as from a checkpoint
+
+
+def test_a_checkpoint_has_the_leaves_that_it_always_had(fixed):
+    paths, _ = jax.tree_util.tree_flatten_with_path(fixed.template)
+    names = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
+    assert {name.split(".")[1].split("[")[0] for name in names} == {"agent", "episodes", "metrics"}
+    assert jax.numpy.issubdtype(names[".agent.key"].dtype, jax.dtypes.prng_key)
+    assert names[".episodes.returns"].shape == (5, 9)
+    assert names[".metrics['value_error']"].shape == (5, 9)
+
+
+def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
+    variants = settings(RATES)
+    agents = population.advance(population.init(keys, variants), population.num_updates)
+    frames = []
+    found, episodes = population.train(keys, variants, None, frames.append)
+    np.testing.assert_allclose(found, population.scores(agents), rtol=1e-6)
+    rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), episodes)
+    for one, other in zip(rows, agents.rows.episodes, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert sum(frames) == len(RATES) * SEEDS * 60 * 10
+    compiled = compilations()
+    again, _ = population.train(keys, settings([2.0, 0.3, 0.4, 0.5, 0.6]))
+    assert compilations() == compiled
+    np.testing.assert_array_equal(np.isnan(again), [[True] * SEEDS] + [[False] * SEEDS] * 4)
+
+
+def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
+    def scaled(meta_params, context, prediction, target, old_prediction):
+        return meta_params * losses.squared(
+            meta_params, context, prediction, target, old_prediction
+        )
+
+    env, env_params = envs.make("GridWorld", size=4, observations="index")
+    config = q_learning.Config(total_timesteps=2000, num_steps=10)
+    its_task = Task("GridWorld", q_learning.QLearning(config, env, scaled), env_params)
+    both = [np.float32(0.0), np.float32(1.0)]
+    base = q_learning.Hyperparams(learning_rate=0.5)
+    own = Population(its_task, base, both[0], FITNESS, chunk_size=4)
+    found, _ = own.train(keys, [base] * 2, both)
+    for scores, meta_params in zip(found, both, strict=True):
+        shared = Population(its_task, base, meta_params, FITNESS, chunk_size=4)
+        np.testing.assert_allclose(shared.train(keys)[0][0], scores, rtol=1e-6)
+    assert not np.array_equal(found[0], found[1])
