@@ -31,7 +31,7 @@ def known() -> list[str]:
 
 def is_elsewhere(name: str) -> bool:
     """Return whether a name is that of somebody's own module or file."""
-    return "." in name or os.sep in name
+    return name.endswith(".py") or ("." in name and all(map(str.isidentifier, name.split("."))))
 
 
 def short_name(name: str) -> str:

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from metaevo.held_out.value_loss import SIDES
 
+from metaevo.components.value_losses import SIDES
 from metaevo.config import load_yaml
 from metaevo.evolution.command import main
 from metaevo.transfer import command as transfer
