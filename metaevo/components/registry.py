@@ -54,6 +54,8 @@ def find(name: str) -> ModuleType:
             raise ConfigError(f"evolve = {show(name)} is not known; allowed: {allowed}")
         try:
             module = _import(name)
+        except ConfigError as error:
+            raise ConfigError(f"evolve = {show(name)}: {error}") from None
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(f"evolve = {show(name)} cannot be imported: {reason}") from error

@@ -37,7 +37,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_it_is_held_against_tuned_optimizers(place):
+def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
+    monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
     argv = ["--evolve", "scheduled_adam.py", "--config", "tiny.yaml", "--run-dir", "run"]
     assert main(argv, component=None, description="") == 0
     result = json.loads((place / "run" / "evaluation.json").read_text())
