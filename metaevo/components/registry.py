@@ -31,7 +31,7 @@ def known() -> list[str]:
 
 def is_elsewhere(name: str) -> bool:
     """Return whether a name is that of somebody's own module or file."""
-    return "." in name or os.sep in name
+    return name.endswith(".py") or ("." in name and all(map(str.isidentifier, name.split("."))))
 
 
 def short_name(name: str) -> str:
@@ -54,6 +54,8 @@ def find(name: str) -> ModuleType:
             raise ConfigError(f"evolve = {show(name)} is not known; allowed: {allowed}")
         try:
             module = _import(name)
+        except ConfigError as error:
+            raise ConfigError(f"evolve = {show(name)}: {error}") from None
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(f"evolve = {show(name)} cannot be imported: {reason}") from error

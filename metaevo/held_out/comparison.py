@@ -72,9 +72,9 @@ class Comparison:
             context: whatever else scores depend on; tuning kept under another one is not used.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
-        self.learned, *self.names = self.entries
+        self.found, *self.names = self.entries
         self.normalisation, self.context = normalisation, context
-        self.frames_per_seed = self.entries[self.learned].contender.frames_per_seed
+        self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
             name: plan(
                 config,
@@ -128,14 +128,14 @@ class Comparison:
 
     def _variants(self, directory: Path, progress: Progress | None) -> list[Variant]:
         same = "same hyperparameters"
-        variants = [Variant(f"{self.learned} ({same})", self.learned, {}, 0)]
-        if not self.plans[self.learned].rounds:
+        variants = [Variant(f"{self.found} ({same})", self.found, {}, 0)]
+        if not self.plans[self.found].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
         for name, (contender, meta_params, space) in self.entries.items():
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(meta_params) if name == self.learned else ""
+            found = _digest(meta_params) if name == self.found else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -156,8 +156,8 @@ class Comparison:
         fitness = without_diverged(scores)
         values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = next(each.name for each in tuned if each.function == self.learned)
-        baselines = [each.name for each in tuned if each.function != self.learned]
+        learned = next(each.name for each in tuned if each.function == self.found)
+        baselines = [each.name for each in tuned if each.function != self.found]
         strata = {name: statistics.strata_of(each) for name, each in values.items()}
         strongest = statistics.against_strongest(
             strata[learned], [strata[name] for name in baselines]
@@ -185,7 +185,7 @@ class Comparison:
                 }
             )
         verdict = statistics.plain(strongest.contrast, strongest.verdict)
-        best, plan = baselines[strongest.place], self.plans[self.learned]
+        best, plan = baselines[strongest.place], self.plans[self.found]
         return {
             "variants": rows,
             "pairs": pairs,

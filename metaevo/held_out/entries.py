@@ -80,7 +80,7 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
         ConfigError: naming it.
     """
     tuning_space(settings.evaluation, settings)
-    names = set()
+    names: set[str] = set()
     for combination in combinations(parts, settings.learner):
         tuning_space(settings.evaluation, settings, own_space(settings, combination))
         names |= set(combination.values())
@@ -89,6 +89,12 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
             f"evaluation.own: {sorted(unknown)} are not compared; allowed: "
             f"{', '.join(sorted(names))}"
         )
+    for name, rules in settings.evaluation.own.items():
+        if settings.evaluation.grid and (others := set(rules) - set(settings.evaluation.grid)):
+            raise ConfigError(
+                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.grid, and every "
+                "contender races as many settings; tune over a space instead"
+            )
 
 
 def half_way(task: Any, hyperparams: Any, meta_params: Any, key: jax.Array) -> Any:

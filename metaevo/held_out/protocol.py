@@ -67,7 +67,7 @@ def compare(
         normalisation=normalisation,
         context=str(task_of(settings)),
     )
-    tasks = comparison.entries[comparison.learned].contender.tasks
+    tasks = comparison.entries[comparison.found].contender.tasks
     ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed

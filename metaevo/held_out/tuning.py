@@ -73,10 +73,10 @@ def tuning_space(
         return Space({}, {})
     _check_names(f"evaluation.{section}", rules, known)
     shared = _space(f"evaluation.{section}", rules, settings)
+    _check_names("evaluation.own", own or {}, known)
     own = {name: rule for name, rule in (own or {}).items() if config.space or name in rules}
     if not own:
         return shared
-    _check_names("evaluation.own", own, known)
     if config.grid:
         axes = _space("evaluation.own", own, settings).entries
         for name, values in config.grid.items():

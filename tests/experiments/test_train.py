@@ -14,7 +14,7 @@ import pytest
 
 from metaevo.agents.population import Population
 from metaevo.agents.train_learner import Task
-from metaevo.components import COMPONENTS, discovery
+from metaevo.components import discovery, find, parts
 from metaevo.config import from_dict, load_yaml
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.quick import NOTE
@@ -207,12 +207,12 @@ def test_another_number_of_updates_does_not_recompile(caplog):
 
 
 def test_an_evolved_loss_can_be_trained_with(tmp_path):
-    module = COMPONENTS["value_loss"]
+    module = find("value_loss")
     config = module.Config(hidden_sizes=(3,))
     run = RunDirectory(tmp_path / "evolved")
     run.path.mkdir()
     meta_params = module.make(config).init(jax.random.key(0))
-    discovery.save(run, "value_loss", config, meta_params, 7)
+    discovery.save(run, parts.make("value_loss", config), meta_params, 7)
     options = {"train__total_timesteps": 32, "evaluation__episodes": 0, "evaluation__gymnasium": 0}
     path = tmp_path / "trained"
     assert train("--run-dir", str(path), value_loss=run.path, **options) == 0

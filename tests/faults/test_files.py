@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metaevo.compare_runs.run_directories import read
-from metaevo.components import discovery, value_loss
+from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError, dump_yaml, parse_json
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
@@ -35,7 +35,7 @@ JSON = values.map(lambda value: json.loads(json.dumps(value, default=str)))
 def component(tmp_path_factory):
     run = RunDirectory.create(tmp_path_factory.mktemp("component"), "")
     meta_params = value_loss.make(CONFIG).init(jax.random.key(0))
-    discovery.save(run, "value_loss", CONFIG, meta_params, 3)
+    discovery.save(run, parts.make("value_loss", CONFIG), meta_params, 3)
     return run, jax.device_get(meta_params)
 
 

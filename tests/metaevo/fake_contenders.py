@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from metaevo.config import from_dict
-from metaevo.held_out.comparison import Comparison
+from metaevo.held_out.comparison import Comparison, Entry
 from metaevo.held_out.evaluation import EvaluationConfig, Scores
 from metaevo.held_out.tuning import tuning_space
 from metaevo.studies.settings import experiment_class
@@ -49,6 +49,22 @@ def baseline_score(setting, index, luck):
     return 3.0 + float(index) + 4.0 * (setting.get("learning_rate") == 0.3) + luck
 
 
+class OfTwo(Comparison):
+    """One whose hand-written contenders share a program."""
+
+    @property
+    def learned(self):
+        return self.entries["learned"].contender
+
+    @property
+    def baselines(self):
+        return self.entries[NAMES[0]].contender
+
+    @property
+    def plan(self):
+        return self.plans["learned"]
+
+
 def comparison(
     learned=None,
     baselines=None,
@@ -57,18 +73,21 @@ def comparison(
     normalisation=None,
     task="",
     evolution_frames=12_000,
+    owns=None,
     **config,
 ):
     config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
     raw = {"evolve": "value_loss"}
     settings = from_dict(experiment_class(raw, None), raw)
-    return Comparison(
-        learned or Fake(learned_score),
-        baselines or Fake(baseline_score),
-        NAMES,
-        np.float32(meta),
+    space = tuning_space(config, settings)
+    entries = {"learned": Entry(learned or Fake(learned_score), np.float32(meta), space)}
+    both = baselines or Fake(baseline_score)
+    for index, name in enumerate(NAMES):
+        own = {} if owns is None else owns.get(name, {})
+        entries[name] = Entry(both, np.int32(index), tuning_space(config, settings, own))
+    return OfTwo(
+        entries,
         config,
-        tuning_space(config, settings),
         seed=0,
         evolution_frames=evolution_frames,
         normalisation=normalisation,

@@ -11,7 +11,8 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components import COMPONENTS, Component, discovery, value_loss
+from metaevo.components import Component, discovery, parts, value_loss
+from metaevo.components.registry import IMPORTED
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
@@ -27,7 +28,7 @@ CONFIG = value_loss.Config(hidden_sizes=(3,), inputs=("error", "target"), even=T
 def run(tmp_path):
     run = RunDirectory.create(tmp_path / "run", "test")
     meta_params = value_loss.make(CONFIG).init(jax.random.key(0))
-    discovery.save(run, "value_loss", CONFIG, meta_params, 7)
+    discovery.save(run, parts.make("value_loss", CONFIG), meta_params, 7)
     return run
 
 
@@ -67,17 +68,17 @@ def scaled(loss_shape=()):
 
 
 def test_parameters_made_of_python_numbers_come_back(tmp_path, monkeypatch):
-    monkeypatch.setitem(COMPONENTS, "scaled", scaled())
+    monkeypatch.setitem(IMPORTED, "scaled", scaled())
     run = RunDirectory.create(tmp_path / "run", "test")
     meta_params = scaled().make(Nothing()).init(jax.random.key(0))
-    discovery.save(run, "scaled", Nothing(), meta_params, 1)
+    discovery.save(run, parts.make("scaled", Nothing()), meta_params, 1)
     value_loss, loaded = discovery.load(run.path)
     assert value_loss(loaded, None, 3.0, 1.0, 0.0) == 2.0
 
 
 def test_a_component_must_return_a_scalar(monkeypatch):
     for shape in ((), (3,)):
-        monkeypatch.setitem(COMPONENTS, "scaled", scaled(shape))
+        monkeypatch.setitem(IMPORTED, "scaled", scaled(shape))
         settings = from_dict(experiment_class({}, "scaled"), {})
         if shape == ():
             LearnerStudy(settings).check()
@@ -90,12 +91,12 @@ def init(key):
     return jnp.float32(1.0)
 
 
-def squared(scale, hyperparams, prediction, target, old_prediction):
-    return scale * hyperparams.vf_coef * (prediction - target) ** 2
+def squared(scale, context, prediction, target, old_prediction):
+    return scale * context.hyperparams.vf_coef * (prediction - target) ** 2
 
 
-def adam(scale, hyperparams):
-    return optax.adam(scale * hyperparams.learning_rate)
+def adam(scale, context):
+    return optax.adam(scale * context.hyperparams.learning_rate)
 
 
 @pytest.mark.parametrize(
@@ -105,20 +106,20 @@ def adam(scale, hyperparams):
         ("make_optimizer", Component(init, adam), None),
         (
             "value_loss",
-            Component(init, lambda scale, hyperparams, error: scale * error**2),
-            r"value_loss\(meta_params, hyperparams, prediction, target, old_prediction\) fails: "
+            Component(init, lambda scale, context, error: scale * error**2),
+            r"value_loss\(meta_params, context, prediction, target, old_prediction\) fails: "
             r"TypeError: .* takes 3 positional arguments but 5 were given",
         ),
         (
             "policy_loss",
-            Component(init, lambda scale, hyperparams, ratio, advantage: hyperparams.clip_rang),
-            r"policy_loss\(meta_params, hyperparams, log_ratio, advantage\) fails: "
+            Component(init, lambda scale, context, ratio, advantage: context.clip_rang),
+            r"policy_loss\(meta_params, context, log_ratio, advantage\) fails: "
             r"AttributeError: .* no attribute 'clip_rang'",
         ),
         (
             "make_optimizer",
-            Component(init, lambda scale, hyperparams: scale),
-            r"make_optimizer\(meta_params, hyperparams\) fails: ",
+            Component(init, lambda scale, context: scale),
+            r"make_optimizer\(meta_params, context\) fails: ",
         ),
         (
             "value_loss",
@@ -130,10 +131,10 @@ def adam(scale, hyperparams):
 )
 def test_what_is_wrong_with_a_component_is_one_line(slot, component, complaint, monkeypatch):
     module = SimpleNamespace(SLOT=slot, Config=Nothing, make=lambda config: component)
-    monkeypatch.setitem(COMPONENTS, "mine", module)
+    monkeypatch.setitem(IMPORTED, "mine", module)
     settings = from_dict(experiment_class({}, "mine"), {})
     if complaint is None:
-        assert make_parts(settings).component is component
+        assert make_parts(settings).evolved.parts["mine"].component is component
     else:
         with pytest.raises(ConfigError, match=f"^evolve = 'mine': {complaint}") as caught:
             make_parts(settings)

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaevo.components import COMPONENTS, drift
+from metaevo.components import drift, find, policy_losses
+from metaevo.components.component import Found
 from metaevo.components.drift import Config, clip_drift, make
 from metaevo.config import ConfigError, from_dict
-from metaevo.held_out import policy_loss as policy_loss_study
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.report.policy_plots import plot_policy_losses
 from purerl import ppo
+from purerl.learners import LEARNERS
 from purerl.parts import losses
 from purerl.types import Context, EpisodeSums
 from tests.metaevo.toy import cartpole
@@ -190,10 +191,12 @@ def test_started_from_the_clip_it_trains_as_well_as_the_clip():
 def test_the_curves_of_known_losses():
     def learned(meta_params, context, log_ratio, advantage):
         del context
-        return meta_params * jnp.square(jnp.expm1(log_ratio)) - jnp.exp(log_ratio) * advantage
+        offset = 7.0  # which teaches nothing, and is not drawn
+        surrogate = jnp.exp(log_ratio) * advantage
+        return offset + meta_params * jnp.square(jnp.expm1(log_ratio)) - surrogate
 
-    for advantage in policy_loss_study.ADVANTAGES:
-        curves = policy_loss_study.policy_curves(learned, 3.0, HYPERPARAMS, advantage)
+    for advantage in policy_losses.ADVANTAGES:
+        curves = policy_losses.policy_curves(learned, 3.0, HYPERPARAMS, advantage)
         assert set(curves) == {LEARNED, "clipped_surrogate", "dpo"}
         ratio, found, slope = curves[LEARNED]
         assert (ratio.min(), ratio.max()) == pytest.approx((0.5, 2.0))
@@ -208,8 +211,9 @@ def test_the_curves_of_known_losses():
 
 def test_the_picture_is_drawn(tmp_path):
     meta_params, _, component = built()
+    found = Found(component.apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)
+    policy_losses.draw(found, tmp_path / "figures")
     path = tmp_path / "figures" / "policy_loss.png"
-    policy_loss_study.draw(component.apply, meta_params, HYPERPARAMS, path)
     assert path.read_bytes().startswith(b"\x89PNG")
     for nothing in ({}, {1.0: {}}):
         with pytest.raises(ValueError, match="no policy losses"):
@@ -224,7 +228,7 @@ def test_settings_without_meaning_are_refused(data):
 
 @pytest.mark.smoke
 def test_it_is_a_component():
-    assert COMPONENTS["drift"] is drift
+    assert find("drift") is drift
     meta_params, _, component = built()
     assert {name: leaf.shape for name, leaf in meta_params.items()} == {
         "hidden": (8, UNITS),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metaevo.components import COMPONENTS, value_loss
+from metaevo.components import find, value_loss
 from metaevo.components.value_loss import Config, make
 from metaevo.config import ConfigError, from_dict
 
@@ -251,7 +251,7 @@ def test_options_that_exclude_each_other_are_refused(case):
 
 @pytest.mark.smoke
 def test_it_is_a_component():
-    assert COMPONENTS["value_loss"] is value_loss
+    assert find("value_loss") is value_loss
     component = value_loss.make(Config())
     meta_params = component.init(jax.random.key(0))
     assert component.apply(meta_params, None, 1.0, 0.0, 0.5).shape == ()

@@ -8,15 +8,14 @@ import pytest
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Normalisation
-from metaevo.components import value_losses as value_loss_study
-from metaevo.held_out.comparison import hand_written
+from metaevo.components.slots import SLOTS
 from metaevo.held_out.evaluation import LEARNED, Contender, Scores, without_diverged
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.files import write_json_atomic
-from purerl import ppo, q_learning
+from purerl import ppo
 from purerl.parts import losses
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
-from tests.metaevo.toy import TINY, ppo_task
+from tests.metaevo.toy import ppo_task
 
 
 def test_the_planted_setting_is_found(tmp_path):
@@ -148,7 +147,9 @@ def test_diverged_agents_count_as_the_worst_of_all():
 
 @pytest.fixture(scope="module")
 def contenders():
-    names, function = hand_written("value_loss")
+    slot = SLOTS["value_loss"]
+    names = slot.names("ppo")
+    function = slot.chosen_of(names)
     hyperparams = ppo.Hyperparams(learning_rate=1e-2)
     config = ppo.Config(256, 2, 16, 1, 2, hidden_sizes=(8,))
     make = {
@@ -170,7 +171,7 @@ def contenders():
 
 def test_one_program_serves_all_hand_written_losses(contenders, compilations):
     names, make = contenders
-    assert names == ["squared", "clipped_squared", "huber"]
+    assert names == ("squared", "clipped_squared", "huber")
     keys = keys_for(0, Purpose.HELD_OUT, 4)
     settings = [{}, {"learning_rate": 0.05, "huber_delta": 0.01}]
     index = np.int32(names.index("huber"))
@@ -194,67 +195,3 @@ def test_curves_are_means_over_finished_episodes(contenders):
     known = scores.curves[np.isfinite(scores.curves)]
     assert known.size
     assert (known >= 8).all()  # no CartPole episode is shorter: zeros were not averaged in
-
-
-def test_scale_and_slopes_of_a_known_loss():
-    def steeper(meta_params, context, prediction, target, old_prediction):
-        return 3.0 * losses.squared(meta_params, context, prediction, target, old_prediction)
-
-    hyperparams = ppo.Hyperparams()
-    rng = np.random.default_rng(0)
-    errors = rng.normal(size=(2, 500)).astype(np.float32)
-    ratio = value_loss_study.scale_ratio(steeper, None, hyperparams, errors)
-    assert ratio == pytest.approx(3.0, rel=1e-5)
-    slopes = value_loss_study.slopes(steeper, None, hyperparams, errors)
-    np.testing.assert_allclose(slopes, 3 * (errors[0] - errors[1]), rtol=1e-4, atol=1e-6)
-    curves = value_loss_study.loss_curves(steeper, None, hyperparams, errors)
-    learned, squared = curves[LEARNED], curves["squared"]
-    np.testing.assert_allclose(learned.derivative, 3 * squared.derivative, rtol=1e-4, atol=1e-6)
-
-
-def test_errors_are_observed_half_way_through():
-    task = ppo_task(TINY)
-    predictions, targets = value_loss_study.observed_errors(task, ppo.Hyperparams(), None, seed=0)
-    assert predictions.shape == targets.shape == (value_loss_study.AGENTS * 32,)
-    assert np.std(targets) > 0
-
-
-def test_the_ablation_exchanges_the_scales(tmp_path):
-    this = comparison()
-    hyperparams = ppo.Hyperparams(vf_coef=0.5)
-    rows = value_loss_study.ablate_scale(
-        this, hyperparams, 4.0, scale_name="vf_coef", seeds=8, seed=0
-    )
-    found = {(row["shape"], row["scale"], row["clipping"]): row["coefficient"] for row in rows}
-    for clipping in (True, False):
-        assert found[LEARNED, LEARNED, clipping] == found["squared", "squared", clipping] == 0.5
-        assert found["squared", LEARNED, clipping] == 2.0  # as steep as the learned one
-        assert found[LEARNED, "squared", clipping] == 0.125
-    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 8
-
-
-def test_a_learner_that_never_clips_has_fewer_variants():
-    this = comparison()
-    hyperparams = q_learning.Hyperparams(learning_rate=0.5)
-    options = {"scale_name": "learning_rate", "seeds": 8, "seed": 0}
-    rows = value_loss_study.ablate_scale(this, hyperparams, 4.0, **options)
-    assert len(rows) == value_loss_study.scale_ablation_variants(hyperparams) == 4
-    assert [row["coefficient"] for row in rows] == [0.5, 0.125, 2.0, 0.5]
-    assert not any(row["clipping"] for row in rows)
-
-
-def test_the_sides_of_a_loss_by_hand():
-    """Of L(e) = 3 e^2 + 0.4 e, with a target of 2 and an error of 0.5."""
-
-    def loss(scale, context, prediction, target, old_prediction):
-        error = prediction - target
-        return scale * (3.0 * error**2 + 0.4 * error)
-
-    sides = value_loss_study.sides_of(loss)
-    found = [
-        sides({"side": np.int32(i), "meta_params": 1.0}, None, 2.5, 2.0, 2.2)
-        for i in range(len(value_loss_study.SIDES))
-    ]
-    expected = [0.95, 0.75, 0.75, 0.125, 0.325, 0.325, 0.125 + 0.4 * 0.5 / 6.0]
-    expected += [0.125 + 0.2 * part for part in (0.1, 0.01, 0.001)]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -12,7 +12,7 @@ import pytest
 
 from metaevo.compare_runs.command import main as compare
 from metaevo.compare_runs.run_directories import read
-from metaevo.components import discovery, value_loss
+from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
@@ -368,7 +368,7 @@ def test_a_component_is_whole_at_every_moment_of_its_replacement(tmp_path):
     shapes = [{"bias": np.zeros(2, np.float32), "weights": np.zeros((1, 2), np.float32)}]
 
     def write(generation):
-        discovery.save(run, "value_loss", config, shapes, generation)
+        discovery.save(run, parts.make("value_loss", config), shapes, generation)
 
     def watch(event, arguments):
         changes = ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.mkdir")

@@ -1,0 +1,120 @@
+"""An optimizer is evolved and judged as any part is: against Adam, momentum and RMSProp."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metaevo.components import registry
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, from_dict
+from metaevo.evolution.command import main
+from metaevo.held_out import entries
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+
+PAGE = Path(__file__).parents[3] / "docs/components.md"
+TINY = """
+learner: ppo
+task: {env: CartPole-v1}
+train: {total_timesteps: 64, num_envs: 2, num_steps: 16, update_epochs: 1, num_minibatches: 1,
+        hidden_sizes: [4]}
+hyperparams: {learning_rate: 1e-3}
+strategy: {population_size: 4, sigma: 0.5}
+evolution: {generations: 1, validation_seeds: 2, chunk_size: 1, num_devices: 1}
+evaluation: {seeds: 2, grid: {learning_rate: [1e-3, 1e-2]}, tuning_seeds: 1, ablation_seeds: 0}
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    code = PAGE.read_text().split("```python\n")[1].split("```")[0]
+    (tmp_path / "scheduled_adam.py").write_text(code)
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    return tmp_path
+
+
+def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
+    monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
+    argv = ["--evolve", "scheduled_adam.py", "--config", "tiny.yaml", "--run-dir", "run"]
+    assert main(argv, component=None, description="") == 0
+    result = json.loads((place / "run" / "evaluation.json").read_text())
+    tuned = {row["function"]: row for row in result["variants"] if row["tuning_frames"]}
+    assert list(tuned) == ["learned", "adam", "momentum", "rmsprop"]
+    assert tuned["learned"]["settings"]["learning_rate"] in (1e-3, 1e-2)
+    # Its own two rates, or the untuned one.
+    assert tuned["momentum"]["settings"]["learning_rate"] in (1e-4, 1.0, 1e-3)
+    assert result["best_hand_written"].removesuffix(" (tuned)") in ("adam", "momentum", "rmsprop")
+    assert "Held-out comparison" in (place / "run" / "report.html").read_text()
+
+
+def study_of(evolve, evaluation, **others):
+    raw = {"evolve": evolve, "evaluation": evaluation, **others}
+    settings = from_dict(experiment_class(raw, None), raw)
+    return LearnerStudy(settings)
+
+
+def spaces(study):
+    """What every hand-written contender is tuned over, without training any."""
+
+    class Never:
+        hyperparams = study.settings.hyperparams
+
+    found = entries.entries_of(study.settings, study.parts, None, lambda *_: Never())
+    return {name: each.space.to_plain() for name, each in found.items()}
+
+
+RATE = "hyperparams.learning_rate"
+
+
+def test_each_is_tuned_over_its_own_rates(place):
+    space = {"space": {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}}
+    found = spaces(study_of("scheduled_adam.py", space))
+    assert found["learned"] == found["adam"] == {RATE: {"log_uniform": [1e-4, 1e-2]}}
+    assert found["momentum"] == {RATE: {"log_uniform": [1e-4, 1.0]}}
+    own = {"momentum": {"learning_rate": {"log_uniform": [0.1, 1.0]}}}
+    found = spaces(study_of("scheduled_adam.py", {**space, "own": own}))
+    assert found["momentum"] == {RATE: {"log_uniform": [0.1, 1.0]}}
+    grid = {"grid": {"learning_rate": [1e-4, 1e-3, 1e-2]}}
+    found = spaces(study_of("scheduled_adam.py", {**grid, "own": own}))
+    np.testing.assert_allclose(found["momentum"][RATE]["choice"], [0.1, 0.1**0.5, 1.0])
+    assert len(found["rmsprop"][RATE]["choice"]) == 3
+    assert set(map(str, spaces(study_of("scheduled_adam.py", {})).values())) == {"{}"}
+
+
+def test_a_loss_that_has_a_slope_is_tuned_over_it():
+    evaluation = {"space": {"learning_rate": {"uniform": [0.1, 0.5]}}}
+    options = {"learner": "q_learning", "task": {"env": "GridWorld"}}
+    found = spaces(study_of("value_loss", evaluation, **options))
+    assert set(found["squared"]) == {RATE}
+    assert set(found["sloped_squared"]) == {RATE, "hyperparams.loss_slope"}
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "text"),
+    [
+        ({"own": {"sgdd": {}}}, r"evaluation\.own: \['sgdd'\] are not compared"),
+        ({"own": {"momentum": {"rate": {}}}}, r"evaluation\.own: \['rate'\] are no hyperparams"),
+        ({"own": {"momentum": {"momentum": {}}}}, r"\['momentum'\] are not in evaluation\.grid"),
+        (
+            {"own": {"momentum": {"learning_rate": {"choice": [1.0]}}}},
+            r"evaluation\.own\.learning_rate: must have 2 values",
+        ),
+    ],
+)
+def test_what_cannot_be_tuned_over_is_refused(place, evaluation, text):
+    grid = {"learning_rate": [1e-3, 1e-2]}
+    with pytest.raises(ConfigError, match=text):
+        study_of("scheduled_adam.py", {"grid": grid, **evaluation}).check()
+
+
+def test_every_slot_has_a_reference_wherever_it_is():
+    from purerl.learners import LEARNERS
+
+    for name, entry in LEARNERS.items():
+        for slot in entry.slots:
+            assert SLOTS[slot].names(name)
+            assert SLOTS[slot].functions(SLOTS[slot].names(name))

@@ -1,0 +1,66 @@
+"""What stands beside an evolution's sections: what is evolved, and what fills the other slots."""
+
+import subprocess
+import sys
+
+import pytest
+
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.runs.lifecycle import check_same
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import experiment_class, make_parts
+from purerl.parts import losses, optimizers
+
+
+def settings_of(raw):
+    return from_dict(experiment_class(raw, None), raw)
+
+
+def test_other_slots_are_filled_by_name():
+    settings = settings_of({"evolve": "drift", "value_loss": "huber", "make_optimizer": "sgd"})
+    assert not hasattr(settings, "policy_loss")
+    fixed = make_parts(settings).fixed
+    context = type("Context", (), {"hyperparams": settings.hyperparams})
+    arguments = context, 9.0, 1.0, 1.0
+    assert fixed["value_loss"]("of others", *arguments) == losses.huber(None, *arguments)
+    plain = make_parts(settings_of({"evolve": "drift"})).fixed
+    assert plain["value_loss"](None, *arguments) == losses.squared(None, *arguments) == 32.0
+    assert optimizers.HAND_WRITTEN["sgd"] is optimizers.sgd
+    (task,) = make_parts(settings).tasks(settings, {"policy_loss": losses.dpo}, None)
+    assert task.learner.policy_loss is losses.dpo
+    assert task.learner.make_optimizer is fixed["make_optimizer"] or callable(
+        task.learner.make_optimizer
+    )
+
+
+def test_a_run_from_before_the_slots_goes_on(tmp_path):
+    """Runs of earlier versions have no `make_optimizer:` beside their sections."""
+    settings = settings_of({"evolve": "drift"})
+    saved = to_dict(settings)
+    for slot in ("value_loss", "make_optimizer"):
+        assert saved.pop(slot)
+    run = RunDirectory(tmp_path)
+    assert check_same(run, saved, settings, ()).make_optimizer == "adam"
+    other = settings_of({"evolve": "drift", "make_optimizer": "sgd"})
+    with pytest.raises(ConfigError, match="make_optimizer: 'adam' -> 'sgd'"):
+        check_same(run, saved, other, ())
+    del saved["strategy"]
+    with pytest.raises(ConfigError, match=r"has no 'config\.strategy'"):
+        check_same(run, saved, settings, ())
+
+
+def test_a_list_of_one_is_a_dict_of_one():
+    settings = settings_of({"evolve": ["drift"], "component": {"drift": {"hidden_size": 3}}})
+    assert settings.component.drift.hidden_size == 3
+    evolved = make_parts(settings).evolved
+    assert evolved.is_dict
+    assert list(evolved.parts) == ["drift"]
+
+
+def test_loading_imports_neither_components_nor_what_draws():
+    code = (
+        "import sys; import metaevo.components.discovery; "
+        "print([m for m in ('metaevo.report.plots', 'metaevo.components.drift') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

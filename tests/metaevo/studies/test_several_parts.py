@@ -1,0 +1,259 @@
+"""Two parts at once, one of them from somebody's own file: run, judged, drawn, loaded, resumed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.components import discovery, registry
+from metaevo.config import ConfigError, load_yaml
+from metaevo.evolution.command import main
+from metaevo.runs.checkpoint import load_tree
+from purerl import envs, ppo
+
+SCALED = '''"""Squared error times a number that is evolved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+
+from metaevo.components import Ablation, Component, Row
+from metaevo.report.page import Table
+
+SLOT = "value_loss"
+CAPTIONS = {"mine.txt": "not shown"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Its settings."""
+
+    unit: float = 1.0
+    """of the number"""
+
+
+def make(config):
+    def value_loss(meta_params, context, prediction, target, old_prediction):
+        return config.unit * jnp.exp(meta_params["scale"]) * (prediction - target) ** 2
+
+    return Component(lambda key: {"scale": jnp.zeros(())}, value_loss)
+
+
+def draw(found, figures):
+    (figures / "mine.txt").write_text(str(float(found.meta_params["scale"])))
+
+
+def ablations(found):
+    return [Ablation("coefficients", [
+        Row({"coefficient": each}, settings={"vf_coef": each}) for each in (0.25, 1.0)
+    ])]
+
+
+def tables(result, learner):
+    rows = [[row["coefficient"], row["iqm"]] for row in result["coefficients"]]
+    return [Table("Ablation: my own", ["coefficient", "IQM"], rows)]
+'''
+SETTINGS = """
+learner: ppo
+evolve: [drift, scaled.py]
+component: {drift: {hidden_size: 4}, scaled: {unit: 2.0}}
+make_optimizer: sgd
+train: {total_timesteps: 96, num_envs: 2, num_steps: 16, update_epochs: 1, num_minibatches: 1,
+        hidden_sizes: [4]}
+hyperparams: {learning_rate: 2e-2}
+strategy: {population_size: 8, sigma: 0.5}
+evolution: {generations: 2, validation_seeds: 2, chunk_size: 1, num_devices: 1}
+evaluation: {seeds: 3, ablation_seeds: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where a user works: a component, settings, and the run that they gave."""
+    path = tmp_path_factory.mktemp("several")
+    (path / "scaled.py").write_text(SCALED)
+    (path / "settings.yaml").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        argv = ["--config", "settings.yaml", "--run-dir", "run"]
+        assert main(argv, component=None, description="") == 0
+    registry.IMPORTED.pop("scaled.py")
+    return path
+
+
+@pytest.fixture
+def there(folder, monkeypatch):
+    """The same, of a process that has imported nothing of somebody's own."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    return folder
+
+
+def test_the_contenders_and_what_is_left_without_each_part(folder):
+    result = json.loads((folder / "run" / "evaluation.json").read_text())
+    assert [row["function"] for row in result["variants"]] == [
+        "learned",
+        "clipped_surrogate + squared",
+        "dpo + squared",
+        "clipped_surrogate + clipped_squared",
+        "clipped_surrogate + huber",
+    ]
+    assert [(row["part"], row["replaced by"]) for row in result["without"]] == [
+        ("drift", "clipped_surrogate"),
+        ("scaled", "squared"),
+    ]
+    assert [row["seeds"] for row in result["without"]] == [2, 2]
+
+
+def test_a_module_draws_and_ablates_itself(folder):
+    run = folder / "run"
+    figures = {path.name for path in (run / "figures").iterdir()}
+    assert figures == {
+        "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "mine.txt"
+    }  # fmt: skip
+    found, _ = load_tree(run / "meta_params")
+    assert set(found) == {"drift", "scaled"}
+    assert float((run / "figures" / "mine.txt").read_text()) == found["scaled"]["scale"]
+    result = json.loads((run / "evaluation.json").read_text())
+    assert [row["coefficient"] for row in result["coefficients"]] == [0.25, 1.0]
+    page = (run / "report.html").read_text()
+    for text in ("Ablation: my own", "one part at a time", "Evolving the drift and scaled of ppo"):
+        assert text in page
+
+
+def test_the_parts_load_and_train(folder):
+    load = {
+        slot: metaevo.load(folder / "run", slot=slot, trust_source=True)
+        for slot in ("policy_loss", "value_loss")
+    }
+    with pytest.raises(ConfigError, match="policy_loss and value_loss: say which"):
+        metaevo.load(folder / "run", trust_source=True)
+    function, meta_params = load["value_loss"]
+    scale = np.exp(meta_params["scale"])
+    assert function(meta_params, None, 3.0, 1.0, 0.0) == pytest.approx(8.0 * scale)
+    env, env_params = envs.make("CartPole-v1")
+    drift, of_drift = load["policy_loss"]
+    learner = ppo.PPO(ppo.Config(32, 2, 16, 1, 1, hidden_sizes=(4,)), env, policy_loss=drift)
+    key = jax.random.key(0)
+    jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
+
+
+def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, capsys):
+    run = Path(shutil.copytree(there / "run", tmp_path / "run"))
+    source = run / "component" / "scaled.py"
+    for slot in ("policy_loss", "value_loss"):
+        with pytest.raises(ConfigError, match=r"somebody's own code \('scaled.py'\)"):
+            metaevo.load(run, slot=slot)
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--resume", "--run-dir", str(run)], component=None, description="")
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: evolve = 'scaled.py': the run names somebody's own code")
+    source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
+    with pytest.raises(ConfigError, match="is not what its run began with"):
+        metaevo.load(run, slot="value_loss", trust_source=True)
+    assert "scaled.py" not in registry.IMPORTED
+
+
+def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
+    run = Path(shutil.copytree(there / "run", tmp_path / "run"))
+    resume = ["--resume", "--run-dir", str(run), "--evolve", "[drift,scaled.py]"]
+    resume += ["--evaluation.seeds", "0", "--generations", "3"]
+    (there / "scaled.py").write_text(SCALED.replace("** 2", "** 4"))
+    try:
+        with pytest.raises(SystemExit) as exit_info:
+            main(resume, component=None, description="")
+    finally:
+        (there / "scaled.py").write_text(SCALED)
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: cannot resume with other code: scaled changed")
+    registry.IMPORTED.clear()
+    assert main(resume, component=None, description="") == 0
+    assert len((run / "metrics.jsonl").read_text().splitlines()) >= 3
+    kept = load_yaml(run / "config.yaml")["resolved"]["component"]
+    assert kept == {
+        name: registry.digest((run / "component" / f"{name}.py").read_bytes())
+        for name in ("drift", "scaled")
+    }
+
+
+def test_a_slot_is_filled_from_a_run(there, tmp_path):
+    """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
+    from metaevo.config import from_dict
+    from metaevo.runs.run_directory import RunDirectory
+    from metaevo.studies.learner import LearnerStudy
+    from metaevo.studies.settings import experiment_class
+
+    raw = load_yaml(there / "settings.yaml")
+    raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
+    settings = from_dict(experiment_class(raw, None), raw)
+    with pytest.raises(ConfigError, match="somebody's own code"):
+        LearnerStudy(settings)
+    study = LearnerStudy(settings, trust_source=True)
+    function = study.parts.fixed["value_loss"]
+    own, meta_params = metaevo.load(there / "run", slot="value_loss", trust_source=True)
+    arguments = None, 3.0, 1.0, 0.0
+    assert function("of others", *arguments) == own(meta_params, *arguments)
+    run = RunDirectory.create(tmp_path / "run", "")
+    study.keep(run, study.measure())
+    copy = run.path / "losses" / "value_loss"
+    assert (copy / "component" / "scaled.py").read_text() == SCALED
+    moved = LearnerStudy(settings, run.path, trust_source=True)
+    assert moved.parts.fixed["value_loss"](None, *arguments) == function(None, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "texts"),
+    [
+        ({"evolve": ["value_loss", "scaled.py"]}, ["value_loss and scaled both fill the slot"]),
+        ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
+        ({"evolve": []}, ["must be the name of a component, or a list"]),
+        ({"evolve": ["value_los"]}, ["'value_los' is not known", "my_loss.py"]),
+        ({"evolve": "no_such.module"}, ["'no_such.module' cannot be imported: ModuleNot"]),
+        ({"evolve": "missing.py"}, ["'missing.py': missing.py: cannot be read"]),
+        ({"evolve": "broken.py"}, ["'broken.py' cannot be imported: ValueError: two lines"]),
+        ({"evolve": "nothing.py"}, ["'nothing.py': SLOT = ", "value_loss, policy_loss"]),
+        ({"evolve": "drift", "learner": "dqn"}, ["'dqn' has no slot 'policy_loss'"]),
+        ({"evolve": "drift", "value_loss": "hubber"}, ["value_loss = 'hubber'", "huber"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(there, settings, texts, capsys):
+    (there / "broken.py").write_text("raise ValueError('two\\nlines')\n")
+    (there / "nothing.py").write_text("")
+    argv = []
+    for key, value in settings.items():
+        argv += [f"--{key}", json.dumps(value)]
+    with pytest.raises(SystemExit) as exit_info:
+        main([*argv, "--run-dir", "other"], component=None, description="")
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    for text in texts:
+        assert text in line
+
+
+def test_a_broken_component_hurts_only_those_who_use_it(tmp_path, monkeypatch):
+    """Also one of this package's folder: names come from the list of files."""
+    (tmp_path / "value_loss.py").write_text("SLOT = 'value_loss'\nthis is no Python\n")
+    (tmp_path / "helper.py").write_text("raise ValueError\n")
+    monkeypatch.setattr(registry, "__file__", str(tmp_path / "registry.py"))
+    assert registry.known() == ["value_loss"]
+
+
+def test_dotted_names_are_modules(tmp_path, monkeypatch):
+    package = tmp_path / "of_a_user"
+    package.mkdir()
+    (package / "scaled.py").write_text(SCALED)
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    monkeypatch.chdir(tmp_path)
+    module = registry.find("of_a_user.scaled")
+    assert module.SLOT == "value_loss"
+    assert registry.source_of(module) == SCALED.encode()
+    assert registry.short_name("of_a_user.scaled") == "scaled"
+    assert not discovery.sources_of(discovery.Evolved({}, True))
