@@ -82,7 +82,7 @@ def compare(
         result["observed"] = laboratory.observations()
     result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
-    result["curves"] = comparison.entries[comparison.learned].contender.measure
+    result["curves"] = comparison.entries[comparison.found].contender.measure
     _draw_curves(settings, tasks, figures, result, scores)
     return result
 

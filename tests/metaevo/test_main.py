@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from metaevo.train.settings import training_class
 
 import metaevo
 from metaevo.__main__ import COMMANDS, examples_of, help_of, wants_short_help
@@ -18,6 +17,7 @@ from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import run_parser
 from metaevo.studies.learner import experiment_class
 from metaevo.sweep.settings import sweep_class
+from metaevo.training.settings import training_class
 
 ROOT = Path(__file__).parent.parent.parent
 SETTINGS = {

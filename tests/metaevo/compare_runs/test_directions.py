@@ -8,7 +8,8 @@ from metaevo.compare_runs.analysis import Options
 from metaevo.compare_runs.command import analyse_runs
 from metaevo.compare_runs.directions import direction
 from metaevo.compare_runs.words import conclusions, terminal
-from metaevo.runs.run_directory import RunDirectory, write_json_atomic
+from metaevo.runs.files import write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS
 from purerl.metrics import BETTER

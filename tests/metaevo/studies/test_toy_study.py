@@ -14,7 +14,7 @@ from metaevo.evolution.run import run_study
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
-from metaevo.report.plots import plot_scores
+from metaevo.report.score_plots import plot_scores
 from metaevo.runs import checkpoint
 from metaevo.studies.settings import RunConfig
 
