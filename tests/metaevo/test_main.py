@@ -15,7 +15,7 @@ from metaevo.__main__ import COMMANDS, examples_of, help_of, wants_short_help
 from metaevo.config import flatten, to_dict
 from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import run_parser
-from metaevo.studies.learner import experiment_class
+from metaevo.studies.settings import experiment_class
 from metaevo.sweep.settings import sweep_class
 from metaevo.training.settings import training_class
 

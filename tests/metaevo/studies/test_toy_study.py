@@ -117,6 +117,9 @@ class AimingStudy:
     def title(self, generations):
         return "Aiming", f"{generations} generations"
 
+    def findings(self, meta_params, result):
+        return [f"It aims at {self.settings.target}."]
+
     def tables(self, result):
         return [Table("What was aimed at", ["target"], [[self.settings.target]])]
 
