@@ -12,7 +12,8 @@ and, where it has more to show than any component of its slot, any of
 - `draw(found, figures)`: draws PNG files into the folder `figures`,
 - `CAPTIONS`: of these, by their file names,
 - `ablations(found) -> list[Ablation]`: what is trained on held-out seeds beside the contenders,
-- `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json.
+- `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json, which
+  has no ablations if `evaluation.ablation_seeds` is 0.
 """
 
 from metaevo.components.component import Ablation, Component, Found, Row

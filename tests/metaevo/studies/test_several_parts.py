@@ -10,9 +10,12 @@ import pytest
 
 import metaevo
 from metaevo.components import discovery, registry
-from metaevo.config import ConfigError, load_yaml
+from metaevo.config import ConfigError, from_dict, load_yaml
 from metaevo.evolution.command import main
 from metaevo.runs.checkpoint import load_tree
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
 
 SCALED = '''"""Squared error times a number that is evolved."""
@@ -55,7 +58,7 @@ def ablations(found):
 
 
 def tables(result, learner):
-    rows = [[row["coefficient"], row["iqm"]] for row in result["coefficients"]]
+    rows = [[row["coefficient"], row["iqm"]] for row in result.get("coefficients", [])]
     return [Table("Ablation: my own", ["coefficient", "IQM"], rows)]
 '''
 SETTINGS = """
@@ -185,11 +188,6 @@ def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
 
 def test_a_slot_is_filled_from_a_run(there, tmp_path):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
-    from metaevo.config import from_dict
-    from metaevo.runs.run_directory import RunDirectory
-    from metaevo.studies.learner import LearnerStudy
-    from metaevo.studies.settings import experiment_class
-
     raw = load_yaml(there / "settings.yaml")
     raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
     settings = from_dict(experiment_class(raw, None), raw)
