@@ -5,7 +5,6 @@ from math import comb, inf, prod
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
 
 from metaevo.statistics.intervals import RESAMPLES, Estimate, estimate
 from metaevo.statistics.scores import FloatArray, Strata, arrays_of
@@ -24,6 +23,8 @@ def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
     several it is a test of the sum over tasks of U divided by its largest value: normal with more
     than 8 runs a group on every task, else by permutations (so also for few runs with ties).
     """
+    import scipy.stats  # takes half a second, which scripts that only train need not wait
+
     xs, ys = arrays_of(x), arrays_of(y)
     ties = any(len(np.unique(np.r_[a, b])) < len(a) + len(b) for a, b in zip(xs, ys, strict=True))
     large = all(min(len(a), len(b)) > 8 for a, b in zip(xs, ys, strict=True))
@@ -86,6 +87,8 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
     share itself would be 1 for any few separated runs. Never fewer than a rank test needs at all.
     `inf` if there is no difference, or no spread to judge it by (one run).
     """
+    import scipy.stats  # takes half a second, which scripts that only train need not wait
+
     effects, tasks = [], 0
     for a, b in zip(arrays_of(x), arrays_of(y), strict=True):
         tasks += 1
@@ -120,6 +123,8 @@ class Paired(NamedTuple):
 
 def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:
     """Compare partners: x[task][i] and y[task][i] had the same random numbers."""
+    import scipy.stats  # takes half a second, which scripts that only train need not wait
+
     xs, ys = arrays_of(x), arrays_of(y)
     differences = [a - b for a, b in zip(xs, ys, strict=True)]
 

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
 def make_run(path, **settings):
     run = RunDirectory.create(path, "")
     run.write_config({"seeds": 1, "run": {"seed": 0, **settings}}, {"run_id": "abc"})
-    run.append_metrics({"kind": "update", "update": 0, "frames": 8, "mean_return": 1.0})
+    run.append_metrics(
+        {"kind": "update", "update": 0, "frames": 8, "seconds": 1.0, "mean_return": 1.0}
+    )
     run.append_tracked({"run": "run", "job_type": "train"})
     return run
 
@@ -101,7 +103,9 @@ def test_only_regular_files_are_read(run, outside, name, kind):
 
 WRITERS = {
     ".lock": lambda run: None,
-    "metrics.jsonl": lambda run: run.append_metrics({"kind": "update", "update": 1}),
+    "metrics.jsonl": lambda run: run.append_metrics(
+        {"kind": "update", "update": 1, "frames": 16, "seconds": 2.0}
+    ),
     "tracked.jsonl": lambda run: run.append_tracked({"artifact": "figures"}),
 }
 

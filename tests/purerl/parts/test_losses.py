@@ -79,9 +79,9 @@ def test_dpo(log_ratio, advantage):
 @given(prediction=numbers, target=numbers)
 def test_sloped_squared(prediction, target):
     """Its minimum is the slope below the target."""
-    hyperparams = HYPERPARAMS.replace(loss_slope=0.25)
+    context = Context(HYPERPARAMS.replace(loss_slope=0.25))
     value, derivative = jax.value_and_grad(losses.sloped_squared, argnums=2)(
-        None, hyperparams, jnp.float32(prediction), jnp.float32(target), jnp.float32(0)
+        None, context, jnp.float32(prediction), jnp.float32(target), jnp.float32(0)
     )
     error = prediction - target
     assert value == pytest.approx(error**2 / 2 + error / 4, rel=1e-4, abs=1e-4)

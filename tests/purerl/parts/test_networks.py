@@ -71,7 +71,7 @@ def test_scales_of_a_new_q_network(observations, convolution):
     init = jax.jit(network.init)
     keys = jax.random.split(jax.random.key(0), 8)
     obs = jnp.zeros(env.observation_space(env_params).shape)
-    params = jax.vmap(init, (0, None, None))(keys, (), obs)["params"]
+    params = jax.vmap(init, (0, None))(keys, obs)["params"]
     assert ("Conv_0" in params["torso"]) == convolution
     for leaf in jax.tree.leaves(params):
         if leaf.ndim == 2:
@@ -84,7 +84,7 @@ def test_scales_of_a_new_q_network(observations, convolution):
         assert abs(np.mean(np.square(kernels)) - 1.0) < 5 * np.sqrt(1.1 / kernels.size), inputs
     square = np.asarray(params["torso"]["Dense_1"]["kernel"][0])
     assert np.linalg.svd(square, compute_uv=False).min() < 0.1  # orthogonal: all are the same
-    hlo = jax.jit(jax.vmap(network.init, (0, None, None))).lower(keys, (), obs).compile().as_text()
+    hlo = jax.jit(jax.vmap(network.init, (0, None))).lower(keys, obs).compile().as_text()
     assert "lapack" not in hlo
 
 
