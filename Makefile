@@ -21,8 +21,16 @@ help: ## show this list
 evolve: $(STAMP) ## set up, then evolve a loss for Q-learning and compare it with hand-written ones
 	$(RUN) -m metaevo evolve $(ARGS)
 
+PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+OTHERS = not slow and not faults and not postgres and not browser
+
 test: $(STAMP) lint ## set up, then lint, type-check and test
-	$(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m 'not long and $(OTHERS)' $(ARGS)
+	@echo 'Left out: whole runs of the commands and of learners (make test-all), what needs minutes each'
+	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, a browser.'
+
+test-all: test ## the same, and whole runs of the commands and of learners
+	$(PYTEST) -m 'long and $(OTHERS)' $(ARGS)
 
 test-slow: $(STAMP) ## the tests that need minutes each
 	$(RUN) -m pytest -m slow $(ARGS)
