@@ -1,6 +1,6 @@
 """An optimizer as a component: Adam with an evolved schedule, two numbers.
 
-Copy this file to metaevo/components/; then `evolve: scheduled_adam`.
+Evolve it with `metaevo evolve --evolve examples/scheduled_adam.py --learner ppo`.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A component of three numbers: squared error, tilted, and heavier on one side than on the other.
 
-Copy this file to metaevo/components/; then `evolve: tilted`, as in examples/tilted.yaml.
+`metaevo evolve --config examples/tilted.yaml` evolves it.
 """
 
 from dataclasses import dataclass

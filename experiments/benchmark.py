@@ -35,7 +35,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
     commits,
     compiling,
-    cost_model,
     environments,
     evolution,
     figures,
@@ -60,7 +59,6 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "evolution": evolution.suite,
     "sweep": sweeps.suite,
     "devices": scaling.suite,
-    "scaling": cost_model.suite,
     "compile": compiling.suite,
     "tracking": tracking.suite,
     "learning": learning.suite,

@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metaevo import statistics
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
     from metaevo.evolution.api import Found, evolve
@@ -28,6 +29,7 @@ __all__ = [
     "devices",
     "evolve",
     "load",
+    "statistics",
 ]
 
 _HOMES = {
@@ -40,6 +42,7 @@ _HOMES = {
     "devices": "metaevo.parallel.devices",
     "evolve": "metaevo.evolution.api",
     "load": "metaevo.components.discovery",
+    "statistics": "metaevo.statistics",
 }
 """Where each public name lives; imported when it is first used."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from experiments.benchmarks import (
-    cost_model,
     environments,
     evolution,
     flops,
@@ -27,7 +26,6 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **evolution.WORKERS,
     **sweeps.WORKERS,
     **flops.WORKERS,
-    **cost_model.WORKERS,
 }
 
 

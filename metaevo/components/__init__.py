@@ -1,4 +1,4 @@
-"""Learned parts of a learner, one file each.
+"""Learned parts of a learner, one file each, here or anywhere else.
 
 A component is a module with
 
@@ -7,10 +7,12 @@ A component is a module with
 - `Config`: a frozen dataclass of its settings, the `component:` section of a YAML,
 - `make(config) -> Component`,
 
-and, where it has more to show than any component of its slot, any of
+and, where it has other things to show than any component of its slot, any of
 
 - `draw(found, figures)`: draws PNG files into the folder `figures`,
 - `CAPTIONS`: of these, by their file names,
+- `observe(found) -> dict[str, float]`: numbers to remember in evaluation.json,
+- `findings(found, observed) -> list[str]`: sentences about what was found,
 - `ablations(found) -> list[Ablation]`: what is trained on held-out seeds beside the contenders,
 - `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json, which
   has no ablations if `evaluation.ablation_seeds` is 0.

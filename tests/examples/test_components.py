@@ -29,14 +29,15 @@ def component(name: str) -> ModuleType:
 
 
 def test_the_loss_begins_as_squared_error(monkeypatch):
-    monkeypatch.setitem(study.COMPONENTS, "tilted", component("tilted"))
+    monkeypatch.chdir(EXAMPLES.parent)  # where its name in the YAML leads to
     raw = yaml.safe_load((EXAMPLES / "tilted.yaml").read_text(encoding="utf-8"))
     parts = study.make_parts(from_dict(study.experiment_class(raw, None), raw))
-    assert parts.slot == "value_loss"
-    start = parts.component.init(jax.random.key(0))
+    (part,) = parts.evolved.parts.values()
+    assert part.slot.name == "value_loss"
+    start = part.component.init(jax.random.key(0))
 
     def loss(changes: dict[str, float]) -> Any:
-        return parts.component.apply({**start, **changes}, None, 3.0, 1.0, 0.0)
+        return part.component.apply({**start, **changes}, None, 3.0, 1.0, 0.0)
 
     assert loss({}) == pytest.approx(0.5 * 2.0**2)
     assert loss({"slope": 1.0}) == pytest.approx(0.5 * 2.0**2 + 0.1 * 2.0)

@@ -1,11 +1,13 @@
 """The outer loop on problems with known answers: optimum, keys, failures, blocks, devices."""
 
+import math
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.benchmarks.cost_model import gathered_bytes
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, EvolutionConfig
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
@@ -284,6 +286,15 @@ def moved(one, other, *blocks):
     state, after = run(other, *blocks, state=state)
     metrics = {key: np.concatenate([before[key], after[key]]) for key in before}
     return jax.device_get(other.result(state)), metrics
+
+
+def gathered_bytes(program):
+    """What one device receives in all `all-gather` operations of a compiled program's text."""
+    total = 0
+    for shapes in re.findall(r"= (.*?) all-gather(?:-start)?\(", program):
+        for dtype, sizes in re.findall(r"(\w+)\[([\d,]*)\]", shapes):
+            total += {"f32": 4, "pred": 1}[dtype] * math.prod(map(int, sizes.split(",")))
+    return total
 
 
 def test_an_odd_population_on_three_devices():

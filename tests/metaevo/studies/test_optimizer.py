@@ -1,6 +1,7 @@
 """An optimizer is evolved and judged as any part is: against Adam, momentum and RMSProp."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from metaevo.held_out import entries
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
-PAGE = Path(__file__).parents[3] / "docs/components.md"
+EXAMPLE = Path(__file__).parents[3] / "examples/scheduled_adam.py"
 TINY = """
 learner: ppo
 task: {env: CartPole-v1}
@@ -29,8 +30,7 @@ evaluation: {seeds: 2, grid: {learning_rate: [1e-3, 1e-2]}, tuning_seeds: 1, abl
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    code = PAGE.read_text().split("```python\n")[1].split("```")[0]
-    (tmp_path / "scheduled_adam.py").write_text(code)
+    shutil.copy(EXAMPLE, tmp_path)
     (tmp_path / "tiny.yaml").write_text(TINY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(registry, "IMPORTED", {})
