@@ -15,6 +15,8 @@ from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 from purerl.fast.activations import tanh
 
+pytestmark = pytest.mark.long
+
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "experiments" / "benchmark.py"
 FAKE = """
 import json, sys

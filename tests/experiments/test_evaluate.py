@@ -15,6 +15,8 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.transfer import command as transfer
 
+pytestmark = pytest.mark.long
+
 TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}

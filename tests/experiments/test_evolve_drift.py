@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import metaevo
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parent.parent.parent
 TINY = """

@@ -19,6 +19,8 @@ from tests.experiments.evolving import (
     wait_for_generations,
 )
 
+pytestmark = pytest.mark.long
+
 GENERATIONS = 300  # of some milliseconds each, so that there is time to interrupt
 TINY = """
 learner: q_learning

@@ -17,6 +17,8 @@ from tests.experiments.evolving import (
     wait_for_generations,
 )
 
+pytestmark = pytest.mark.long
+
 GENERATIONS = 80
 # Two devices evaluate 14 agents in chunks of 2, four in chunks of 3 with one idle: uneven.
 TINY = """

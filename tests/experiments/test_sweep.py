@@ -21,6 +21,8 @@ from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.trainings import Trainings
 from metaevo.training import settings as trainee
 
+pytestmark = pytest.mark.long
+
 TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 4, max_steps_in_episode: 20}}

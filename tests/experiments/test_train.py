@@ -25,6 +25,8 @@ from purerl.parts.evaluation import mean_return
 from tests.metaevo.runs.tracking.fake_wandb import silence
 from tests.metaevo.runs.tracking.runs import read_mlflow, sync
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = {
     "seeds": 3, "train.num_envs": 2, "train.num_steps": 8, "train.update_epochs": 1,

@@ -15,7 +15,10 @@ EXAMPLES = int(os.environ.get("METAEVO_FUZZ_EXAMPLES", "5000"))
 BUGS = {
     # what the generated attempts have found: a command line, and the texts of its complaint
     "a learner that is no text": ("--learner [ppo]", ["learner = ['ppo'] is not known"]),
-    "a component that is no text": ("--evolve {}", ["evolve = {} is not known"]),
+    "a component that is no text": (
+        "--evolve {}",
+        ["evolve = {}: must be the name of a component"],
+    ),
     "a loss network of 16 GiB": (
         "--component.hidden_sizes [24,2147483647]",
         ["strategy: a population", "GiB of memory at least; there are"],

@@ -5,6 +5,8 @@ import pytest
 from tests.faults.kills import kill_and_compare
 from tests.faults.works import WORKS
 
+pytestmark = pytest.mark.long
+
 
 def test_an_evolution_survives_three_kills(tmp_path):
     counts = kill_and_compare(WORKS["short"], tmp_path, kills=3, seed=0)

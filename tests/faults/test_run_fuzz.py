@@ -22,6 +22,8 @@ from tests.faults.run_fuzzing import (
     prepared,
 )
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = int(os.environ.get("METAEVO_FUZZ_EXAMPLES", "5000"))
 """Of the long fuzzing; half of them are files of another kind."""
 

@@ -12,6 +12,8 @@ from tests.purerl import probes
 from tests.purerl.test_ppo_cartpole import last_tenth
 from tests.purerl.test_ppo_properties import assert_same, exactly, numbers
 
+pytestmark = pytest.mark.long
+
 CONFIG = dqn.Config(
     total_timesteps=4 * 32,
     num_envs=4,

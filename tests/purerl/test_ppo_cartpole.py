@@ -9,6 +9,8 @@ from purerl.parts import losses
 from purerl.parts.evaluation import evaluate, mean_return
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 
+pytestmark = pytest.mark.long
+
 
 def last_tenth(episodes):
     """Mean return of the episodes that finished in the last tenth of each agent's updates."""

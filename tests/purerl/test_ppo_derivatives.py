@@ -9,6 +9,8 @@ from purerl import envs, ppo
 from purerl.parts import losses
 from tests.purerl import probes
 
+pytestmark = pytest.mark.long
+
 
 def test_a_whole_training_has_derivatives():
     env = probes.Cycle()

@@ -15,6 +15,8 @@ from purerl import envs, ppo
 from purerl.parts import losses
 from tests.purerl import probes
 
+pytestmark = pytest.mark.long
+
 CONFIG = ppo.Config(
     total_timesteps=4 * 32,
     num_envs=4,

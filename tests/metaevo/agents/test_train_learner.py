@@ -120,6 +120,7 @@ def test_frames_and_working_set(evaluate):
     )
 
 
+@pytest.mark.long
 def test_several_environments_on_measured_scales():
     """CartPole counts up from 20, Acrobot down to -500; squared error is worth 1 in both."""
     names = ("CartPole-v1", "Acrobot-v1")

@@ -159,6 +159,7 @@ def test_it_is_fitted_to_the_epsilon_that_is_asked_for():
         assert loss + ratio * advantage == pytest.approx(0.2 * drifting, abs=0.04)
 
 
+@pytest.mark.long
 def test_started_from_the_clip_it_trains_as_well_as_the_clip():
     """One program: the index chooses between the two."""
     meta_params, _, component = built("clip", 128)

@@ -169,6 +169,7 @@ def contenders():
     return names, make
 
 
+@pytest.mark.long
 def test_one_program_serves_all_hand_written_losses(contenders, compilations):
     names, make = contenders
     assert names == ("squared", "clipped_squared", "huber")

@@ -331,6 +331,7 @@ def ppo_evolution(num_devices, chunk_size):
     return evolution(ppo_problem(), config, population_size=4)
 
 
+@pytest.mark.long
 def test_training_hardly_depends_on_the_layout():
     """One by one, vmapped on 2 devices, and on 4: rounding only, over a short horizon."""
     results = []

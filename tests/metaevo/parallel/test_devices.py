@@ -146,6 +146,7 @@ def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
     assert max(counts) <= chunk_size * row_map.num_devices
 
 
+@pytest.mark.long
 def test_a_row_map_compiles_once_for_all_hyperparams_and_meta_params(compilations):
     problem = ppo_problem()
     traces = []

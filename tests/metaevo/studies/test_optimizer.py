@@ -15,6 +15,8 @@ from metaevo.held_out import entries
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
+pytestmark = pytest.mark.long
+
 EXAMPLE = Path(__file__).parents[3] / "examples/scheduled_adam.py"
 TINY = """
 learner: ppo

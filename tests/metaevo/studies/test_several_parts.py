@@ -18,6 +18,8 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import envs, ppo
 
+pytestmark = pytest.mark.long
+
 SCALED = '''"""Squared error times a number that is evolved."""
 
 from dataclasses import dataclass
@@ -125,7 +127,11 @@ def test_a_module_draws_and_ablates_itself(folder):
     result = json.loads((run / "evaluation.json").read_text())
     assert [row["coefficient"] for row in result["coefficients"]] == [0.25, 1.0]
     page = (run / "report.html").read_text()
-    for text in ("Ablation: my own", "one part at a time", "Evolving the drift and scaled of ppo"):
+    for text in (
+        "Ablation: my own",
+        "one part at a time",
+        "Evolving drift (a policy loss) and scaled (a value loss) for PPO",
+    ):
         assert text in page
 
 

@@ -30,7 +30,8 @@ def test_values_of_what_followed_are_the_critics(terminated, truncated, obs, end
     final_obs = np.where(done, ends, obs[:, 1:])
     values = following(critic(1.0, obs[:, :-1]), final_obs, terminated, truncated)
     used = ~terminated
-    np.testing.assert_allclose(values[used], critic(1.0, final_obs)[used], rtol=1e-6)
+    # a sum of squares is rounded before one is taken away from it
+    np.testing.assert_allclose(values[used], critic(1.0, final_obs)[used], rtol=1e-6, atol=2e-6)
 
 
 def test_the_critic_sees_no_more_than_it_must():

@@ -24,6 +24,8 @@ from tests.metaevo.runs.tracking.runs import (
     sync,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def clean(monkeypatch, tmp_path):

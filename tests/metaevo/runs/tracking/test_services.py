@@ -18,6 +18,8 @@ from tests.metaevo.runs.tracking.runs import (
     sync,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory):
