@@ -18,7 +18,10 @@ from metaevo.runs import checkpoint
 from metaevo.training import command as training
 from tests.faults.works import WORKS
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux"),
+]
 
 MIDDLE, END = 50, 100
 """checkpoints, after which is counted"""
