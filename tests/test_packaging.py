@@ -181,7 +181,9 @@ def test_set_up_tries_every_python_by_running_it(tmp_path: Path):
 def test_ci_runs_the_documented_test_command():
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    assert script.read_text(encoding="utf-8").rstrip().endswith("\nmake test")
+    assert script.read_text(encoding="utf-8").rstrip().endswith("\nmake test-all")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "\ntest-all: test " in makefile  # which a person runs, and then the rest
 
 
 @pytest.fixture(scope="module")
