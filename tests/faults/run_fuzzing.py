@@ -126,7 +126,7 @@ def _copied(function: Any) -> Any:
     return lambda *arguments: copy.deepcopy(known(*arguments))
 
 
-def _settings(settings: Any, *_: Any) -> Any:
+def _settings(settings: Any, *_: Any, **__: Any) -> Any:
     return to_dict(settings)
 
 
