@@ -5,7 +5,7 @@ result = comparison.run(...)      # the content of evaluation.json, and the curv
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,7 +94,10 @@ class Comparison:
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
-        self, directory: Path, progress: Progress | None = None
+        self,
+        directory: Path,
+        progress: Progress | None = None,
+        stage: Callable[[str], Any] = lambda name: None,
     ) -> tuple[dict[str, Any], dict[str, Scores]]:
         """Tune every contender, then train every variant on the held-out seeds.
 
@@ -102,11 +105,13 @@ class Comparison:
             directory: keeps the tuning of each contender, so that an interrupted comparison goes
                 on.
             progress: called with the number of frames just done.
+            stage: called with the name of what begins.
 
         Returns:
             the content of evaluation.json and the scores of every variant by its name.
         """
-        variants = self._variants(directory, progress)
+        variants = self._variants(directory, progress, stage)
+        stage("held-out seeds")
         keys = keys_for(self.seed, Purpose.HELD_OUT, self.config.seeds)
         scores = self.train(variants, keys, progress)
         return self._summary(variants, scores), scores
@@ -126,14 +131,18 @@ class Comparison:
                 scores |= {each.name: result for each, result in zip(own, results, strict=True)}
         return {each.name: scores[each.name] for each in variants}
 
-    def _variants(self, directory: Path, progress: Progress | None) -> list[Variant]:
+    def _variants(
+        self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
+    ) -> list[Variant]:
         same = "same hyperparameters"
         variants = [Variant(f"{self.found} ({same})", self.found, {}, 0)]
         if not self.plans[self.found].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        for name, (contender, meta_params, space) in self.entries.items():
+        entries = enumerate(self.entries.items(), start=1)
+        for number, (name, (contender, meta_params, space)) in entries:
+            stage(f"tuning {name}, {number} of {len(self.entries)}")
             # Whatever scores depend on; a run that was continued has found something else since.
             found = _digest(meta_params) if name == self.found else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]

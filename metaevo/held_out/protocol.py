@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from metaevo.agents.task import Parts
 from metaevo.agents.train_learner import Normalisation, Task
 from metaevo.components import filling
@@ -19,6 +17,7 @@ from metaevo.held_out.entries import Functions, entries_of
 from metaevo.held_out.evaluation import Contender, Scores, curve_frames
 from metaevo.held_out.settings import JudgedSettings
 from metaevo.report import plots
+from metaevo.runs.progress import Progress as ProgressBar
 
 
 def compare(
@@ -71,13 +70,14 @@ def compare(
     ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
     rows = sum(len(each.rows) for _, each in ablations)
     total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
-    with tqdm(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
+    with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
             bar.update(frames)
             check_stop()
 
-        result, scores = comparison.run(path / "tuning", progress)
+        result, scores = comparison.run(path / "tuning", progress, bar.stage)
+        bar.stage("ablations")
         result |= laboratory.run(ablations, comparison, contender, progress)
         result["observed"] = laboratory.observations()
     result["frames_per_agent"] = comparison.frames_per_seed
