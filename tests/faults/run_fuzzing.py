@@ -188,6 +188,7 @@ def prepared() -> Iterator[None]:
             (evolution_run, "conclude", nothing),
             (transfer, "LearnerStudy", study),
             (CheckedStudy, "compare", _stop),
+            (CheckedStudy, "draw", nothing),
             (training, "make_trainee", _kept(training.make_trainee, _settings)),
             (training, "check_training", nothing),
             (training, "Population", _kept(training.Population, _of_population)),
