@@ -6,7 +6,7 @@ python experiments/benchmark.py ppo --agents 256 --chunk-sizes 2 4 8 16 32
 python experiments/benchmark.py ppo dqn --peers --json results.json --figure speed.png
 python experiments/benchmark.py ppo --external 'other=other.sh {task} {agents} {updates}'
 python experiments/benchmark.py q-learning --repeats 5 --save docs/results/q-learning.json
-python experiments/benchmark.py evolution --shape quick blog
+python experiments/benchmark.py evolution --shape ppo blog
 python experiments/benchmark.py sweep --trials 256
 python experiments/benchmark.py environments --environments CartPole-v1 --peers
 python experiments/benchmark.py compile --programs quick --against COMMIT
@@ -143,7 +143,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--repeats", type=_positive, default=3, metavar="N", help="default: 3")
     numbers: dict[str, tuple[int | None, str]] = {
         "--frames": (None, "environment steps of one measurement (ppo, dqn); default: by task"),
-        "--generations": (4, "of one measurement of the quick shape (evolution); default: 4"),
+        "--generations": (4, "of one measurement of the shape ppo (evolution); default: 4"),
         "--population": (None, "of evolution; default: the shape's, on a CPU fewer for blog"),
         "--trials": (256, "of one measurement (sweep); default: 256"),
         "--seeds": (16, "agents of every task (learning); default: 16"),

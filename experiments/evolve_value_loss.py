@@ -1,4 +1,8 @@
-"""Evolve a value loss: `metaevo evolve --evolve value_loss`."""
+"""Evolve a value loss: `metaevo evolve --evolve value_loss`.
+
+Without `--config` it is that of tabular Q-learning, the quickest:
+configs/evolve_value_loss/q_learning.yaml.
+"""
 
 import sys
 

@@ -14,7 +14,7 @@ from experiments.benchmarks.processes import Worker, measure_all, own, progress,
 
 Measure = Callable[[int], dict[str, float]]
 CONFIGS = Path(__file__).resolve().parent.parent.parent / "configs" / "evolve_value_loss"
-SHAPES = ("quick", "standard", "blog")
+SHAPES = ("ppo", "standard", "blog")
 BLOCK = 64
 """generations of a block that costs nothing but ask and tell"""
 RECORDS, SAVES = 64, 5
@@ -44,7 +44,7 @@ def _compare(shape: str, options: argparse.Namespace, comparison: Comparison) ->
     if size["reduced"]:
         progress(f"{shape}: {size['reduced']}")
     # A generation of the larger shapes takes long enough.
-    generations = options.generations if shape == "quick" else 1
+    generations = options.generations if shape == "ppo" else 1
     evolution = {name: size[name] for name in ("population", "agent_steps", "validation")}
     variants = {OURS: own("evolution_block", shape=shape, generations=generations, **evolution)}
     others = externals(

@@ -24,7 +24,7 @@ from metaevo.held_out.tuning import plan, tune, tuning_space
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.studies.settings import experiment_class, make_parts
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "evolve_drift" / "quick.yaml"
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "evolve_drift" / "ppo.yaml"
 GRID = {
     "learning_rate": (1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2),
     "clip_epsilon": (0.1, 0.2, 0.3, 0.4),

@@ -168,8 +168,8 @@ def measure_normalisation(
         low, high = np.mean(scores.reshape(2, -1), axis=1)
         if not high > low:
             raise ValueError(
-                f"{task.name}: the hand-written loss scores {high:.3g}, no better than random play "
-                f"({low:.3g}); train longer or choose other hyperparams"
+                f"{task.name}: the hand-written reference scores {high:.3g}, no better than "
+                f"random play ({low:.3g}); train longer or choose other hyperparams"
             )
         bounds.append((float(low), float(high)))
     low_bounds, high_bounds = zip(*bounds, strict=True)

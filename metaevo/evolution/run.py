@@ -1,5 +1,10 @@
 """One run of evolution from its settings to its report, whatever is evolved.
 
+    command.main -> run_study -> blocks (outer_loop) -> Evolution: ask, evaluate, tell
+                              -> conclude -> study.compare (held_out) -> report
+
+What is evaluated and compared is the study's: for parts of a learner `studies/learner.py`.
+
 Of several processes the first one leads: it writes, and the others compute their share with it.
 """
 
@@ -17,8 +22,8 @@ from tqdm import tqdm
 
 from metaevo.evolution.conclusion import conclude
 from metaevo.outer_loop import memory
+from metaevo.outer_loop.blocks import Block, Watch, run_generations
 from metaevo.outer_loop.evolution import Evolution, State
-from metaevo.outer_loop.generations import Block, Watch, run_generations
 from metaevo.parallel import devices, hosts
 from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.progress import Progress

@@ -41,7 +41,7 @@ class EvolutionConfig:
     validation_seeds: Annotated[int, Ge(0)] = 32
     """agents of such an evaluation; 0 for none"""
     chunk_size: Annotated[int, Gt(0)] | None = None
-    """agents trained at once on a device; by default chosen by metaevo.devices"""
+    """agents trained at once on a device; by default chosen by the size of an agent"""
     num_devices: Annotated[int, Gt(0)] | None = None
     """devices to use; by default all"""
     block_seconds: Annotated[float, Gt(0)] = 10.0

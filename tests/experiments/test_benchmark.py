@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments.benchmarks import commits, figures, flops, tasks, training
+from experiments.benchmarks import commits, evolution, figures, flops, tasks, training, tuning
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, alternate
 from purerl.fast.activations import tanh
@@ -205,7 +205,7 @@ def test_dqn_prints_a_ratio_and_may_lack_peers():
 def test_evolution_prints_frames_and_costs(tmp_path):
     file = tmp_path / "results.json"
     done = benchmark(
-        "evolution", "--shape", "quick", "blog", "--population", "4", "--agent-steps", "2048",
+        "evolution", "--shape", "ppo", "blog", "--population", "4", "--agent-steps", "2048",
         "--generations", "1", "--repeats", "1", "--json", str(file),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -320,3 +320,9 @@ def test_bad_input(arguments, text):
     assert text in done.stderr
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_shapes_of_evolution_are_presets():
+    for shape in evolution.SHAPES:
+        assert (evolution.CONFIGS / f"{shape}.yaml").is_file()
+    assert tuning.CONFIG.is_file()

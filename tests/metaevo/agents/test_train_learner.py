@@ -158,7 +158,9 @@ class Standing(ppo.PPO):
 def test_a_reference_no_better_than_random_play_gives_no_scale():
     task = ppo_task()
     task = task._replace(learner=Standing(TINY, task.learner.env))
-    with pytest.raises(ValueError, match="CartPole-v1: the hand-written loss scores 9, no better"):
+    with pytest.raises(
+        ValueError, match="CartPole-v1: the hand-written reference scores 9, no better"
+    ):
         measure_normalisation([task], ppo.Hyperparams(), None, FitnessConfig(), seed=0)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.generations import in_lockstep
+from metaevo.outer_loop.blocks import in_lockstep
 from metaevo.parallel import hosts
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]

@@ -1,7 +1,8 @@
-"""The loop over generations, in blocks: one for the first process and for those that follow it.
+"""The host's loop over blocks of generations, for the first process and for those that follow it.
 
-The host only starts blocks; between two of them it looks at the clock and at signals. The first
-process decides how long the next block is, and whether there is one.
+Ask, evaluate and tell are in `evolution.py`. The host only starts blocks; between two of them it
+looks at the clock and at signals. The first process decides how long the next block is, and
+whether there is one.
 """
 
 import time
