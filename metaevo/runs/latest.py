@@ -1,4 +1,4 @@
-"""The run that `latest` stands for on a command line."""
+"""The run that `latest` stands for on a command line, and the evolutions inside a run."""
 
 import argparse
 import os
@@ -43,3 +43,12 @@ def newest_run(root: Path) -> Path | None:
             path = Path(folder)
             found.append(((path / "config.yaml").stat().st_mtime_ns, path))
     return max(found)[1] if found else None
+
+
+def evolutions_in(path: Path) -> list[Path]:
+    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
+    found = [
+        each for each in path.glob("seed_*")
+        if each.name.removeprefix("seed_").isdecimal() and os.path.lexists(each / "config.yaml")
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_")))
