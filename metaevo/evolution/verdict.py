@@ -45,9 +45,9 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     else:
         about += ", which leaves out zero, but a rank test of the seeds does not confirm it"
     sentence = (
-        f"{short(learned['name'])} {learned['iqm']:.4g}, "
-        f"{short(best['name'])} {best['iqm']:.4g}, the best hand-written one (interquartile mean over {learned['seeds']} held-out seeds); {about}. "
-        f"Probability of improvement {pair['probability_of_improvement']:.0%}."
+        f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
+        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out seeds); "
+        f"{about}. Probability of improvement {pair['probability_of_improvement']:.0%}."
     )
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
 

@@ -223,6 +223,7 @@ class Comparison:
                 "interval": list(found.mean.interval),
                 "difference": found.difference.value,
                 "difference_interval": list(found.difference.interval),
+                "p": found.p,
                 "conclusion": found.verdict,
             }
         return result

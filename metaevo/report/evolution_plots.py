@@ -10,9 +10,6 @@ from matplotlib.ticker import MaxNLocator
 
 from metaevo.report import plots
 
-SHOWN = 8
-"""Evolutions that the legend names; of more, only the chosen one."""
-
 
 def plot_evolutions(
     evolutions: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -47,7 +44,6 @@ def plot_evolutions(
             values = plots._column(records, "fitness_mean")
         known = np.isfinite(values)
         is_chosen = name == chosen
-        few = len(evolutions) <= SHOWN
         axes.plot(
             generation[known],
             values[known],
@@ -56,7 +52,7 @@ def plot_evolutions(
             marker=plots._visible(generation[known], values[known]),
             zorder=4 if is_chosen else 3,
             alpha=1.0 if is_chosen else 0.9,
-            label=f"{name} (chosen)" if is_chosen else name if few else "the other evolutions",
+            label=f"{name}, the best on validation seeds" if is_chosen else "the other evolutions",
         )
     for (name, value), (color, dash) in zip(
         (baseline or {}).items(), cycle(plots._BASELINE_STYLES[1:]), strict=False

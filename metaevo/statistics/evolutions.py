@@ -22,8 +22,10 @@ class Together(NamedTuple):
     """of the strongest of the others: the one with the highest interquartile mean"""
     difference: Estimate
     """the mean minus the interquartile mean of the strongest"""
+    p: float
+    """of Student's t test of the evolutions' differences from the strongest"""
     verdict: Verdict
-    """by the interval of the difference alone: no rank test of agents knows of evolutions"""
+    """the interval and the test have to agree, or nothing is claimed"""
 
 
 def mean_of_evolutions(
@@ -60,7 +62,8 @@ def together(
 
     The interval allows for the choice of the strongest as that of `against_strongest` does: its
     low end is the lowest of all differences', its high end the smallest difference plus a margin
-    for the luckiest of the others.
+    for the luckiest of the others. The bootstrap is too sure of two or three evolutions, the t
+    test, which takes the strongest one's score as known, of many: they have to agree.
 
     Args:
         evolutions: the scores of what each of them found.
@@ -77,12 +80,12 @@ def together(
     low = float(np.quantile(redrawn, below, axis=1).min())
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), above)
     difference = Estimate(float(values[place]), (low, float(values[place] + margin)))
-    return Together(
-        mean_of_evolutions(evolutions, resamples=resamples, seed=seed),
-        place,
-        difference,
-        "better" if low > 0 else "worse" if difference.interval[1] < 0 else "undecided",
-    )
+    p = _t_test([_iqm(each) - _iqm(others[place]) for each in evolutions])
+    claim: Verdict = "better" if low > 0 else "worse"
+    if p > 0.05 or low <= 0 <= difference.interval[1]:
+        claim = "undecided"
+    mean = mean_of_evolutions(evolutions, resamples=resamples, seed=seed)
+    return Together(mean, place, difference, p, claim)
 
 
 def expanded(count: int) -> Interval:
@@ -113,6 +116,19 @@ def _redrawn(evolutions: Sequence[Strata], rng: np.random.Generator, resamples: 
         if here.any():
             values[here] = bootstrap(evolution, pooled_iqm, rng, int(here.sum()))
     return np.asarray(values.mean(axis=1))
+
+
+def _t_test(differences: Sequence[float]) -> float:
+    """Return the two-sided p of a mean of zero; 1 of a single number."""
+    import scipy.stats  # takes half a second, which scripts that only train need not wait
+
+    count = len(differences)
+    if count < 2:
+        return 1.0
+    mean, spread = float(np.mean(differences)), float(np.std(differences, ddof=1))
+    if spread == 0:
+        return float(mean == 0)
+    return float(2 * scipy.stats.t.sf(abs(mean) / spread * np.sqrt(count), count - 1))
 
 
 def _mean(evolutions: Sequence[Strata]) -> float:
