@@ -76,7 +76,7 @@ class Comparison:
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
         names = list(self.entries)
-        self.found, self.learned, self.names = names[0], names[:learned], names[learned:]
+        self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
         self.normalisation, self.context = normalisation, context
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
@@ -94,7 +94,7 @@ class Comparison:
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
         tuning = sum(cost(each.rounds) for each in self.plans.values())
-        variants = len(self.entries) + (len(self.learned) + 1 if tuning else 0)
+        variants = len(self.entries) + (len(self.discovered) + 1 if tuning else 0)
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -139,7 +139,7 @@ class Comparison:
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         same = "same hyperparameters"
-        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.learned]
+        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
         if not self.plans[self.found].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
@@ -148,7 +148,7 @@ class Comparison:
         for number, (name, (contender, meta_params, space)) in entries:
             stage(f"tuning {name}, {number} of {len(self.entries)}")
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(meta_params) if name in self.learned else ""
+            found = _digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -169,8 +169,8 @@ class Comparison:
         fitness = without_diverged(scores)
         values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = [each.name for each in tuned if each.function in self.learned]
-        baselines = [each.name for each in tuned if each.function not in self.learned]
+        learned = [each.name for each in tuned if each.function in self.discovered]
+        baselines = [each.name for each in tuned if each.function not in self.discovered]
         strata = {name: statistics.strata_of(each) for name, each in values.items()}
         others = [strata[name] for name in baselines]
         against, pairs = {}, []

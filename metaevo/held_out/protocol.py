@@ -86,7 +86,7 @@ def compare(
     result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
     result["curves"] = comparison.entries[comparison.found].contender.measure
-    others = comparison.learned[1:]
+    others = comparison.discovered[1:]
     _draw_curves(settings, tasks, figures, result, scores, without=others)
     return result
 

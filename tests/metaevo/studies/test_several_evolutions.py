@@ -16,6 +16,8 @@ from metaevo.studies.settings import experiment_class
 from metaevo.transfer.command import main as evaluate
 from tests.metaevo.toy import assert_same
 
+pytestmark = pytest.mark.long
+
 HAND_WRITTEN = ["squared", "huber", "sloped_squared"]
 
 
