@@ -93,12 +93,9 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
         part = _part(run, each if isinstance(each, dict) else {}, trust_source)
         parts[part.name] = part
     evolved = Evolved(parts, is_dict)
-    if "evolution_seed" in metadata:
-        print(
-            f"{run_dir}: of its {metadata.get('evolution_seeds')} evolutions that of seed "
-            f"{metadata['evolution_seed']}, the best on validation seeds",
-            file=sys.stderr,
-        )
+    if isinstance(seed := metadata.get("evolution_seed"), int):
+        text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, meta_params)
     if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")

@@ -103,8 +103,8 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
     scores = [validation_of(each, settings) for each in members]
     chosen = members[scores.index(max(scores))]
     found, about = checkpoint.load_tree(chosen.directory.meta_params)
-    where = {"evolution_seed": chosen.seed, "evolution_seeds": len(members)}
-    checkpoint.save_tree(directory.meta_params, found, {**about, **where})
+    about = {**about, "evolution_seed": chosen.seed}
+    checkpoint.save_tree(directory.meta_params, found, about)
     study.draw(found, directory.figures)
     learned = {chosen.name: found}
     for each in members:

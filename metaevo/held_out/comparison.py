@@ -237,7 +237,7 @@ class Comparison:
 
 
 def _file_name(name: str) -> str:
-    return name.replace(" + ", "+")
+    return name.replace(" + ", "+").replace(" ", "_")
 
 
 def _digest(tree: Any) -> str:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from metaevo.config import ConfigError
+from metaevo.runs.files import is_seed
 
 LATEST = "latest"
 
@@ -47,8 +48,6 @@ def newest_run(root: Path) -> Path | None:
 
 def evolutions_in(path: Path) -> list[Path]:
     """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
-    found = [
-        each for each in path.glob("seed_*")
-        if each.name.removeprefix("seed_").isdecimal() and os.path.lexists(each / "config.yaml")
-    ]  # fmt: skip
+    candidates = filter(is_seed, path.glob("seed_*"))
+    found = [each for each in candidates if os.path.lexists(each / "config.yaml")]
     return sorted(found, key=lambda each: int(each.name.removeprefix("seed_")))

@@ -229,7 +229,7 @@ def living_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
     """Begin, or continue, a run in a folder of another one, with which it stops.
 
     Args:
-        run: the other one.
+        run: the other one; if it is new, the inner one must be, too.
         settings: of the inner run.
         name: of the folder.
 
@@ -238,11 +238,16 @@ def living_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
         DiskError: likewise.
     """
     path = run.directory.path / name
-    resume = os.path.lexists(path / "config.yaml")
+    resume = run.saved is not None and any(map(os.path.lexists, _begun(RunDirectory(path))))
     directory = open_run(path, name, resume=resume)
     with directory.held(way_out(run.directory, run.settings)):
         saved, before = _before(directory, settings, run.kind) if resume else (None, None)
         yield Run(run.kind, settings, directory, saved, before, run.stop)
+
+
+def _begun(directory: RunDirectory) -> tuple[Path, ...]:
+    """Files of which a run that has begun has one, though it may have lost another."""
+    return directory.config_path, directory.metrics_path, directory.checkpoints
 
 
 def _before(directory: RunDirectory, settings: S, kind: Kind) -> tuple[dict[str, Any], S]:

@@ -145,6 +145,32 @@ def test_a_finished_one_says_so_and_goes_on_with_more_generations(tmp_path, caps
     assert "2 evolutions, 8 generations" in (path / "report.html").read_text()
 
 
+def test_a_new_run_takes_over_no_old_one(tmp_path):
+    evolve(tmp_path / "run", count=2, generations=2)
+    (tmp_path / "run" / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match="seed_5 already holds a run"):
+        evolve(tmp_path / "run", count=2, generations=2)
+
+
+def test_one_that_has_lost_its_settings_is_not_begun_anew(tmp_path):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=2)
+    (path / "seed_6" / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"seed_6 holds no run \(it has no config\.yaml\)"):
+        evolve(path, count=2, generations=4, resume=True)
+
+
+def test_links_of_wandb_are_no_obstacle_and_others_are(tmp_path):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=2)
+    (path / "seed_5" / "wandb").mkdir()
+    (path / "seed_5" / "wandb" / "latest-run").symlink_to(tmp_path)
+    evolve(path, count=2, generations=3, resume=True)
+    (path / "seed_5" / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="link is a symbolic link"):
+        evolve(path, count=2, generations=4, resume=True)
+
+
 def test_one_of_them_can_be_continued_alone(found, tmp_path):
     path = tmp_path / "run"
     evolve(path, count=2, generations=4)
