@@ -17,7 +17,6 @@ from metaevo.evolution.run import (
     HARMLESS,
     evolve,
     is_evolved,
-    is_finished,
     is_reported,
     make_evolution,
     resolve,
@@ -100,7 +99,8 @@ def _evolve_one(
     settings = _alone(run.settings, member.seed)
     place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
     with living_inside(run, settings, member.directory.path.name) as own:
-        if own.before is not None and is_finished(own):
+        done = is_evolved(own.directory, settings.evolution.generations)
+        if own.before is not None and done and own.directory.report_path.exists():
             return evolution
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)

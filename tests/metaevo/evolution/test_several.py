@@ -16,6 +16,7 @@ from metaevo.outer_loop import generations as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.tracking.sync import _paths
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.toy import Quadratic, assert_same
 
@@ -196,6 +197,7 @@ def test_others_see_evolutions_in_a_run(found, tmp_path):
     assert run_directories.find(found.path) == paths
     assert run_directories.find(found.path.parent) == paths
     assert newest_run(found.path.parent) == found.path
+    assert _paths([str(found.path)]) == [found.path, *paths]
     (single,) = run_directories.find(paths[0])
     assert single == paths[0]
 

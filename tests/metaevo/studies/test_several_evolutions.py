@@ -145,6 +145,20 @@ def test_the_chosen_one_is_judged_on_another_task(several, folder, capsys):
     assert result["learned"] == "learned (tuned)"
 
 
+def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
+    path = folder / "several"
+    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
+    again = run(path, 2, resume=True, seeds=4)
+    assert {row["seeds"] for row in again["variants"]} == {4}
+    old, new = by_name(several), by_name(again)
+    assert {name: row["settings"] for name, row in old.items()} == {
+        name: row["settings"] for name, row in new.items()
+    }
+    for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
+        before.pop(each)
+    assert before == {each: each.stat().st_mtime_ns for each in before}
+
+
 def test_another_number_is_refused(several, folder):
     with pytest.raises(ConfigError, match=r"run\.evolution_seeds: 2 -> 3"):
         run(folder / "several", 3, resume=True)
