@@ -1,5 +1,6 @@
 """The end of several evolutions: compared with the same contenders, drawn, reported, one chosen."""
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -163,7 +164,9 @@ def _write_report(
     words = [about_choice(members, scores, chosen)]
     first: list[Any] = [layout.Banner("quick", QUICK, "", [NOTE])] if quick else []
     if result is not None:
-        tables += [verdict.contenders(_without_others(result)), *verdict.tuned_settings(result)]
+        own = verdict.contenders(_without_others(result))
+        own = dataclasses.replace(own, heading=f"{own.heading} of seed {chosen.seed}")
+        tables += [own, *verdict.tuned_settings(result)]
         ablations = study.tables(result)
         words += lines(result)
         first.append(_banner(result, words))
