@@ -232,13 +232,17 @@ def summary(result: Mapping[str, Any]) -> str:
     tuned = "best tuned" if best["tuning_frames"] else "best"
     worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
     low, high = found["interval"]
+    below, above = found["difference_interval"]
+    doubt = ""
+    if found["conclusion"] == "undecided" and not below <= 0 <= above:
+        doubt = ", as a t test of the evolutions does not confirm it"
     told = verdict.outcome(result)
     return (
         f"Better than the {tuned} hand-written one ({verdict.short(best['name'])}, "
         f"{best['iqm']:.4g}) in {found['better']} of {found['evolutions']} evolutions, worse in "
         f"{worse}. Mean of the evolutions {found['iqm']:.4g} [{low:.4g}, {high:.4g}], difference "
         f"{_difference(found)} (95% intervals, the evolution as the unit): "
-        f"{found['conclusion']}. {told.budget}"
+        f"{found['conclusion']}{doubt}. {told.budget}"
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import metaevo
 from metaevo.compare_runs import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution import several
+from metaevo.evolution import several, spread
 from metaevo.evolution.command import _parse
 from metaevo.outer_loop import generations as loop
 from metaevo.runs.checkpoint import load_tree
@@ -18,6 +18,7 @@ from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.sync import _paths
 from metaevo.studies.settings import RunConfig
+from tests.metaevo.fake_contenders import comparison
 from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
@@ -248,3 +249,14 @@ def test_a_quick_look_has_two_unless_the_command_line_says_more():
     assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 5
     settings = "--quick"
     assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 1
+
+
+def test_the_last_words_say_what_the_verdict_rests_on(tmp_path):
+    """Of 4, 6 and 30 above the best other one, the bootstrap is sure, the t test is not."""
+    result, _ = comparison(meta=0.2, others=(0.4, 2.8)).run(tmp_path / "tuning")
+    words = spread.summary(result)
+    assert words.startswith("Better than the best tuned hand-written one (huber, ")
+    assert "in 3 of 3 evolutions, worse in 0. Mean of the evolutions" in words
+    assert ": undecided, as a t test of the evolutions does not confirm it. Each was" in words
+    result, _ = comparison(meta=0.9, others=(1.0, 1.1)).run(tmp_path / "alike")
+    assert "(95% intervals, the evolution as the unit): better. Each was" in spread.summary(result)
