@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.held_out.evaluation import LEARNED
 from metaevo.report import page
+from metaevo.report.plots import is_learned
 
 FEW = 12
 """Evolved numbers are listed up to so many."""
@@ -45,9 +45,9 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     else:
         about += ", which leaves out zero, but a rank test of the seeds does not confirm it"
     sentence = (
-        f"{LEARNED} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, the best "
-        f"hand-written one (interquartile mean over {learned['seeds']} held-out seeds); {about}. "
-        f"Probability of improvement {pair['probability_of_improvement']:.0%}."
+        f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
+        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out seeds); "
+        f"{about}. Probability of improvement {pair['probability_of_improvement']:.0%}."
     )
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
 
@@ -106,7 +106,7 @@ def contenders(result: Mapping[str, Any]) -> page.Table:
         f"IQM: interquartile mean. P(learned is better): probability that {result['learned']} "
         "scores higher than this variant, with its 95% interval."
     )
-    highlight = [i for i, row in enumerate(result["variants"]) if short(row["name"]) == LEARNED]
+    highlight = [i for i, row in enumerate(result["variants"]) if is_learned(row["name"])]
     return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 

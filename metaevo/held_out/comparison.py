@@ -60,19 +60,23 @@ class Comparison:
         evolution_frames: int,
         normalisation: Normalisation | None,
         context: str = "",
+        learned: int = 1,
     ):
         """Bind the parts.
 
         Args:
-            entries: by their names: first what was discovered, then the reference.
+            entries: by their names: first what was discovered, then the reference; of several
+                discoveries, the first one is that of the ablations.
             config: how much to tune and to test.
             seed: of the experiment.
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
+            learned: how many were discovered, by as many evolutions.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
-        self.found, *self.names = self.entries
+        names = list(self.entries)
+        self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
         self.normalisation, self.context = normalisation, context
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
@@ -90,7 +94,7 @@ class Comparison:
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
         tuning = sum(cost(each.rounds) for each in self.plans.values())
-        variants = len(self.entries) + 2 if tuning else len(self.entries)
+        variants = len(self.entries) + (len(self.discovered) + 1 if tuning else 0)
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -135,7 +139,7 @@ class Comparison:
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         same = "same hyperparameters"
-        variants = [Variant(f"{self.found} ({same})", self.found, {}, 0)]
+        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
         if not self.plans[self.found].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
@@ -144,7 +148,7 @@ class Comparison:
         for number, (name, (contender, meta_params, space)) in entries:
             stage(f"tuning {name}, {number} of {len(self.entries)}")
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(meta_params) if name == self.found else ""
+            found = _digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -165,17 +169,21 @@ class Comparison:
         fitness = without_diverged(scores)
         values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = next(each.name for each in tuned if each.function == self.found)
-        baselines = [each.name for each in tuned if each.function != self.found]
+        learned = [each.name for each in tuned if each.function in self.discovered]
+        baselines = [each.name for each in tuned if each.function not in self.discovered]
         strata = {name: statistics.strata_of(each) for name, each in values.items()}
-        strongest = statistics.against_strongest(
-            strata[learned], [strata[name] for name in baselines]
-        )
-        pairs = []
-        for name in values:
-            if name != learned:
-                compared = statistics.compare(values[learned], values[name])
-                pairs.append({"learned": learned, "other": name, **compared._asdict()})
+        others = [strata[name] for name in baselines]
+        against, pairs = {}, []
+        for this in learned:
+            strongest = statistics.against_strongest(strata[this], others)
+            best = baselines[strongest.place]  # the same for all
+            verdict = statistics.plain(strongest.contrast, strongest.verdict)
+            against[this] = {"learned": this, "other": best, **verdict._asdict()}
+            own = this.partition(" (")[0]
+            for other in values:
+                if other != this and other.partition(" (")[0] in (own, *self.names):
+                    compared = statistics.compare(values[this], values[other])
+                    pairs.append({"learned": this, "other": other, **compared._asdict()})
         rows = []
         for variant in variants:
             summary = statistics.summarise(values[variant.name])
@@ -193,19 +201,32 @@ class Comparison:
                     "diverged": scores[variant.name].diverged,
                 }
             )
-        verdict = statistics.plain(strongest.contrast, strongest.verdict)
-        best, plan = baselines[strongest.place], self.plans[self.found]
-        return {
+        plan = self.plans[self.found]
+        result = {
             "variants": rows,
             "pairs": pairs,
-            "learned": learned,
+            "learned": learned[0],
             "best_hand_written": best,
-            "conclusion": verdict.conclusion,
-            "against_best": {"learned": learned, "other": best, **verdict._asdict()},
+            "conclusion": against[learned[0]]["conclusion"],
+            "against_best": against[learned[0]],
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
         }
+        if len(learned) > 1:
+            found = statistics.together([strata[name] for name in learned], others)
+            result["evolutions"] = list(against.values())
+            result["together"] = {
+                "evolutions": len(learned),
+                "better": sum(each["conclusion"] == "better" for each in against.values()),
+                "iqm": found.mean.value,
+                "interval": list(found.mean.interval),
+                "difference": found.difference.value,
+                "difference_interval": list(found.difference.interval),
+                "p": found.p,
+                "conclusion": found.verdict,
+            }
+        return result
 
     def comparable(self, fitness: np.ndarray) -> np.ndarray:
         """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
@@ -216,7 +237,7 @@ class Comparison:
 
 
 def _file_name(name: str) -> str:
-    return name.replace(" + ", "+")
+    return name.replace(" + ", "+").replace(" ", "_")
 
 
 def _digest(tree: Any) -> str:

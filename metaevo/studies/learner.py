@@ -12,6 +12,7 @@ from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol
 from metaevo.held_out.ablations import Laboratory, table_of_parts
+from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
@@ -128,12 +129,31 @@ class LearnerStudy:
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
         """Compare the parts with tuned hand-written ones on held-out seeds."""
+        return self.compare_several(
+            {LEARNED: meta_params},
+            path,
+            evolution_frames=evolution_frames,
+            measured=measured,
+            check_stop=check_stop,
+        )
+
+    def compare_several(
+        self,
+        learned: Mapping[str, Any],
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: Mapping[str, Any],
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any] | None:
+        """Compare what several evolutions have found with the same tuned hand-written parts."""
         if not self.settings.evaluation.seeds:
             return None
         return protocol.compare(
             self.settings,
             self.parts,
-            self._of(meta_params),
+            self._of(next(iter(learned.values()))),
+            learned=learned,
             path=path,
             figures=path / "figures",
             evolution_frames=evolution_frames,
@@ -177,8 +197,10 @@ class LearnerStudy:
 
     def _of(self, meta_params: Any) -> Laboratory:
         """Return the laboratory of what was found: what it has trained for a picture is kept."""
-        if self._laboratory is None or self._laboratory.given is not meta_params:
+        if self._laboratory is None:
             self._laboratory = Laboratory(self.settings, self.parts, meta_params)
+        if self._laboratory.given is not meta_params:
+            self._laboratory = self._laboratory.of(meta_params)
         return self._laboratory
 
     def _normalisation(self, measured: Mapping[str, Any]) -> Normalisation | None:
