@@ -44,6 +44,8 @@ class Context(struct.PyTreeNode):
     """for random numbers of the slot, another one for every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
+    component: Any = None
+    """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
 
     def extra_args(self) -> dict[str, Any]:
         """Return what each update of an optimizer is told, as optax's extra arguments."""

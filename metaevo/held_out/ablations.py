@@ -46,7 +46,7 @@ class Laboratory:
     def found(self, part: Part) -> Found:
         """Return what the functions of a part's module are given."""
         return Found(
-            part.component.apply,
+            part.function,
             self.parts.evolved.of(self.meta_params, part.name),
             LEARNERS[self.settings.learner],
             self.settings.hyperparams,

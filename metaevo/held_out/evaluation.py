@@ -15,6 +15,7 @@ from annotated_types import Interval, MinLen
 
 from metaevo.agents.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.agents.population import Population
+from metaevo.agents.task import with_changes
 from metaevo.agents.train_learner import Task
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.search.config import MOST
@@ -146,7 +147,7 @@ class Contender:
         Returns:
             the scores of each variant, rows in the order of the keys.
         """
-        variants = [self.hyperparams.replace(**setting) for setting in settings]
+        variants = [with_changes(self.hyperparams, setting) for setting in settings]
         fitness, curves = [], []
         for index, population in enumerate(self._populations):
             task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)

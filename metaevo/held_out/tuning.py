@@ -7,6 +7,7 @@ from its scores), the later ones lie beside it: an interrupted comparison goes o
 missing.
 """
 
+import operator
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.held_out.settings import JudgedSettings
@@ -67,7 +68,7 @@ def tuning_space(
         raise ConfigError(
             "evaluation.grid and evaluation.space: only one of them can be tuned over"
         )
-    known, section = to_dict(settings.hyperparams), "grid" if config.grid else "space"
+    known, section = flatten(to_dict(settings.hyperparams)), "grid" if config.grid else "space"
     rules = {name: {"choice": list(values)} for name, values in config.grid.items()} or config.space
     if not rules:
         return Space({}, {})
@@ -146,7 +147,7 @@ def plan(
             a race cannot be as short.
     """
     names = [_short_name(name) for name in space.entries]
-    untuned = {name: float(getattr(hyperparams, name)) for name in names}
+    untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
     is_trial = None
     if config.grid:
         grid = [_short(params) for params in space.grid(2)]  # of choices, which have all points
