@@ -193,8 +193,9 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
 def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any]) -> Any:
     """Settings whose mappings, given as a whole on the command line, replace the file's.
 
-    `--evaluation.grid {vf_coef: [1]}` is that grid and no more, while `--evaluation.grid.vf_coef
-    [1]` changes one axis; sections (`--strategy {sigma: 1}`) are always merged.
+    `--evaluation.space {vf_coef: [1]}` is that space and no more, while
+    `--evaluation.space.vf_coef [1]` changes one axis; sections (`--strategy {sigma: 1}`) are
+    always merged.
     """
     hints = get_type_hints(cls)
     result = dict(raw)

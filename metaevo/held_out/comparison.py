@@ -145,7 +145,7 @@ class Comparison:
             stage(f"tuning {name}, {number} of {len(self.entries)}")
             # Whatever scores depend on; a run that was continued has found something else since.
             found = _digest(meta_params) if name == self.found else ""
-            key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
+            key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
                 contender,

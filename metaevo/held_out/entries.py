@@ -90,10 +90,11 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
             f"{', '.join(sorted(names))}"
         )
     for name, rules in settings.evaluation.own.items():
-        if settings.evaluation.grid and (others := set(rules) - set(settings.evaluation.grid)):
+        others = set(rules) - set(settings.evaluation.space)
+        if settings.evaluation.sampler == "grid" and others:
             raise ConfigError(
-                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.grid, and every "
-                "contender races as many settings; tune over a space instead"
+                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.space, and in a "
+                "grid every contender races as many settings; use another evaluation.sampler"
             )
 
 

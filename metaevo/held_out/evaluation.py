@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from annotated_types import Interval, MinLen
+from annotated_types import Interval
 
 from metaevo.agents.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.agents.population import Population
@@ -29,25 +29,20 @@ RETURN, REWARD = "return of finished episodes", "reward per step"
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """The final comparison.
-
-    Raises:
-        ValueError: for a grid with an empty axis.
-    """
+    """The final comparison."""
 
     seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
     """held-out seeds of every variant; 0 for no comparison"""
-    grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
-    """hyperparams to tune, each with its values; every contender races all combinations"""
     space: dict[str, Any] = field(default_factory=dict)
-    """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
+    """hyperparams to tune, each with a list of values or, as in a sweep, with a range
+    ({log_uniform: [1e-4, 1e-2]})"""
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
     """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
     those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
-    sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
-    """who chooses settings in the space"""
+    sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
+    """who chooses settings in the space; grid: all combinations, with 5 values of a range"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
-    """settings in the space that every contender races"""
+    """settings in the space that every contender races, but in a grid"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
     """seeds of every setting in the first round of the race, the better half of which goes on to
     twice as many, and so on; null for as many frames a contender as the evolution used"""
@@ -56,14 +51,14 @@ class EvaluationConfig:
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
 
-    @property
-    def combinations(self) -> int:
-        """Settings that every contender races beside the untuned one; 0 without tuning."""
-        if self.space:
-            return self.trials
-        if not self.grid:
-            return 0
-        return int(np.prod([len(values) for values in self.grid.values()], dtype=int))
+    @staticmethod
+    def upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+        """Return plain data without the `grid` that stood beside `space` in earlier versions."""
+        rest = {key: value for key, value in raw.items() if key != "grid"}
+        grid = raw.get("grid")
+        if rest.get("sampler") == "grid" or (grid and rest.get("space")):
+            return raw  # in which the key is unknown
+        return {**rest, "space": grid, "sampler": "grid"} if grid else rest
 
 
 class Scores(NamedTuple):

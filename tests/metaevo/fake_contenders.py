@@ -76,7 +76,9 @@ def comparison(
     owns=None,
     **config,
 ):
-    config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
+    config = EvaluationConfig(
+        **({"seeds": 32, "space": GRID, "sampler": "grid", "tuning_seeds": 4} | config)
+    )
     raw = {"evolve": "value_loss"}
     settings = from_dict(experiment_class(raw, None), raw)
     space = tuning_space(config, settings)
