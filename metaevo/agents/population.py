@@ -74,6 +74,17 @@ class Agents(NamedTuple):
         return len(self.rows.episodes.steps) // self.seeds
 
 
+class Trained(NamedTuple):
+    """How well agents learned that were trained from beginning to end."""
+
+    scores: Any
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
+    diverged: Any
+    """[settings, seeds] whether an agent's parameters are not finite"""
+    episodes: EpisodeSums
+    """fields [settings, seeds, windows]"""
+
+
 class Population:
     """A learner in an environment, for agents that differ in keys and, if they have any, settings.
 
@@ -214,6 +225,10 @@ class Population:
         index = (np.asarray(settings, dtype=int)[:, np.newaxis] * agents.seeds + seeds).ravel()
         return agents._replace(rows=jax.tree.map(lambda leaf: leaf[index], agents.rows))
 
+    def states(self, agents: Agents) -> Any:
+        """Return the learner's states, with random keys as such [settings x seeds, ...]."""
+        return self._unpacked(agents.rows.agent)
+
     def with_hyperparams(self, agents: Agents, hyperparams: Sequence[Any]) -> Agents:
         """Return the same agents with other hyperparams, one for every setting."""
         own = _repeated(hyperparams, agents.seeds, np.float32)
@@ -277,7 +292,7 @@ class Population:
         hyperparams: Sequence[Any] | None = None,
         meta_params: Sequence[Any] | None = None,
         progress: Callable[[int], Any] | None = None,
-    ) -> tuple[np.ndarray, EpisodeSums]:
+    ) -> Trained:
         """Train from beginning to end; nothing but scores and curves leaves the devices.
 
         Args:
@@ -285,10 +300,6 @@ class Population:
             hyperparams: of every setting.
             meta_params: of every setting.
             progress: called with the environment steps just done.
-
-        Returns:
-            scores [settings, seeds] as `scores` gives them, of every single update, and learning
-            curves, fields [settings, seeds, windows].
         """
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         frames = self.num_updates * self.frames_per_update
@@ -297,11 +308,13 @@ class Population:
             lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, told)
         )
 
-    def _train_row(self, inputs: dict[str, Any]) -> tuple[jax.Array, EpisodeSums]:
+    def _train_row(self, inputs: dict[str, Any]) -> Trained:
         key = jax.random.wrap_key_data(inputs["key"])
         hyperparams, meta_params, _ = self._settings(**inputs)
         result = train(self.task, key, hyperparams, meta_params)
-        return fitness_of(self.fitness, self.task, result), self.windows.pooled(result.episodes)
+        score = fitness_of(self.fitness, self.task, result)
+        diverged = ~self._is_finite(result.state)
+        return Trained(score, diverged, self.windows.pooled(result.episodes))
 
     # --- Inside the programs --------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from metaevo.held_out.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
-    without_diverged,
 )
 from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune
@@ -162,7 +161,7 @@ class Comparison:
         return variants
 
     def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
-        fitness = without_diverged(scores)
+        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
         values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
         learned = next(each.name for each in tuned if each.function == self.found)
@@ -190,7 +189,7 @@ class Comparison:
                     "iqm": summary.iqm,
                     "interval": list(summary.interval),
                     "mean": summary.mean,
-                    "diverged": scores[variant.name].diverged,
+                    "diverged": int(scores[variant.name].diverged.sum()),
                 }
             )
         verdict = statistics.plain(strongest.contrast, strongest.verdict)

@@ -19,7 +19,6 @@ from metaevo.agents.task import with_changes
 from metaevo.agents.train_learner import Task
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.search.config import MOST
-from metaevo.statistics import fill_missing
 from purerl.learners import num_frames
 
 Progress = Callable[[int], Any]
@@ -65,14 +64,12 @@ class Scores(NamedTuple):
     """What agents of one variant achieved."""
 
     fitness: np.ndarray
-    """[rows, tasks]; not finite where training diverged"""
+    """[rows, tasks]; NaN where an agent diverged or has no finished episode to be judged by"""
     curves: np.ndarray
     """[rows, tasks, points] the contender's `measure` in each stretch, NaN where there is none"""
 
-    @property
-    def diverged(self) -> int:
-        """How many are not finite."""
-        return int(np.sum(~np.isfinite(self.fitness)))
+    diverged: np.ndarray
+    """[rows, tasks] whether an agent's parameters are not finite"""
 
 
 class Contender:
@@ -143,26 +140,25 @@ class Contender:
             the scores of each variant, rows in the order of the keys.
         """
         variants = [with_changes(self.hyperparams, setting) for setting in settings]
-        fitness, curves = [], []
+        fitness, curves, diverged = [], [], []
         for index, population in enumerate(self._populations):
             task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-            values, sums = population.train(task_keys, variants, meta_params, progress)
-            fitness.append(values)
+            trained = population.train(task_keys, variants, meta_params, progress)
+            sums = trained.episodes
+            fitness.append(trained.scores)
+            diverged.append(trained.diverged)
             curves.append(mean_rewards(sums) if self.measure == REWARD else mean_returns(sums))
         return [
             Scores(*each)
-            for each in zip(np.stack(fitness, axis=-1), np.stack(curves, axis=2), strict=True)
+            for each in zip(
+                np.stack(fitness, axis=-1),
+                np.stack(curves, axis=2),
+                np.stack(diverged, axis=-1),
+                strict=True,
+            )
         ]
 
 
 def curve_frames(config: Any, points: int) -> np.ndarray:
     """Return the environment steps at the end of each stretch of a curve."""
     return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update
-
-
-def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:
-    """Return the fitness [rows, tasks] of every variant; diverged agents get a task's worst score.
-
-    The worst of all variants, as `metaevo.statistics.fill_missing` says.
-    """
-    return fill_missing({name: each.fitness for name, each in scores.items()})

@@ -197,13 +197,10 @@ def tune(
     before = frozenset(kept)
 
     def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
-        """Mean scores on the seeds of a round; None where an agent diverged."""
+        """Mean scores on the seeds of a round; None where an agent has no score."""
         chosen = keys[this.start : this.start + this.seeds]
         results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
-        return [
-            None if result.diverged else objective(comparable(result.fitness).ravel(), sweep)
-            for result in results
-        ]
+        return [objective(comparable(result.fitness).ravel(), sweep) for result in results]
 
     def report(settings: int, this: Round) -> None:
         if progress is not None:

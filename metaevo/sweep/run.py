@@ -318,7 +318,8 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     known = read_json(kept, schema.Scores) if kept.exists() else {}
     if known.get("key") != key or any(len(each) != seeds for each in known["scores"].values()):
         known = {"key": key, "scores": {}}
-    missing = [name for name in settings if name not in known["scores"]]
+    diverged = known.setdefault("diverged", {})  # which earlier versions did not count
+    missing = [name for name in settings if not (name in diverged and name in known["scores"])]
     frames = seeds * trials.frames(trials.settings_of(best.params))
     total = len(missing) * frames
     with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
@@ -330,16 +331,16 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
         for name in missing:
             if name == SCHEDULE:
                 assert isinstance(trials, Trainings)
-                scores = replay(trials, run, seeds, progress)
+                scores, diverged[name] = replay(trials, run, seeds, progress)
             else:
-                (scores,) = trials.confirm([settings[name]], seeds, progress)
+                ((scores, diverged[name]),) = trials.confirm([settings[name]], seeds, progress)
             known["scores"][name] = plain_scores(scores)
             write_json_atomic(kept, known)  # so that an interrupted end goes on here
     found = {
         name: np.array([np.nan if score is None else score for score in known["scores"][name]])
         for name in settings
     }
-    result = results.confirmation(found, settings, best, search_frames)
+    result = results.confirmation(found, diverged, settings, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]
