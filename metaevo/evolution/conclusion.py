@@ -37,7 +37,7 @@ def conclude(study: Study, run: Run) -> None:
     directory = run.directory
     records = directory.read_metrics("generation")
     if records:
-        plots.plot_fitness(records, directory.figures / FITNESS, title="")
+        plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
     result = study.compare(
@@ -142,9 +142,7 @@ def _print(
 def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunDirectory) -> None:
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
-        plots.plot_fitness(
-            records, directory.figures / FITNESS, title="", baseline=_reference(result)
-        )
+        plots.plot_fitness(records, directory.figures / FITNESS, baseline=_reference(result))
     pairs = {pair["other"]: pair for pair in result["pairs"]}
     rows = {row["name"]: row for row in result["variants"]}
     best, learned = result["best_hand_written"], result["learned"]

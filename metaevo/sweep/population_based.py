@@ -206,7 +206,7 @@ def _draw(space: Space, history: History, schedule: dict[str, np.ndarray], path:
     """Draw scores and settings of all members over the rounds, the winner's ancestors thick."""
     panels = {"fitness of the round": history.scores, **history.hyperparams}
     best = {"fitness of the round": history.scores.max(axis=1), **schedule}
-    figure = plots._figure("", 1.0 + 1.9 * len(panels))
+    figure = plots._figure(1.0 + 1.9 * len(panels))
     rounds = np.arange(1, len(history.scores) + 1)
     rows = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values) in zip(rows, panels.items(), strict=True):
