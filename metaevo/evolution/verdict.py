@@ -38,7 +38,8 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     sentence = (
         f"{LEARNED} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, the best "
         f"hand-written one (interquartile mean over {learned['seeds']} held-out seeds); "
-        f"{page.difference(pair)}. Probability of improvement {pair['probability_of_improvement']:.0%}."
+        f"{page.difference(pair)}. Probability of improvement "
+        f"{pair['probability_of_improvement']:.0%}."
     )
     difference = page.signed(pair["difference"], *pair["difference_interval"])
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
