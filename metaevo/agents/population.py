@@ -3,7 +3,7 @@
     population = Population(task, hyperparams, meta_params, fitness)
     agents = population.init(keys, [hyperparams, ...])    # settings x seeds agents, untrained
     agents = population.advance(agents, 100)              # every one of them takes 100 updates
-    agents = population.select(agents, [0, 3])            # go on with two of the settings
+    agents = population.select(agents, [0, 3])            # keep two of the settings
     population.scores(agents)                             # [settings, seeds]
 
 Between two calls these agents lie on the host, so that however many there are, the devices hold one
@@ -14,7 +14,7 @@ chunk, and those that were given up cost nothing. Or they stay on the devices:
     population.rows(chunks)                               # on the host
 
 Or nothing is kept of them but how well they learned: `train`. Another number of updates, other
-settings and other agents never compile anything anew, as long as chunks are as large.
+settings and other agents never compile anything again, as long as chunks are as large.
 """
 
 import time
@@ -303,9 +303,9 @@ class Population:
         """
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         frames = self.num_updates * self.frames_per_update
-        told = None if progress is None else lambda agents: progress(agents * frames)
+        count = None if progress is None else lambda agents: progress(agents * frames)
         return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, told)
+            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
         )
 
     def _train_row(self, inputs: dict[str, Any]) -> Trained:
@@ -386,7 +386,7 @@ class Population:
         return devices.chunks(total, self.chunk_size, self.num_devices, fitting=self.agents is None)
 
     def _place(self, rows: Row, chunk: slice) -> Row:
-        # Placed as they come back, or the second block would be compiled anew.
+        # Placed as they come back, or the second block would compile again.
         return devices.place(devices.deal(rows, chunk, self.num_devices), self.num_devices)
 
     def _unpacked(self, agent: Any) -> Any:

@@ -52,7 +52,7 @@ def load(
 
     Args:
         run_dir: of an evolution.
-        slot: that the function is to fill; needed if several parts were evolved.
+        slot: that the function will fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
 

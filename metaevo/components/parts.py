@@ -1,4 +1,4 @@
-"""The parts of a learner that are evolved together, as one component, and each for itself."""
+"""The parts of a learner that are evolved together, as one component, and each on its own."""
 
 import dataclasses
 import functools

@@ -97,11 +97,11 @@ def write_report(
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
     if result is not None:
-        told = verdict.outcome(result)
-        against = f"{told.difference} against {verdict.short(result['best_hand_written'])}"
+        found = verdict.outcome(result)
+        against = f"{found.difference} against {verdict.short(result['best_hand_written'])}"
         first.append(
             layout.Banner(
-                told.conclusion, told.conclusion.upper(), against, [told.sentence, told.budget]
+                found.conclusion, found.conclusion.upper(), against, [found.sentence, found.budget]
             )
         )
     first.append(_facts(saved, records, result, source))

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     """One who takes part."""
 
     contender: Contender
-    """may be that of other entries: a compiled program that `meta_params` tells what to be"""
+    """may be that of other entries: one program, in which `meta_params` selects the function"""
     meta_params: Any
     space: Space
     """over what it is tuned, of `metaevo.held_out.tuning.tuning_space`"""

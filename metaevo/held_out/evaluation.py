@@ -43,7 +43,7 @@ class EvaluationConfig:
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """settings in the space that every contender races, but in a grid"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
-    """seeds of every setting in the first round of the race, the better half of which goes on to
+    """seeds of every setting in the first round of the race, the better half of which gets
     twice as many, and so on; null for as many frames a contender as the evolution used"""
     ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
     """seeds of the ablation of scale against shape; 0 for none"""

@@ -3,8 +3,8 @@
 Every contender races the same number of settings: as many points of `evaluation.space` as
 `evaluation.trials` says, from the same sampler with the same seed, or all combinations of a grid;
 and the untuned setting. The first round is a study in the run directory (an adaptive sampler learns
-from its scores), the later ones lie beside it: an interrupted comparison goes on with what is
-missing.
+from its scores), the later ones lie beside it: an interrupted comparison trains only what
+is missing.
 """
 
 import operator
@@ -60,7 +60,7 @@ def tuning_space(
         config: the section `evaluation`.
         settings: of the experiment, whose hyperparams are to allow all values.
         own: hyperparams that the contender is tuned over differently from the others, or besides.
-            In a grid, where every contender is to race as many settings, they are another range
+            In a grid, where every contender races as many settings, they are another range
             for an axis, with as many values, or left out.
 
     Raises:

@@ -54,7 +54,7 @@ def is_quick(settings: dict[str, Any]) -> bool:
 
 
 def mark(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what evaluation.json says of it: `quick`, and nothing of any other run."""
+    """Return what evaluation.json says of a quick look; nothing of any other run."""
     return {"quick": True, "note": NOTE} if is_quick(settings) else {}
 
 

@@ -335,7 +335,7 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
             else:
                 ((scores, diverged[name]),) = trials.confirm([settings[name]], seeds, progress)
             known["scores"][name] = plain_scores(scores)
-            write_json_atomic(kept, known)  # so that an interrupted end goes on here
+            write_json_atomic(kept, known)  # an interrupted end continues here
     found = {
         name: np.array([np.nan if score is None else score for score in known["scores"][name]])
         for name in settings
