@@ -97,11 +97,14 @@ def write_report(
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
     if result is not None:
-        found = verdict.outcome(result)
-        against = f"{found.difference} against {verdict.short(result['best_hand_written'])}"
+        judged = verdict.outcome(result)
+        against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
         first.append(
             layout.Banner(
-                found.conclusion, found.conclusion.upper(), against, [found.sentence, found.budget]
+                judged.conclusion,
+                judged.conclusion.upper(),
+                against,
+                [judged.sentence, judged.budget],
             )
         )
     first.append(_facts(saved, records, result, source))
