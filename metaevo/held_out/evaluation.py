@@ -19,6 +19,7 @@ from metaevo.agents.task import with_changes
 from metaevo.agents.train_learner import Task
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.search.config import MOST
+from metaevo.search.space import dotted_space
 from purerl.learners import num_frames
 
 Progress = Callable[[int], Any]
@@ -52,7 +53,9 @@ class EvaluationConfig:
 
     @staticmethod
     def upgraded(raw: dict[str, Any]) -> dict[str, Any]:
-        """Return plain data without the `grid` that stood beside `space` in earlier versions."""
+        """Return plain data with a dotted space, and without the `grid` of earlier versions."""
+        if isinstance(raw.get("space"), dict):
+            raw = {**raw, "space": dotted_space(raw["space"])}
         rest = {key: value for key, value in raw.items() if key != "grid"}
         grid = raw.get("grid")
         if rest.get("sampler") == "grid" or (grid and rest.get("space")):

@@ -147,6 +147,19 @@ def make_space(
     return Space(entries, fixed)
 
 
+def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a space with the dotted names of its settings, each with its rule.
+
+    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
+    comes last and wins.
+    """
+    found: dict[str, Any] = {}
+    for key, rule in space.items():
+        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
+        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {f"{prefix}{key}": rule}
+    return found
+
+
 # --- Names ----------------------------------------------------------------------------------------
 
 

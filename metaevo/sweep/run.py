@@ -16,14 +16,14 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.space import make_space
+from metaevo.search.space import dotted_space, make_space
 from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan, trials_of
 from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
-from metaevo.sweep.settings import SweepSettings, dotted_space
+from metaevo.sweep.settings import SweepSettings
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
 

@@ -206,6 +206,14 @@ def test_a_range_in_a_grid_has_a_few_values():
     assert comparison(space=space).plan.settings == 5 * 3 + 1
 
 
+def test_names_of_a_space_may_be_nested_as_on_the_command_line():
+    nested = {"vf_coef": [0.5, 1.0], "component": {"weight": {"uniform": [0.0, 1.0]}}}
+    assert from_dict(EvaluationConfig, {"space": nested}).space == {
+        "vf_coef": [0.5, 1.0],
+        "component.weight": {"uniform": [0.0, 1.0]},
+    }
+
+
 def test_the_grid_of_earlier_versions_is_a_space():
     grid = {"vf_coef": [0.5, 1.0]}
     same = EvaluationConfig(space=grid, sampler="grid")
