@@ -23,7 +23,7 @@ EnvParams = Any
 
 
 class Context(struct.PyTreeNode):
-    """What a slot is told besides its own arguments: the settings, and where training is.
+    """What a slot gets to know besides its own arguments: the settings, and where training is.
 
     Fields may be added. What a slot does not look at costs nothing, as XLA leaves it out. The
     defaults are for a slot that is looked at outside of training, such as for a picture.
@@ -44,9 +44,11 @@ class Context(struct.PyTreeNode):
     """for random numbers of the slot, another one for every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
+    component: Any = None
+    """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
 
     def extra_args(self) -> dict[str, Any]:
-        """Return what each update of an optimizer is told, as optax's extra arguments."""
+        """Return what each update of an optimizer gets to know, as optax's extra arguments."""
         return {
             "progress": self.progress,
             "frames": self.frames,
@@ -63,9 +65,9 @@ ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax
 PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
 """`(meta_params, context, log_ratio, advantage) -> loss`, all three scalars."""
 MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
-"""`(meta_params, context) -> optimizer`, made anew for every update of the learner.
+"""`(meta_params, context) -> optimizer`, made for every update of the learner.
 
-Every `optimizer.update(gradients, state, params, **context.extra_args())` is told where in training
+Every `optimizer.update(gradients, state, params, **context.extra_args())` says where in training
 the gradient step is; an optimizer of optax that takes no extra arguments will do as well."""
 
 

@@ -143,6 +143,15 @@ def _rehearse(name: str, env: Any, params: Any) -> None:
         ) from error
 
 
+def with_changes(hyperparams: Any, changes: Mapping[str, Any]) -> Any:
+    """Return hyperparams with some of them changed, those of a part by dotted names."""
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        new = with_changes(getattr(hyperparams, first), {rest: value}) if rest else value
+        hyperparams = hyperparams.replace(**{first: new})
+    return hyperparams
+
+
 class Parts(NamedTuple):
     """What an experiment is made of."""
 

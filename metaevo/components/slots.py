@@ -73,7 +73,7 @@ class Slot:
 
         Args:
             name: of the component.
-            component: that is to fill the slot.
+            component: that will fill the slot.
             hyperparams: of the learner.
 
         Raises:

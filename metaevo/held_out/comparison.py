@@ -19,7 +19,6 @@ from metaevo.held_out.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
-    without_diverged,
 )
 from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune
@@ -31,7 +30,7 @@ class Entry(NamedTuple):
     """One who takes part."""
 
     contender: Contender
-    """may be that of other entries: a compiled program that `meta_params` tells what to be"""
+    """may be that of other entries: one program, in which `meta_params` selects the function"""
     meta_params: Any
     space: Space
     """over what it is tuned, of `metaevo.held_out.tuning.tuning_space`"""
@@ -149,7 +148,7 @@ class Comparison:
             stage(f"tuning {name}, {number} of {len(self.entries)}")
             # Whatever scores depend on; a run that was continued has found something else since.
             found = _digest(meta_params) if name in self.discovered else ""
-            key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
+            key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
                 contender,
@@ -166,7 +165,7 @@ class Comparison:
         return variants
 
     def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
-        fitness = without_diverged(scores)
+        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
         values = {name: self.comparable(each) for name, each in fitness.items()}
         tuned = [each for each in variants if each.tuning_frames] or variants
         learned = [each.name for each in tuned if each.function in self.discovered]
@@ -198,7 +197,7 @@ class Comparison:
                     "iqm": summary.iqm,
                     "interval": list(summary.interval),
                     "mean": summary.mean,
-                    "diverged": scores[variant.name].diverged,
+                    "diverged": int(scores[variant.name].diverged.sum()),
                 }
             )
         plan = self.plans[self.found]

@@ -69,7 +69,7 @@ def plot_value_map(
     if q.shape != visits.shape or q.shape[0] != rows * cols:
         raise ValueError(f"q {q.shape} and visits {visits.shape} do not fit a grid {cells.shape}")
     seen = visits.sum(axis=1) > 0
-    figure = _figure(title, height=4.6 if rows <= 1.3 * cols else 6.0)
+    figure = _figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
     left, right = figure.subplots(1, 2)
     values = np.where(seen, q.max(axis=1), np.nan).reshape(rows, cols)
     _map(left, values, "highest action value, greedy actions")
