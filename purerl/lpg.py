@@ -209,13 +209,13 @@ class LPG:
             env_state, obs, unfinished, sums = carry
             action_key, env_keys = keys
 
-            policy, prediction = self._forward(state.params, obs, env_params)
+            policy, prediction = self.outputs(state.params, obs, env_params)
             action = policy.sample(action_key)
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, in_axes=(0, 0, 0, None)
             )(env_keys, env_state, action, env_params)
             reward = reward.astype(jnp.float32)
-            _, next_prediction = self._forward(state.params, info["final_observation"], env_params)
+            _, next_prediction = self.outputs(state.params, info["final_observation"], env_params)
             trajectory = Trajectory(
                 reward, terminated, truncated, policy.log_prob(action), prediction, next_prediction
             )
@@ -240,7 +240,7 @@ class LPG:
         env_params: EnvParams,
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The scalar that is descended on a rollout [T, N], and diagnostics."""
-        policy, prediction = self._forward(params, experience.obs, env_params)
+        policy, prediction = self.outputs(params, experience.obs, env_params)
         policy_loss = -jnp.mean(targets.policy * policy.log_prob(experience.action))
         prediction_loss = jnp.mean(_distance(prediction, targets.prediction))
         entropy = jnp.mean(policy.entropy())
@@ -313,6 +313,13 @@ class LPG:
         state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
         return TrainResult(state, sums, metrics)
 
+    def outputs(
+        self, params: Any, obs: jax.Array, env_params: EnvParams
+    ) -> tuple[networks.Categorical, jax.Array]:
+        """Return the policy and predictions at observations [..., *obs_shape]."""
+        outputs: Any = self._network(env_params).apply(params, obs)
+        return outputs
+
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
@@ -337,15 +344,8 @@ class LPG:
     ) -> jax.Array:
         """Return the action for one observation [*obs_shape]: sampled, or the likeliest."""
         env_params = self.env.default_params if env_params is None else env_params
-        distribution, _ = self._forward(policy, obs, env_params)
+        distribution, _ = self.outputs(policy, obs, env_params)
         return distribution.mode() if greedy else distribution.sample(key)
-
-    def _forward(
-        self, params: Any, obs: jax.Array, env_params: EnvParams
-    ) -> tuple[networks.Categorical, jax.Array]:
-        """Return the policy and predictions at observations [..., *obs_shape]."""
-        outputs: Any = self._network(env_params).apply(params, obs)
-        return outputs
 
     def _context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""

@@ -163,6 +163,7 @@ SLOTS: dict[str, Slot] = {
             "update_rule",
             arguments=("trajectory",),
             trace=_targets,
+            hooks="metaevo.components.update_rules",
             # a learned rule brings its own discounts, traces and exploration
             own_space={
                 "a2c": {
