@@ -51,7 +51,7 @@ def plot_credit(
 
 
 def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
-    """Draw a rule's weights beside the rewards that followed, and predictions above their targets."""
+    """Draw weights beside the rewards that followed, predictions above their targets."""
     figure = plots._figure("", 5.4, plots.NARROW)
     above, *below = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
     plots._style(above, "", "weight")
