@@ -84,7 +84,8 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     weak = np.flatnonzero(curve < 0.5 * curve[0])
     if not len(weak):
         return [f"{raised}, and of actions {STEPS - 1} steps earlier by at least half as much."]
-    return [f"{raised}, and of actions {weak[0]} steps earlier by less than half as much."]
+    steps = "a step" if weak[0] == 1 else f"{weak[0]} steps"
+    return [f"{raised}, and of actions {steps} earlier by less than half as much."]
 
 
 def draw(found: Found, figures: Path) -> None:
