@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,15 +15,15 @@ from metaevo.report import plots
 class Rollout(NamedTuple):
     """What an agent did in one environment, and what a rule made of it."""
 
-    weight: np.ndarray
+    weight: Any
     """[T] of -log pi(action)"""
-    following: np.ndarray
+    following: Any
     """[T] discounted sum of the rewards that followed"""
-    prediction: np.ndarray
+    prediction: Any
     """[T, classes] what the agent predicted"""
-    target: np.ndarray
+    target: Any
     """[T, classes] what it was to predict"""
-    ends: np.ndarray
+    ends: Any
     """[T] bool, an episode ended with this step"""
 
 
