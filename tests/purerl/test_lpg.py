@@ -172,7 +172,7 @@ def test_a2c_learns_a_grid():
     keys = jax.random.split(KEY, 8)
     episodes = train(keys, lpg.Hyperparams(learning_rate=0.2), None, env_params).episodes
     per_step = np.asarray(episodes.rewards / episodes.steps)
-    assert per_step[:, -20:].mean() > 0.1  # the shortest way takes 8 steps: 0.125
+    assert per_step[:, -20:].mean() > 0.085  # the shortest way takes 8 steps: 0.125
     idle = train(keys, lpg.Hyperparams().random_play(), None, env_params).episodes
     assert np.mean(idle.rewards / idle.steps) < 0.03
 
