@@ -6,7 +6,7 @@
 An agent has a policy and, for every state, a prediction: a few numbers without a meaning of their
 own. After each rollout the rule sees rewards, ends of episodes, probabilities of the actions and
 predictions, and says how much likelier each action is to become, and what was to be predicted. The
-agent takes one gradient step towards that (equation 3 of the paper):
+agent takes one gradient step towards that:
 
     loss = mean of  -policy_target * log pi(a|s) + prediction_coef * D(prediction, its target)
 
