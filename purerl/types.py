@@ -32,8 +32,8 @@ class Context(struct.PyTreeNode):
     hyperparams: Hyperparams
     progress: jax.Array | float = 0.0
     """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
-    num_updates: int = 1
-    """updates of the whole training"""
+    num_updates: jax.Array | int = 1
+    """updates of the whole training; traced where agents live for different times"""
     frames: jax.Array | float = 0.0
     """[] environment steps done, a float: they may exceed an int32"""
     epoch: jax.Array | None = None
@@ -88,6 +88,44 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
+
+
+PREDICTION_SIZE = 8
+"""Numbers that an agent of `purerl.lpg` predicts in every state."""
+
+
+class Trajectory(NamedTuple):
+    """What an update rule sees of a rollout: neither observations nor actions."""
+
+    reward: jax.Array
+    """[T, N] float32."""
+    terminated: jax.Array
+    """[T, N] bool."""
+    truncated: jax.Array
+    """[T, N] bool; both flags can be true."""
+    log_prob: jax.Array
+    """[T, N] log-probability of the action."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] what the agent predicted where it acted: numbers that a rule gives a
+    meaning, as logits of a distribution or the first one as a value."""
+    next_prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] the same after the action, before any reset."""
+
+
+class Targets(NamedTuple):
+    """What an update rule wants of an agent, which then takes one gradient step towards it."""
+
+    policy: jax.Array
+    """[T, N] weights of -log pi(action): positive ones make an action likelier."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] logits of the distribution that predictions are to become, or [T, N]
+    values that the first number of predictions is to become."""
+    entropy: jax.Array | float = 0.0
+    """[] weight of the policy's entropy, which is to grow"""
+
+
+UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
+"""`(meta_params, context, trajectory) -> targets`, of a whole rollout."""
 
 
 class EpisodeSums(NamedTuple):

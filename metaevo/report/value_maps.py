@@ -13,6 +13,7 @@ Move = tuple[int, int]
 
 MOVES: dict[str, tuple[Move, ...]] = {
     "GridWorld": grid.MOVES,
+    "GridWorlds": grid.MOVES,
     "Doors": ((0, 0), *grid.MOVES),
     "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
     "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),

@@ -20,7 +20,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from purerl.learners import LEARNERS
 
-LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning"}
+LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}
 
 
 def what(component: str, slot: str) -> str:
