@@ -24,6 +24,17 @@ def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context)
     return jnp.float32(0.0)
 
 
+def _scheduled(schedule: Callable, meta_params: Any, context: Context) -> jax.Array:
+    """A schedule's hyperparams, which must be as many scalars as it was given; a scalar."""
+    given, found = (
+        jax.tree.map(jnp.shape, each)
+        for each in (context.hyperparams, schedule(meta_params, context))
+    )
+    if given != found:
+        raise TypeError(f"must return the hyperparams that it is given, not {found}")
+    return jnp.float32(0.0)
+
+
 @dataclass(frozen=True)
 class Slot:
     """A slot of learners."""
@@ -34,6 +45,8 @@ class Slot:
     """what a loss takes after meta_params and context, and returns one of"""
     trace: Callable[[Callable, Any, Context], Any] | None = None
     """calls a function that is no loss, and returns a scalar"""
+    returns_numbers: bool = False
+    """whether a function that is no loss returns a tree of numbers"""
     own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """what single hand-written functions are tuned over instead of, or beside, what all are"""
     hooks: str | None = None
@@ -48,8 +61,8 @@ class Slot:
 
     @property
     def is_shared(self) -> bool:
-        """Whether one compiled program can hold all functions: losses are cheap to select from."""
-        return bool(self.scalars)
+        """Whether one compiled program can hold all functions: numbers are cheap to select from."""
+        return bool(self.scalars) or self.returns_numbers
 
     def names(self, learner: str) -> tuple[str, ...]:
         """Return the hand-written functions that a learner's are compared with, reference first."""
@@ -60,11 +73,14 @@ class Slot:
         return [HAND_WRITTEN[self.name][name] for name in names]
 
     def chosen_of(self, names: Sequence[str]) -> Callable[..., jax.Array]:
-        """Return hand-written losses as one, whose `meta_params` is the index of the name."""
+        """Return hand-written functions as one, whose `meta_params` is the index of the name."""
         functions = self.functions(names)
 
         def chosen(index, context, *arguments):
-            return jax.lax.select_n(index, *(each(None, context, *arguments) for each in functions))
+            results = (each(None, context, *arguments) for each in functions)
+            return jax.tree.map(
+                lambda *each: jax.lax.select_n(index, *map(jnp.float32, each)), *results
+            )
 
         return chosen
 
@@ -135,6 +151,14 @@ SLOTS: dict[str, Slot] = {
                 "rmsprop": {"learning_rate": _log_uniform(1e-5, 1e-1)},
                 "sgd": {"learning_rate": _log_uniform(1e-3, 10.0)},
             },
+        ),
+        Slot(
+            "schedule",
+            trace=_scheduled,
+            returns_numbers=True,
+            # A clip that falls to zero is half as wide on the average.
+            own_space={"linear": {"clip_epsilon": _log_uniform(0.1, 1.0)}},
+            hooks="metaevo.components.schedules",
         ),
     )
 }

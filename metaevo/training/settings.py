@@ -68,6 +68,10 @@ class RunConfig(RecordConfig):
     """devices to use; by default all"""
 
 
+LATER_SLOTS = ("schedule",)
+"""That runs of earlier versions have no setting for."""
+
+
 class Trainee(NamedTuple):
     """What the settings describe, bound together."""
 
@@ -133,7 +137,7 @@ def with_named_functions(base: type[T], raw: dict[str, Any], order: tuple[str, .
     sections, slots = learner_sections(learner), filling.slots_of(learner)
     texts = {slot: filling.describe(slot) for slot in slots}
     values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts, order=(*order, *slots))
+    return specialised(base, sections, values, texts, later=LATER_SLOTS, order=(*order, *slots))
 
 
 def named_function(settings: TrainableSettings, slot: str) -> str:
