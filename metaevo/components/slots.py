@@ -84,6 +84,32 @@ class Slot:
 
         return chosen
 
+    def rehearse(
+        self, where: str, function: Callable[..., Any], meta_params: Any, hyperparams: Any
+    ) -> Any:
+        """Trace a function as the learner calls it, which compiles nothing; return its result.
+
+        Args:
+            where: the setting that names the function.
+            function: that is to fill the slot.
+            meta_params: of it.
+            hyperparams: of the learner.
+
+        Raises:
+            ConfigError: naming the setting, if it raises.
+        """
+
+        def call(meta_params):
+            context = Context(hyperparams)
+            if self.trace is not None:
+                return self.trace(function, meta_params, context)
+            return function(meta_params, context, *[jnp.float32(1.0)] * len(self.scalars))
+
+        try:
+            return jax.eval_shape(call, meta_params)
+        except Exception as error:
+            raise _failure(where, self.signature, error) from error
+
     def check(self, name: str, component: Component, hyperparams: Any) -> None:
         """Trace a component as the learner calls it, which compiles nothing.
 
@@ -95,21 +121,12 @@ class Slot:
         Raises:
             ConfigError: naming it, if it raises, evolves nothing or returns something else.
         """
-        ones, signature = [jnp.float32(1.0)] * len(self.scalars), "init(key)"
-
-        def call(meta_params):
-            context = Context(hyperparams)
-            if self.trace is not None:
-                return self.trace(component.apply, meta_params, context)
-            return component.apply(meta_params, context, *ones)
-
+        where = f"evolve = {name!r}"
         try:
             meta_params = jax.eval_shape(component.init, jax.random.key(0))
-            signature = self.signature
-            result = jax.eval_shape(call, meta_params)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ConfigError(f"evolve = {name!r}: {signature} fails: {reason}") from error
+            raise _failure(where, "init(key)", error) from error
+        result = self.rehearse(where, component.apply, meta_params, hyperparams)
         if not jax.tree.leaves(meta_params):
             raise ConfigError(
                 f"evolve = {name!r}: init returns no parameters: nothing can be evolved"
@@ -122,6 +139,11 @@ class Slot:
         if hasattr(component, name) or self.hooks is None:
             return getattr(component, name, None)
         return getattr(importlib.import_module(self.hooks), name, None)
+
+
+def _failure(where: str, signature: str, error: Exception) -> ConfigError:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return ConfigError(f"{where}: {signature} fails: {reason}")
 
 
 def _log_uniform(low: float, high: float) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from metaevo.agents.task import (
 )
 from metaevo.components import filling
 from metaevo.components.parts import of_key
+from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import LATER, specialised
@@ -166,7 +167,9 @@ def make_trainee(
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)
-        function, meta_params[slot] = filling.fill(slot, name, run_path, trust_source=trust_source)
+        function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
+        meta_params[slot] = own
         functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)
