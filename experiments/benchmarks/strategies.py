@@ -1,12 +1,12 @@
 """Which strategy to take: evolution strategies at equal frames on a cheap problem.
 
-python -m experiments.benchmarks.strategies [--seeds 8] [--generations 60] [--save FILE]
+python -m experiments.benchmarks.strategies [--seeds 8] [--generations 15 60] [--save FILE]
 
 Tabular Q-learning's value loss of configs/evolve_value_loss/q_learning.yaml, 33 numbers: agents of
 5,000 steps on GridWorld 8 x 8, or on two of them, whose cells slip seldom and often. Every row of a
 table trains as many agents: 64 candidates a generation, one agent each on every task. Scores are
-means over fresh agents, of the last generation's mean and of the average over the last third of the
-means. Prints tables, and writes them for docs/explanation/strategies.md.
+means over fresh agents, of a generation's mean and, at the end, of the average over the last third
+of the means. Prints tables, and writes them for docs/explanation/strategies.md.
 """
 
 import argparse
@@ -22,7 +22,8 @@ import numpy as np
 
 from metaevo.parallel import devices
 
-devices.setup(1)  # before evosax starts JAX
+if __name__ == "__main__":
+    devices.setup(1)  # before evosax starts JAX
 from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.machine import machine
 from experiments.benchmarks.processes import progress
@@ -135,13 +136,13 @@ def evolve(
     slips: tuple[float, ...],
     bounds: list[tuple[float, float]],
     seeds: int,
-    generations: int,
+    generations: list[int],
 ) -> np.ndarray:
     """Evolve with all seeds and sigmas side by side.
 
     Returns:
-        scores [2, sigmas, seeds] of the last mean and of the average of the last third, each the
-        mean over tasks, of normalised scores where there are several.
+        scores [len(generations) + 1, sigmas, seeds] of the means after so many generations, and of
+        the average of the last third: the mean over tasks, normalised where there are several.
     """
     runs = len(SIGMAS) * seeds
     config = StrategyConfig(
@@ -188,7 +189,7 @@ def evolve(
 
     ask_all, tell_all = over_runs(ask), over_runs(tell)
     state, means = over_runs(start)(keys, sigmas), []
-    for generation in range(generations):
+    for generation in range(max(generations)):
         population, state, rows, where = ask_all(keys, sigmas, state, jnp.full(runs, generation))
         scores = []
         for task in range(len(slips)):
@@ -197,9 +198,11 @@ def evolve(
             scores.append(found.reshape(runs, POPULATION))
         state, mean = tell_all(sigmas, population, state, jnp.stack(scores, axis=1))
         means.append(mean)
-    third = jax.tree.map(lambda *x: jnp.mean(jnp.stack(x), axis=0), *means[-generations // 3 :])
-    results = [test(score, each, slips, bounds) for each in (means[-1], third)]
-    return np.reshape(results, (2, len(SIGMAS), seeds))
+    third = means[-(len(means) // 3) :]
+    results = [means[each - 1] for each in generations]
+    results.append(jax.tree.map(lambda *x: jnp.mean(jnp.stack(x), axis=0), *third))
+    judged = np.array([test(score, each, slips, bounds) for each in results])
+    return judged.reshape(-1, len(SIGMAS), seeds)
 
 
 def test(
@@ -229,17 +232,24 @@ def compare(
     options: argparse.Namespace,
 ) -> Table:
     """Run the variants of a table, and hold each against the first."""
-    columns = [f"sigma {sigma:g}" for sigma in SIGMAS]
-    table = Table(title, *columns, "at its better sigma, against the first", "averaged means")
-    first = None
+    columns = []
+    for each in options.generations:
+        columns += [f"{each} generations: IQM [95%] (better sigma)", "against the first"]
+    table = Table(title, *columns, "averaged means against the last")
+    first: list[np.ndarray] = []
     for variant in variants:
         progress(f"{title}: {variant.name}")
-        last, averaged = evolve(variant, score, slips, bounds, options.seeds, options.generations)
-        best = int(np.argmax(np.mean(last, axis=1)))
-        first = last[best] if first is None else first
-        against = "" if variant is variants[0] else _difference(last[best], first)
-        cells = [_summary(each) for each in last]
-        table.row(variant.name, *cells, against, _summary(averaged[best] - last[best], "+"))
+        found = evolve(variant, score, slips, bounds, options.seeds, options.generations)
+        cells = []
+        for index, scores in enumerate(found[:-1]):
+            best = int(np.argmax(np.mean(scores, axis=1)))
+            if variant is variants[0]:
+                first.append(scores[best])
+            against = ""
+            if variant is not variants[0]:
+                against = _difference(scores[best], first[index])
+            cells += [f"{_summary(scores[best])} ({SIGMAS[best]:g})", against]
+        table.row(variant.name, *cells, _summary(found[-1][best] - found[-2][best], "+"))
     return table
 
 
@@ -259,7 +269,9 @@ def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=8, help="evolutions of each; default: 8")
-    parser.add_argument("--generations", type=int, default=60, help="default: 60")
+    parser.add_argument(
+        "--generations", type=int, nargs="+", default=[15, 60], help="judged at; default: 15 60"
+    )
     parser.add_argument("--save", type=Path, help="for a page: docs/results/strategies.json")
     options = parser.parse_args()
     score = Scores(len(SIGMAS) * options.seeds * POPULATION)
@@ -273,7 +285,8 @@ def main() -> None:
         content = {
             "date": date.today().isoformat(),
             "machine": {key: about[key] for key in ("processor", "cores", "jax", "python")},
-            "command": f"{command} --seeds {options.seeds} --generations {options.generations}",
+            "command": f"{command} --seeds {options.seeds}",
+            "note": f"{options.seeds} evolutions with each sigma",
             "tables": [single.saved("one task"), several.saved("two tasks")],
         }
         options.save.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -73,7 +73,8 @@ def curves_of(
         return {**vars(hyperparams), "learning_rate": rate}
 
     values = jax.vmap(at)(np.linspace(0.0, 1.0, POINTS, dtype=np.float32))
-    return {name: np.asarray(value) for name, value in values.items() if value is not None}
+    order = vars(found.hyperparams)  # not that of the alphabet
+    return {name: np.asarray(values[name]) for name in order if values[name] is not None}
 
 
 def changes(learned: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> list[str]:

@@ -39,7 +39,9 @@ def plot_schedules(
         for name, curve in curves.items():
             values = np.asarray(curve)
             axes.plot(np.linspace(0, 1, len(values)), values, label=name, **styles[name])
-        axes.set_ylim(bottom=0)
+        low, high = axes.get_ylim()
+        if low < high / 2:
+            axes.set_ylim(bottom=0)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     plots._legend(figure, grid[0, 0])
