@@ -284,6 +284,7 @@ def main() -> None:
         command = "python -m experiments.benchmarks.strategies"
         content = {
             "date": date.today().isoformat(),
+            "commit": about["commit"],
             "machine": {key: about[key] for key in ("processor", "cores", "jax", "python")},
             "command": f"{command} --seeds {options.seeds}",
             "note": f"{options.seeds} evolutions with each sigma",
