@@ -20,7 +20,7 @@ from flax import struct
 
 from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, networks, optimizers
+from purerl.parts import episodes, exploration, losses, networks, optimizers, schedules
 from purerl.parts.replay import Layout, Priorities, Steps, set_priorities
 from purerl.types import (
     Context,
@@ -28,6 +28,7 @@ from purerl.types import (
     EpisodeSums,
     MakeOptimizer,
     MetaParams,
+    Schedule,
     Train,
     TrainResult,
     ValueLoss,
@@ -235,6 +236,7 @@ class DQN:
     env: Any
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.adam
+    schedule: Schedule = schedules.constant
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -335,15 +337,9 @@ class DQN:
         chooser = self._values(state.params, drawn.final_obs, env_params)
         chosen = (chooser if config.double else next_values).best()
         bootstrap = jnp.where(drawn.discount > 0.0, drawn.discount * next_values.of(chosen), 0.0)
-        old_values = self._values(state.target_params, drawn.obs, env_params)
-        batch = Batch(
-            obs=drawn.obs,
-            action=drawn.action,
-            target=drawn.reward + bootstrap,
-            old_prediction=old_values.of(drawn.action),
-            weight=weight,
-        )
-        return batch, rows
+        target = drawn.reward + bootstrap
+        old_prediction = self._values(state.target_params, drawn.obs, env_params).of(drawn.action)
+        return Batch(drawn.obs, drawn.action, target, old_prediction, weight), rows
 
     def loss(
         self,
@@ -412,6 +408,7 @@ class DQN:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
         config = self.config
+        hyperparams = self.schedule(meta_params, self._context(state, hyperparams))
         waiting_phases = -(-config.learning_starts // config.train_interval)
 
         def phase(carry, key):
@@ -513,6 +510,7 @@ def make_train(
     *,
     value_loss: ValueLoss = losses.squared,
     make_optimizer: MakeOptimizer = optimizers.adam,
+    schedule: Schedule = schedules.constant,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
@@ -524,4 +522,4 @@ def make_train(
     Raises:
         ValueError: if the environment's actions are not discrete.
     """
-    return DQN(config, env, value_loss, make_optimizer).train
+    return DQN(config, env, value_loss, make_optimizer, schedule).train

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from purerl import dqn, lpg, ppo, q_learning
 from purerl.envs.registry import Observations
-from purerl.parts import losses, optimizers, update_rules
+from purerl.parts import losses, optimizers, schedules, update_rules
 from purerl.types import Learner
 
 HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     **losses.HAND_WRITTEN,
     "make_optimizer": optimizers.HAND_WRITTEN,
     "update_rule": update_rules.HAND_WRITTEN,
+    **schedules.HAND_WRITTEN,
 }
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 
@@ -45,13 +46,18 @@ LEARNERS: dict[str, LearnerEntry] = {
             "value_loss": ("squared", "clipped_squared", "huber"),
             "policy_loss": ("clipped_surrogate", "dpo"),
             "make_optimizer": ("adam", "momentum", "rmsprop"),
+            "schedule": ("constant", "linear", "cosine"),
         },
         loss_scale="vf_coef",
     ),
     "dqn": LearnerEntry(
         dqn,
         dqn.DQN,
-        {"value_loss": ("squared", "huber"), "make_optimizer": ("adam", "momentum", "rmsprop")},
+        {
+            "value_loss": ("squared", "huber"),
+            "make_optimizer": ("adam", "momentum", "rmsprop"),
+            "schedule": ("constant", "cosine"),
+        },
         loss_scale=None,
     ),
     "q_learning": LearnerEntry(

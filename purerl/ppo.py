@@ -20,7 +20,7 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, losses, networks, optimizers
+from purerl.parts import episodes, losses, networks, optimizers, schedules
 from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -30,6 +30,7 @@ from purerl.types import (
     MakeOptimizer,
     MetaParams,
     PolicyLoss,
+    Schedule,
     Train,
     TrainResult,
     Transition,
@@ -198,6 +199,7 @@ class PPO:
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = optimizers.adam
+    schedule: Schedule = schedules.constant
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
@@ -412,6 +414,7 @@ class PPO:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
+        hyperparams = self.schedule(meta_params, self._context(state, hyperparams))
         state, transitions, sums = self.collect(state, env_params)
         state, batch = self.make_batch(state, transitions, hyperparams, env_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params, env_params)
@@ -500,6 +503,7 @@ def make_train(
     value_loss: ValueLoss = losses.squared,
     policy_loss: PolicyLoss = losses.clipped_surrogate,
     make_optimizer: MakeOptimizer = optimizers.adam,
+    schedule: Schedule = schedules.constant,
 ) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
@@ -511,4 +515,4 @@ def make_train(
     Raises:
         ValueError: if the environment's actions are neither discrete nor a vector.
     """
-    return PPO(config, env, value_loss, policy_loss, make_optimizer).train
+    return PPO(config, env, value_loss, policy_loss, make_optimizer, schedule).train

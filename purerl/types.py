@@ -70,6 +70,9 @@ MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtr
 Every `optimizer.update(gradients, state, params, **context.extra_args())` says where in training
 the gradient step is; an optimizer of optax that takes no extra arguments will do as well."""
 
+Schedule = Callable[[MetaParams, Context], Hyperparams]
+"""`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""
+
 
 class Transition(NamedTuple):
     """What happened in one step of every environment; a rollout stacks them to [T, N, ...]."""

@@ -37,6 +37,8 @@ class Found:
     value_targets: Callable[[], np.ndarray]
     """returns [2, samples]: predictions and targets as the value loss sees them half-way through
     training with hand-written parts"""
+    num_updates: int = 1
+    """of a whole training"""
 
 
 class Row(NamedTuple):

@@ -6,16 +6,20 @@ After "Discovered Policy Optimisation" (Lu et al. 2022, LPO). The network has no
 inputs vanish at ratio 1. So whatever its parameters, D and its gradient are zero there and D is
 never negative: the conditions of mirror learning (Grudzien et al. 2022) on a drift. The offset
 keeps it flat only where the network is that small, so its slope may jump right beside ratio 1.
+
+With `temporal: true` (LPO-T, Jackson et al. 2024) the network also gets its inputs times the share
+of training that is done, and times the logarithm of its length. These vanish at ratio 1 too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt
 
+from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
@@ -25,6 +29,8 @@ SLOT = "policy_loss"
 LOG_RATIO_LIMIT = 20.0
 """Beyond it the loss is constant: exp and its square stay far from float32's largest number."""
 DISTILLATION_STEPS = 3000
+INPUTS = 8
+"""Of the network, without time."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +45,28 @@ class Config:
     """of the clip that start: clip is fitted to"""
     offset: Annotated[float, Gt(0)] = 1e-4
     """what the network must exceed: keeps the drift flat around ratio 1"""
+    temporal: bool = False
+    """whether the network sees how much of training is done, and how long it is"""
 
 
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the slot function of `purerl.types.PolicyLoss`."""
 
     def policy_loss(meta_params, context, log_ratio, advantage):
-        del context
         log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-        drift = jax.nn.relu(_network(meta_params, log_ratio, advantage) - config.offset)
+        inputs = _inputs(log_ratio, advantage)
+        if config.temporal:
+            inputs = jnp.concatenate([inputs, *jnp.outer(temporal.inputs(context), inputs)])
+        drift = jax.nn.relu(_network(meta_params, inputs) - config.offset)
         return drift - jnp.exp(log_ratio) * advantage
 
     def init(key):
-        meta_params = _init_network(config, key)
-        return meta_params if config.start == "random" else _distill(config, key, meta_params)
+        if config.start == "random":
+            return _init_network(config, key)
+        timeless = replace(config, temporal=False)
+        meta_params = _distill(timeless, key, _init_network(timeless, key))
+        unused = jnp.zeros((_num_inputs(config) - INPUTS, config.hidden_size))
+        return {**meta_params, "hidden": jnp.concatenate([meta_params["hidden"], unused])}
 
     return Component(init, policy_loss)
 
@@ -73,19 +87,25 @@ def _init_network(config: Config, key: jax.Array) -> dict[str, jax.Array]:
     hidden_key, output_key = jax.random.split(key)
     init_kernel = jax.nn.initializers.lecun_normal()
     return {
-        "hidden": init_kernel(hidden_key, (8, config.hidden_size)),
+        "hidden": init_kernel(hidden_key, (_num_inputs(config), config.hidden_size)),
         "output": init_kernel(output_key, (config.hidden_size, 1))[:, 0],
     }
 
 
-def _network(
-    meta_params: dict[str, jax.Array], log_ratio: jax.Array, advantage: jax.Array
-) -> jax.Array:
-    """Map two scalars to one."""
+def _num_inputs(config: Config) -> int:
+    return INPUTS * (1 + temporal.SIZE * config.temporal)
+
+
+def _inputs(log_ratio: jax.Array, advantage: jax.Array) -> jax.Array:
+    """The network's inputs without time [INPUTS]; all are zero at ratio 1."""
     # expm1: with exp(x) - 1, the inputs near ratio 1 would be rounding errors.
     change = -jnp.expm1(log_ratio)
     inputs = jnp.stack([log_ratio, jnp.square(log_ratio), change, jnp.square(change)])
-    inputs = jnp.concatenate([inputs, inputs * advantage])
+    return jnp.concatenate([inputs, inputs * advantage])
+
+
+def _network(meta_params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
+    """Map the inputs to a scalar."""
     return tanh(inputs @ meta_params["hidden"]) @ meta_params["output"]
 
 
@@ -97,7 +117,7 @@ def _distill(config: Config, key: jax.Array, meta_params: Any) -> Any:
     """
 
     def network(meta_params, log_ratio, advantage):
-        return _network(meta_params, log_ratio, advantage) - config.offset
+        return _network(meta_params, _inputs(log_ratio, advantage)) - config.offset
 
     def both(function: Callable, *arguments: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jax.vmap(jax.value_and_grad(function, argnums=0))(*arguments)

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.components.component import LEARNED, Found
+from metaevo.components import temporal
+from metaevo.components.component import Found
 from metaevo.components.shapes import policy_loss_sentence
 from metaevo.report.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
@@ -15,22 +16,30 @@ from purerl.types import Context
 
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
+SCALARS = 2
+"""What a policy loss takes after meta_params and context: the logarithm of the ratio, advantage."""
 RATIO_LIMIT = 2.0
 """The picture shows ratios from 1 / RATIO_LIMIT to RATIO_LIMIT."""
 CAPTIONS = {
     "policy_loss.png": "The discovered policy loss beside PPO's clip and DPO, for advantages "
     "of one standard deviation up and down. Above: the drift, what the objective is below "
     "ratio times advantage, less that at ratio 1; below: the objective's derivative, which pushes "
-    "the policy.",
+    "the policy. A loss that looks at time has a curve for every quarter of training.",
 }
 
 
 def policy_curves(
-    policy_loss: Callable, meta_params: Any, hyperparams: Any, advantage: float
+    learned: Mapping[str, Callable], meta_params: Any, hyperparams: Any, advantage: float
 ) -> dict[str, PolicyCurve]:
-    """Return the learned and the hand-written losses against the ratio, at one advantage.
+    """Return learned and hand-written losses against the ratio, at one advantage.
 
     Drifts are zero at ratio 1: a constant in a loss teaches nothing.
+
+    Args:
+        learned: the slot functions, by the names of their curves.
+        meta_params: of them.
+        hyperparams: of the experiment.
+        advantage: at which.
     """
     log_ratio = np.linspace(-np.log(RATIO_LIMIT), np.log(RATIO_LIMIT), 401, dtype=np.float32)
 
@@ -45,7 +54,7 @@ def policy_curves(
         drift = np.asarray(loss) - np.asarray(at(np.float32(0.0))) + (ratio - 1.0) * advantage
         return PolicyCurve(ratio, drift, -np.asarray(slope) / ratio)
 
-    curves = {LEARNED: curve(policy_loss, meta_params)}
+    curves = {name: curve(function, meta_params) for name, function in learned.items()}
     functions = losses.HAND_WRITTEN["policy_loss"]
     return curves | {name: curve(function, None) for name, function in functions.items()}
 
@@ -53,13 +62,18 @@ def policy_curves(
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     """Say up to which ratios the loss pushes."""
     del observed
-    return [policy_loss_sentence(found.apply, found.meta_params, found.hyperparams)]
+
+    def sentence(function: Callable) -> str:
+        return policy_loss_sentence(function, found.meta_params, found.hyperparams)
+
+    return temporal.sentences(found, SCALARS, sentence)
 
 
 def draw(found: Found, figures: Path) -> None:
     """Draw what was found beside the hand-written losses, into policy_loss.png."""
+    learned = temporal.quarters(found, SCALARS)
     panels = {
-        advantage: policy_curves(found.apply, found.meta_params, found.hyperparams, advantage)
+        advantage: policy_curves(learned, found.meta_params, found.hyperparams, advantage)
         for advantage in ADVANTAGES
     }
     plot_policy_losses(panels, figures / "policy_loss.png")

@@ -44,6 +44,17 @@ def _targets(update_rule: Callable, meta_params: Any, context: Context) -> jax.A
     return jnp.sum(policy) + jnp.sum(prediction) + entropy
 
 
+def _scheduled(schedule: Callable, meta_params: Any, context: Context) -> jax.Array:
+    """A schedule's hyperparams, which must be as many scalars as it was given; a scalar."""
+    given, found = (
+        jax.tree.map(jnp.shape, each)
+        for each in (context.hyperparams, schedule(meta_params, context))
+    )
+    if given != found:
+        raise TypeError(f"must return the hyperparams that it is given, not {found}")
+    return jnp.float32(0.0)
+
+
 @dataclass(frozen=True)
 class Slot:
     """A slot of learners."""
@@ -56,6 +67,8 @@ class Slot:
     """what a function that is no loss takes after them"""
     trace: Callable[[Callable, Any, Context], Any] | None = None
     """calls a function that is no loss, and returns a scalar"""
+    returns_numbers: bool = False
+    """whether a function that is no loss returns a tree of numbers"""
     own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """what single hand-written functions are tuned over instead of, or beside, what all are"""
     hooks: str | None = None
@@ -71,8 +84,8 @@ class Slot:
 
     @property
     def is_shared(self) -> bool:
-        """Whether one compiled program can hold all functions: losses are cheap to select from."""
-        return bool(self.scalars)
+        """Whether one compiled program can hold all functions: numbers are cheap to select from."""
+        return bool(self.scalars) or self.returns_numbers
 
     def names(self, learner: str) -> tuple[str, ...]:
         """Return the hand-written functions that a learner's are compared with, reference first."""
@@ -83,13 +96,42 @@ class Slot:
         return [HAND_WRITTEN[self.name][name] for name in names]
 
     def chosen_of(self, names: Sequence[str]) -> Callable[..., jax.Array]:
-        """Return hand-written losses as one, whose `meta_params` is the index of the name."""
+        """Return hand-written functions as one, whose `meta_params` is the index of the name."""
         functions = self.functions(names)
 
         def chosen(index, context, *arguments):
-            return jax.lax.select_n(index, *(each(None, context, *arguments) for each in functions))
+            results = (each(None, context, *arguments) for each in functions)
+            return jax.tree.map(
+                lambda *each: jax.lax.select_n(index, *map(jnp.float32, each)), *results
+            )
 
         return chosen
+
+    def rehearse(
+        self, where: str, function: Callable[..., Any], meta_params: Any, hyperparams: Any
+    ) -> Any:
+        """Trace a function as the learner calls it, which compiles nothing; return its result.
+
+        Args:
+            where: the setting that names the function.
+            function: that is to fill the slot.
+            meta_params: of it.
+            hyperparams: of the learner.
+
+        Raises:
+            ConfigError: naming the setting, if it raises.
+        """
+
+        def call(meta_params):
+            context = Context(hyperparams)
+            if self.trace is not None:
+                return self.trace(function, meta_params, context)
+            return function(meta_params, context, *[jnp.float32(1.0)] * len(self.scalars))
+
+        try:
+            return jax.eval_shape(call, meta_params)
+        except Exception as error:
+            raise _failure(where, self.signature, error) from error
 
     def check(self, name: str, component: Component, hyperparams: Any) -> None:
         """Trace a component as the learner calls it, which compiles nothing.
@@ -102,21 +144,12 @@ class Slot:
         Raises:
             ConfigError: naming it, if it raises, evolves nothing or returns something else.
         """
-        ones, signature = [jnp.float32(1.0)] * len(self.scalars), "init(key)"
-
-        def call(meta_params):
-            context = Context(hyperparams)
-            if self.trace is not None:
-                return self.trace(component.apply, meta_params, context)
-            return component.apply(meta_params, context, *ones)
-
+        where = f"evolve = {name!r}"
         try:
             meta_params = jax.eval_shape(component.init, jax.random.key(0))
-            signature = self.signature
-            result = jax.eval_shape(call, meta_params)
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ConfigError(f"evolve = {name!r}: {signature} fails: {reason}") from error
+            raise _failure(where, "init(key)", error) from error
+        result = self.rehearse(where, component.apply, meta_params, hyperparams)
         if not jax.tree.leaves(meta_params):
             raise ConfigError(
                 f"evolve = {name!r}: init returns no parameters: nothing can be evolved"
@@ -129,6 +162,11 @@ class Slot:
         if hasattr(component, name) or self.hooks is None:
             return getattr(component, name, None)
         return getattr(importlib.import_module(self.hooks), name, None)
+
+
+def _failure(where: str, signature: str, error: Exception) -> ConfigError:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return ConfigError(f"{where}: {signature} fails: {reason}")
 
 
 def _log_uniform(low: float, high: float) -> dict[str, Any]:
@@ -172,6 +210,14 @@ SLOTS: dict[str, Slot] = {
                     "entropy_coef": _log_uniform(1e-4, 0.1),
                 }
             },
+        ),
+        Slot(
+            "schedule",
+            trace=_scheduled,
+            returns_numbers=True,
+            # A clip that falls to zero is half as wide on the average.
+            own_space={"linear": {"clip_epsilon": _log_uniform(0.1, 1.0)}},
+            hooks="metaevo.components.schedules",
         ),
     )
 }

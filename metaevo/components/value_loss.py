@@ -3,17 +3,19 @@
     loss = network(inputs(prediction, target, old_prediction))
 
 After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023), whose network is
-64-64 tanh on prediction - target; that is `Config(hidden_sizes=(64, 64))`.
+64-64 tanh on prediction - target; that is `Config(hidden_sizes=(64, 64))`. With `temporal: true`
+the network also sees how much of training is done and how long it is (after Jackson et al. 2024).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Gt, Interval, MaxLen
 
+from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
@@ -59,6 +61,8 @@ class Config:
     """average over both signs of the error"""
     convex: bool = False
     """non-negative weights behind the first layer: convex in the prediction (Amos et al. 2017)"""
+    temporal: bool = False
+    """whether the network sees how much of training is done, and how long it is"""
 
     def __post_init__(self) -> None:
         """Check what no single field can."""
@@ -78,9 +82,11 @@ class Config:
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the slot function of `purerl.types.ValueLoss`."""
 
-    def of_error(meta_params, error, target, old_prediction):
+    def of_error(meta_params, context, error, target, old_prediction):
         """The loss as a function of the error, with the other inputs as context."""
         inputs = _inputs(config, error, target, old_prediction)
+        if config.temporal:
+            inputs = jnp.concatenate([inputs, temporal.inputs(context)])
         output = _network(config, meta_params, inputs)
         if config.form == "multiplicative":
             return 0.5 * jnp.square(error) * jnp.exp(jnp.clip(output, -10.0, 10.0))
@@ -90,13 +96,13 @@ def make(config: Config) -> Component:
         return output
 
     def value_loss(meta_params, context, prediction, target, old_prediction):
-        del context
+        def one_side(error):
+            return of_error(meta_params, context, error, target, old_prediction)
 
         def loss(error):
             if not config.even:
-                return of_error(meta_params, error, target, old_prediction)
-            both = (of_error(meta_params, sign * error, target, old_prediction) for sign in (1, -1))
-            return 0.5 * sum(both)
+                return one_side(error)
+            return 0.5 * sum(one_side(sign * error) for sign in (1, -1))
 
         value = loss(prediction - target)
         if config.zero_at_zero:
@@ -110,7 +116,11 @@ def make(config: Config) -> Component:
         if config.form != "network":  # an output layer of zeros
             last = meta_params[-1]
             return [*meta_params[:-1], {name: jnp.zeros_like(last[name]) for name in last}]
-        return _distill(config, value_loss, key, meta_params)
+        if not config.temporal:
+            return _distill(config, value_loss, key, meta_params)
+        first, *others = make(replace(config, temporal=False)).init(key)
+        unused = jnp.zeros((temporal.SIZE, first["kernel"].shape[1]))
+        return [{**first, "kernel": jnp.concatenate([first["kernel"], unused])}, *others]
 
     return Component(init, value_loss)
 
@@ -118,7 +128,7 @@ def make(config: Config) -> Component:
 def _inputs(
     config: Config, error: jax.Array, target: jax.Array, old_prediction: jax.Array
 ) -> jax.Array:
-    """The network's input vector [len(config.inputs)]."""
+    """The network's input vector [len(config.inputs)], without time."""
     scaled = error / config.error_scale
     values = {
         "error": scaled,
@@ -132,7 +142,8 @@ def _inputs(
 
 
 def _init_network(config: Config, key: jax.Array) -> list[dict[str, jax.Array]]:
-    sizes = (len(config.inputs), *config.hidden_sizes, 1)
+    num_inputs = len(config.inputs) + temporal.SIZE * config.temporal
+    sizes = (num_inputs, *config.hidden_sizes, 1)
     init_kernel = jax.nn.initializers.lecun_normal()
     layers = []
     for layer_key, inputs, outputs in zip(

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.components import temporal
 from metaevo.components.component import LEARNED, Ablation, Found, Row
 from metaevo.components.shapes import value_loss_sentence
 from metaevo.report.page import Table
@@ -26,8 +27,11 @@ from purerl.types import Context
 
 CAPTIONS = {
     "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
-    "that occur half-way through training with squared error.",
+    "that occur half-way through training with squared error. A loss that looks at time has a "
+    "curve for every quarter of training.",
 }
+SCALARS = 3
+"""What a value loss takes after meta_params and context: prediction, target, old prediction."""
 COMPARABLE = 1000.0
 """A loss steeper than squared error by a larger factor meets errors that are all but zero."""
 
@@ -35,7 +39,8 @@ COMPARABLE = 1000.0
 def draw(found: Found, figures: Path) -> None:
     """Draw what was found and its derivative beside hand-written losses, into loss.png."""
     errors = found.value_targets()
-    curves = loss_curves(found.apply, found.meta_params, found.hyperparams, errors)
+    learned = temporal.quarters(found, SCALARS)
+    curves = loss_curves(learned, found.meta_params, found.hyperparams, errors)
     plot_losses(curves, figures / "loss.png", density=errors[0] - errors[1])
 
 
@@ -46,14 +51,18 @@ def observe(found: Found) -> dict[str, float]:
     return {
         "error": error_limit(errors),
         "target": float(np.median(targets)),
-        "steepness": scale_ratio(found.apply, found.meta_params, found.hyperparams, errors),
+        "steepness": _steepness(found, errors),
         "share_of_zero": float(np.mean(predictions == targets)),
     }
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     """Say what the loss looks like, of what `observe` returned."""
-    return [value_loss_sentence(found.apply, found.meta_params, found.hyperparams, observed)]
+
+    def sentence(function: Callable) -> str:
+        return value_loss_sentence(function, found.meta_params, found.hyperparams, observed)
+
+    return temporal.sentences(found, SCALARS, sentence)
 
 
 def ablations(found: Found) -> list[Ablation]:
@@ -61,9 +70,8 @@ def ablations(found: Found) -> list[Ablation]:
     sides = ablation_of_sides(found.apply, found.meta_params)
     if found.learner.loss_scale is None:
         return [sides]
-    hyperparams = found.hyperparams
-    ratio = scale_ratio(found.apply, found.meta_params, hyperparams, found.value_targets())
-    return [ablation_of_scale(hyperparams, ratio, found.learner.loss_scale), sides]
+    ratio = _steepness(found, found.value_targets())
+    return [ablation_of_scale(found.hyperparams, ratio, found.learner.loss_scale), sides]
 
 
 def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
@@ -96,9 +104,16 @@ def error_limit(errors: np.ndarray) -> float:
 
 
 def loss_curves(
-    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+    learned: Mapping[str, Callable], meta_params: Any, hyperparams: Any, errors: np.ndarray
 ) -> dict[str, LossCurve]:
-    """Return the learned and the hand-written losses over the observed range of errors."""
+    """Return learned and hand-written losses over the observed range of errors [2, samples].
+
+    Args:
+        learned: the slot functions, by the names of their curves.
+        meta_params: of them.
+        hyperparams: of the experiment.
+        errors: predictions and targets.
+    """
     _, targets = errors
     limit = error_limit(errors)
     error = np.linspace(-limit, limit, 401, dtype=np.float32)
@@ -112,10 +127,16 @@ def loss_curves(
         return LossCurve(error, np.asarray(loss), np.asarray(slope))
 
     return {
-        LEARNED: curve(value_loss, meta_params),
+        **{name: curve(function, meta_params) for name, function in learned.items()},
         "squared": curve(losses.squared, None),
         "huber": curve(losses.huber, None),
     }
+
+
+def _steepness(found: Found, errors: np.ndarray) -> float:
+    """Return `scale_ratio` half-way through training, as the errors are."""
+    half_way = temporal.at(found, 0.5)
+    return scale_ratio(half_way, found.meta_params, found.hyperparams, errors)
 
 
 def scale_ratio(

@@ -61,6 +61,7 @@ class Laboratory:
             LEARNERS[self.settings.learner],
             self.settings.hyperparams,
             self.value_targets,
+            self.settings.train.num_updates,
         )
 
     def value_targets(self) -> np.ndarray:

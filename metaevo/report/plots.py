@@ -28,6 +28,7 @@ PathLike = str | os.PathLike[str]
 
 BLUE, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 LEARNED = "#D55E00"  # vermilion, kept for what is learned
+_EARLY_TO_LATE = "#F7C9A9", "#F09A5E", LEARNED, "#933F00", "#4D2100"  # of what is learned
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
 # Baselines often lie on each other: narrow dashes over a broad solid line leave both visible.
 _BASELINE_STYLES: list[tuple[str, Any]] = [
@@ -112,8 +113,13 @@ def _line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """How to draw each variant's line; the learned one stands out and lies on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, dict[str, Any]] = {}
+    names = list(names)
+    times = [name for name in names if name.startswith("learned at ")]
     for name in names:
-        if is_learned(name):
+        if name in times:
+            color = _EARLY_TO_LATE[times.index(name) * (len(_EARLY_TO_LATE) - 1) // len(times[1:])]
+            styles[name] = {"color": color, "linestyle": "-", "linewidth": 2.2, "zorder": 4}
+        elif is_learned(name):
             styles[name] = {"color": LEARNED, "linestyle": "-", "linewidth": 3.0, "zorder": 4}
         else:
             color, dash = next(baselines)

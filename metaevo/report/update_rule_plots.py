@@ -27,21 +27,18 @@ class Rollout(NamedTuple):
     """[T] bool, an episode ended with this step"""
 
 
-def plot_credit(
-    curves: Mapping[str, ArrayLike], path: plots.PathLike, *, learned: str = "learned"
-) -> Path:
+def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
     """Draw what a reward changes in the weights of the steps before it; returns `path`.
 
     Args:
         curves: by name, each [steps], beginning with the step that is rewarded.
         path: of the PNG.
-        learned: the name of the curves that stand out, alone or in front of something else.
     """
     figure = plots._figure(3.6, plots.NARROW)
     axes = plots._style(figure.subplots(), "steps before the reward", "change of the weight")
     axes.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-    styles = plots._line_styles(curves, learned)
-    own = [name for name in curves if plots.is_learned(name, learned)]
+    styles = plots._line_styles(curves)
+    own = [name for name in curves if plots.is_learned(name)]
     for name, curve in curves.items():
         fading = 1.0 - 0.75 * own.index(name) / len(own) if name in own else 1.0
         axes.plot(np.asarray(curve), label=name, alpha=fading, **styles[name])

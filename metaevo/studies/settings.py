@@ -172,6 +172,7 @@ def make_parts(
     for slot in fixed_slots(settings):
         name = getattr(settings, slot)
         function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         fixed[slot] = _with_its_own(function, own)
     return Parts(evolved, fixed, environments)
 

@@ -19,6 +19,7 @@ from metaevo.agents.task import (
 )
 from metaevo.components import filling
 from metaevo.components.parts import of_key
+from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import LATER, specialised
@@ -67,6 +68,10 @@ class RunConfig(RecordConfig):
     """agents trained at once on a device; by default chosen by metaevo.devices"""
     num_devices: Annotated[int, Gt(0)] | None = None
     """devices to use; by default all"""
+
+
+LATER_SLOTS = ("schedule",)
+"""That runs of earlier versions have no setting for."""
 
 
 class Trainee(NamedTuple):
@@ -134,7 +139,7 @@ def with_named_functions(base: type[T], raw: dict[str, Any], order: tuple[str, .
     sections, slots = learner_sections(learner), filling.slots_of(learner)
     texts = {slot: filling.describe(slot) for slot in slots}
     values = {"learner": learner} | {slot: default_function(learner, slot) for slot in slots}
-    return specialised(base, sections, values, texts, order=(*order, *slots))
+    return specialised(base, sections, values, texts, later=LATER_SLOTS, order=(*order, *slots))
 
 
 def named_function(settings: TrainableSettings, slot: str) -> str:
@@ -168,7 +173,9 @@ def make_trainee(
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)
-        function, meta_params[slot] = filling.fill(slot, name, run_path, trust_source=trust_source)
+        function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
+        meta_params[slot] = own
         functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)

@@ -1,5 +1,6 @@
 """The drift network: what holds for any parameters, where it starts, what extremes do to it."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -61,6 +62,61 @@ def test_the_drift_conditions_hold_for_any_parameters(seed, scale, points):
     loss, slope = batched(meta_params, None, np.zeros_like(log_ratio), advantage)
     np.testing.assert_array_equal(loss, -advantage)  # no drift, exactly
     np.testing.assert_array_equal(slope, -advantage)  # the policy gradient, nothing else
+
+
+@cache
+def temporal():
+    """The same as `built`, of a network that sees time: at any progress and length."""
+    component = make(Config(UNITS, temporal=True))
+
+    def value_and_slope(meta_params, progress, num_updates, log_ratio, advantage):
+        context = Context(HYPERPARAMS, progress, num_updates)
+        both = jax.value_and_grad(component.apply, argnums=2)
+        return both(meta_params, context, log_ratio, advantage)
+
+    return jax.jit(jax.vmap(value_and_slope, in_axes=(None, None, None, 0, 0))), component
+
+
+@given(
+    seed=st.integers(0, 2**16),
+    scale=st.floats(1e-3, 1e3),
+    points=st.lists(st.tuples(st.floats(-3, 3, width=32), numbers), min_size=8, max_size=8),
+    progress=st.floats(0, 1, width=32),
+    num_updates=st.integers(1, 10**6),
+)
+def test_the_drift_conditions_hold_at_any_time(seed, scale, points, progress, num_updates):
+    batched, _ = temporal()
+    log_ratio, advantage = np.array(points, np.float32).T
+    time = np.float32(progress), np.float32(num_updates)
+    rng = np.random.default_rng(seed)
+    hidden = (scale * rng.normal(size=(24, UNITS))).astype(np.float32)
+    meta_params = {**parameters(seed, scale), "hidden": hidden}
+    surrogate = -np.exp(log_ratio.astype(np.float64)) * advantage
+    loss, _ = batched(meta_params, *time, log_ratio, advantage)
+    assert (np.asarray(loss) - surrogate >= -1e-5 * (1 + np.abs(surrogate))).all()
+    loss, slope = batched(meta_params, *time, np.zeros_like(log_ratio), advantage)
+    np.testing.assert_array_equal(loss, -advantage)
+    np.testing.assert_array_equal(slope, -advantage)
+
+
+def test_what_the_network_sees_of_time():
+    """Weights that depend on time: hidden = (A + n/N B + log(N)/10 C) x."""
+    batched, component = temporal()
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(3, 8, UNITS)).astype(np.float32)
+    meta_params = {**parameters(0, 1.0), "hidden": parts.reshape(24, UNITS)}
+    assert jax.tree.map(jnp.shape, component.init(jax.random.key(0))) == jax.tree.map(
+        jnp.shape, meta_params
+    )
+    log_ratio = np.linspace(-1, 1, 8, dtype=np.float32)
+    advantage = np.ones_like(log_ratio)
+    for progress, num_updates in [(0.0, 1), (0.25, 100), (1.0, 10_000)]:
+        at_that_time = parts[0] + progress * parts[1] + np.log(num_updates) / 10 * parts[2]
+        timeless = {**meta_params, "hidden": at_that_time}
+        expected, _ = built()[1](timeless, None, log_ratio, advantage)
+        time = np.float32(progress), np.float32(num_updates)
+        loss, _ = batched(meta_params, *time, log_ratio, advantage)
+        np.testing.assert_allclose(loss, expected, rtol=1e-3, atol=1e-4)
 
 
 @given(
@@ -150,6 +206,18 @@ def test_started_from_the_clip_it_is_close_to_the_clip():
     assert errors[far].max() < 0.5
 
 
+def test_with_time_it_starts_at_the_same_fit():
+    timeless, batched, _ = built("clip", 128)
+    component = make(Config(128, "clip", temporal=True))
+    meta_params = jax.jit(component.init)(jax.random.key(0))
+    log_ratio, advantage = np.float32([[-0.3, 0.1, 0.5], [1.0, 1.0, -1.0]])
+    expected, _ = batched(timeless, None, log_ratio, advantage)
+    loss = jax.vmap(component.apply, in_axes=(None, None, 0, 0))(
+        meta_params, Context(HYPERPARAMS, 0.7, 100), log_ratio, advantage
+    )
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
 def test_it_is_fitted_to_the_epsilon_that_is_asked_for():
     component = make(Config(start="clip", clip_epsilon=0.4))
     meta_params = jax.jit(component.init)(jax.random.key(0))
@@ -197,7 +265,7 @@ def test_the_curves_of_known_losses():
         return offset + meta_params * jnp.square(jnp.expm1(log_ratio)) - surrogate
 
     for advantage in policy_losses.ADVANTAGES:
-        curves = policy_losses.policy_curves(learned, 3.0, HYPERPARAMS, advantage)
+        curves = policy_losses.policy_curves({LEARNED: learned}, 3.0, HYPERPARAMS, advantage)
         assert set(curves) == {LEARNED, "clipped_surrogate", "dpo"}
         ratio, found, slope = curves[LEARNED]
         assert (ratio.min(), ratio.max()) == pytest.approx((0.5, 2.0))
@@ -210,10 +278,27 @@ def test_the_curves_of_known_losses():
         assert (curves["dpo"].drift >= -1e-6).all()
 
 
-def test_the_picture_is_drawn(tmp_path):
+def test_the_picture_is_drawn(tmp_path, monkeypatch):
     meta_params, _, component = built()
     found = Found(component.apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)
     policy_losses.draw(found, tmp_path / "figures")
+    assert len(policy_losses.findings(found, {})) == 1
+    _, component = temporal()
+    hidden = np.zeros((24, UNITS), np.float32)
+    hidden[3], hidden[11] = 1.0, 2.0  # tanh((1 + 2 n/N) (ratio - 1)^2): steeper and steeper
+    meta_params = {"hidden": hidden, "output": np.ones(UNITS, np.float32)}
+    moving = replace(found, apply=component.apply, meta_params=meta_params)
+    start, end = policy_losses.findings(moving, {})
+    assert start.startswith("At the start of training: The policy loss pushes")
+    assert end.startswith("At its end: The policy loss pushes")
+    drawn = {}
+    monkeypatch.setattr(policy_losses, "plot_policy_losses", lambda panels, _: drawn.update(panels))
+    policy_losses.draw(moving, tmp_path)
+    names = [f"{LEARNED} at {percent}%" for percent in (0, 25, 50, 75, 100)]
+    assert list(drawn[1.0]) == [*names, "clipped_surrogate", "dpo"]
+    shapes = {np.asarray(drawn[1.0][name].drift).tobytes() for name in names}
+    assert len(shapes) == 5
+    assert plot_policy_losses(drawn, tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
     path = tmp_path / "figures" / "policy_loss.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     for nothing in ({}, {1.0: {}}):

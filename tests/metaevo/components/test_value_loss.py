@@ -1,5 +1,6 @@
 """The value-loss network: what holds by construction, where it starts, what it refuses."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from metaevo.components import find, value_loss
 from metaevo.components.value_loss import Config, make
 from metaevo.config import ConfigError, from_dict
+from purerl.types import Context
 
 INPUTS = ("error", "signed_log_error", "target", "old_prediction", "old_error")
 number = st.floats(-50, 50, width=32)
@@ -247,6 +249,53 @@ REFUSED = {
 def test_options_that_exclude_each_other_are_refused(case):
     with pytest.raises(ConfigError):
         from_dict(Config, REFUSED[case])
+
+
+# --- What it sees of time -----------------------------------------------------------------------
+
+
+def at(config, meta_params, progress, num_updates, errors):
+    context = Context(None, progress, num_updates)
+    errors = np.asarray(errors, np.float32)
+    target = np.ones_like(errors)
+    apply = jax.vmap(make(config).apply, in_axes=(None, None, 0, 0, 0))
+    return np.asarray(apply(meta_params, context, target + errors, target, target))
+
+
+def test_time_is_two_more_inputs():
+    """Of a network without hidden layers: a weight of progress and one of log(N) / 10."""
+    kernel = np.float32([[2.0], [3.0], [5.0]])
+    meta_params = [{"kernel": kernel, "bias": np.float32([7.0])}]
+    for progress, num_updates in [(0.0, 1), (0.5, 100)]:
+        found = at(Config((), temporal=True), meta_params, progress, num_updates, [-1.0, 4.0])
+        time = 3.0 * progress + 5.0 * np.log(num_updates) / 10 + 7.0
+        np.testing.assert_allclose(found, [time - 2.0, time + 8.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["network", "multiplicative", "additive"])
+def test_with_time_it_starts_at_the_same_squared_error(form, monkeypatch):
+    monkeypatch.setattr(value_loss, "DISTILLATION_STEPS", 3)
+    timeless = Config((4,), form=form, start="squared")
+    config = replace(timeless, temporal=True)
+    key, errors = jax.random.key(0), np.linspace(-2, 2, 9)
+    expected = at(timeless, make(timeless).init(key), 0.0, 1, errors)
+    meta_params = make(config).init(key)
+    assert meta_params[0]["kernel"].shape == (3, 4)
+    for progress in (0.0, 0.9):
+        found = at(config, meta_params, progress, 50, errors)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_with_time_it_is_still_convex_even_and_zero_at_zero():
+    config = Config((6, 5), "softplus", convex=True, even=True, zero_at_zero=True, temporal=True)
+    meta_params = perturbed(make(config).init(jax.random.key(0)), 1)
+    errors = np.linspace(-3, 3, 61)
+    early, late = (at(config, meta_params, progress, 100, errors) for progress in (0.0, 1.0))
+    assert np.abs(early - late).max() > 1e-2
+    for loss in (early, late):
+        assert (np.diff(loss, 2) > -1e-4).all()
+        np.testing.assert_allclose(loss, loss[::-1], atol=1e-4)
+        assert loss[30] == pytest.approx(0.0, abs=1e-5)
 
 
 @pytest.mark.smoke

@@ -9,6 +9,7 @@ from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.lifecycle import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.training.settings import make_trainee, training_class
 from purerl.parts import losses, optimizers
 
 
@@ -37,7 +38,7 @@ def test_a_run_from_before_the_slots_goes_on(tmp_path):
     """Runs of earlier versions have no `make_optimizer:` beside their sections."""
     settings = settings_of({"evolve": "drift"})
     saved = to_dict(settings)
-    for slot in ("value_loss", "make_optimizer"):
+    for slot in ("value_loss", "make_optimizer", "schedule"):
         assert saved.pop(slot)
     run = RunDirectory(tmp_path)
     assert check_same(run, saved, settings, ()).make_optimizer == "adam"
@@ -47,6 +48,24 @@ def test_a_run_from_before_the_slots_goes_on(tmp_path):
     del saved["strategy"]
     with pytest.raises(ConfigError, match=r"has no 'config\.strategy'"):
         check_same(run, saved, settings, ())
+
+
+def test_a_training_from_before_schedules_goes_on(tmp_path):
+    settings = from_dict(training_class({}), {})
+    saved = to_dict(settings)
+    assert saved.pop("schedule") == "constant"
+    assert check_same(RunDirectory(tmp_path), saved, settings, ()).schedule == "constant"
+
+
+def test_a_schedule_of_what_the_learner_has_not_is_refused():
+    """PPO's linear one moves the clip; the same names are known to both learners."""
+    complaint = "^schedule = 'linear': schedule.* fails: .* no attribute 'clip_epsilon'$"
+    raw = {"learner": "dqn", "schedule": "linear"}
+    with pytest.raises(ConfigError, match=complaint):
+        make_trainee(from_dict(training_class(raw), raw))
+    raw |= {"evolve": "value_loss"}
+    with pytest.raises(ConfigError, match=complaint):
+        make_parts(settings_of(raw))
 
 
 def test_a_list_of_one_is_a_dict_of_one():

@@ -1,0 +1,76 @@
+"""Components that look at time: what they see of it, and how they are shown at several times.
+
+After "Discovering Temporally-Aware RL Algorithms" (Jackson et al. 2024): n / N and log N, where n
+of N updates are done.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.components.component import LEARNED, Found
+from purerl.types import Context
+
+LOG_SCALE = 10.0
+"""The logarithm is divided by it: a training of 22,000 updates has 1, as its end has."""
+SIZE = 2
+"""How many numbers `inputs` returns."""
+QUARTERS = {f"{LEARNED} at {percent}%": percent / 100 for percent in (0, 25, 50, 75, 100)}
+"""The share of training that is done, by the name of a curve."""
+
+
+def inputs(context: Context) -> jax.Array:
+    """Return [SIZE]: the share of training that is done, and its length's scaled logarithm."""
+    length = jnp.log(jnp.asarray(context.num_updates, jnp.float32)) / LOG_SCALE
+    return jnp.stack([jnp.asarray(context.progress, jnp.float32), length])
+
+
+def at(found: Found, progress: float) -> Callable[..., Any]:
+    """Return the slot function as it is when that share of training is done."""
+
+    def of_slot(meta_params, context, *arguments):
+        context = context.replace(progress=progress, num_updates=found.num_updates)
+        return found.apply(meta_params, context, *arguments)
+
+    return of_slot
+
+
+def quarters(found: Found, num_scalars: int) -> dict[str, Callable[..., Any]]:
+    """Return a loss as it is at every quarter of training, by the names of their curves.
+
+    Args:
+        found: the loss.
+        num_scalars: that it takes after meta_params and context.
+
+    Returns:
+        a function each; only one, called `LEARNED`, if it doesn't look at progress.
+    """
+    scalars = [jnp.float32(0.5)] * num_scalars
+
+    def value(progress):
+        context = Context(found.hyperparams, progress, found.num_updates)
+        return found.apply(found.meta_params, context, *scalars)
+
+    traced = jax.make_jaxpr(value)(0.5).jaxpr
+    (progress,) = traced.invars
+    if not any(each is progress for equation in traced.eqns for each in equation.invars):
+        return {LEARNED: found.apply}
+    return {name: at(found, share) for name, share in QUARTERS.items()}
+
+
+def sentences(found: Found, num_scalars: int, say: Callable[[Callable], str]) -> list[str]:
+    """Return what is said of a loss; of one that looks at progress, at its start and at its end.
+
+    Args:
+        found: the loss.
+        num_scalars: that it takes after meta_params and context.
+        say: a sentence about a slot function.
+    """
+    functions = list(quarters(found, num_scalars).values())
+    start = say(functions[0])
+    end = say(functions[-1]) if len(functions) > 1 else start
+    if start == end:
+        return [start]
+    return [f"At the start of training: {start}", f"At its end: {end}"]

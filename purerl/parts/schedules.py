@@ -1,0 +1,44 @@
+"""Hand-written schedules for the slot `schedule` of PPO and DQN: hyperparams over training.
+
+Optimizers anneal their learning rate themselves (`final_learning_rate`), whatever the schedule.
+"""
+
+import jax.numpy as jnp
+
+from purerl.types import Context, Hyperparams, MetaParams, Schedule
+
+
+def constant(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """The settings as they are."""
+    del meta_params
+    return context.hyperparams
+
+
+def linear(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """PPO's `clip_epsilon` and `entropy_coef` fall linearly to zero.
+
+    So does the clip for Atari in Schulman et al. 2017 (table 5), together with the learning rate.
+    """
+    del meta_params
+    hyperparams, left = context.hyperparams, 1.0 - context.progress
+    return hyperparams.replace(
+        clip_epsilon=left * hyperparams.clip_epsilon, entropy_coef=left * hyperparams.entropy_coef
+    )
+
+
+def cosine(meta_params: MetaParams, context: Context) -> Hyperparams:
+    """The learning rate falls to zero along half a cosine (Loshchilov & Hutter 2017).
+
+    That replaces the optimizer's annealing: `final_learning_rate` is 1.
+    """
+    del meta_params
+    hyperparams, share = context.hyperparams, 0.5 * (1.0 + jnp.cos(jnp.pi * context.progress))
+    return hyperparams.replace(
+        learning_rate=share * hyperparams.learning_rate, final_learning_rate=1.0
+    )
+
+
+HAND_WRITTEN: dict[str, dict[str, Schedule]] = {
+    "schedule": {"constant": constant, "linear": linear, "cosine": cosine}
+}
+"""The schedules by the names that configs use; first the reference."""

@@ -1,0 +1,165 @@
+"""The learned schedule: where it starts, its formula, its bounds, its picture and its words."""
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaevo.components import find, schedule, schedules
+from metaevo.components.component import Found
+from metaevo.components.schedule import Config, make
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, from_dict
+from metaevo.held_out import entries
+from metaevo.report.schedule_plots import plot_schedules
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from purerl import dqn, ppo
+from purerl.learners import LEARNERS
+from purerl.types import Context
+
+HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2, gae_lambda=0.9)
+PROGRESS = np.linspace(0, 1, 9, dtype=np.float32)
+CHANGED = "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"
+
+
+def over_training(meta_params, hyperparams=HYPERPARAMS, **config):
+    """Every hyperparam that can change, [PROGRESS]."""
+    apply = make(Config(**config)).apply
+    found = jax.vmap(lambda progress: vars(apply(meta_params, Context(hyperparams, progress))))(
+        PROGRESS
+    )
+    return {name: np.asarray(found[name], np.float64) for name in CHANGED if name in found}
+
+
+def parameters(values):
+    rows = np.reshape(np.float32(values), (4, -1))
+    names = schedule.COEFFICIENTS[: rows.shape[1]]
+    return {
+        name: dict(zip(names, row, strict=True)) for name, row in zip(CHANGED, rows, strict=True)
+    }
+
+
+@pytest.mark.parametrize("learner", [ppo, dqn])
+def test_it_starts_at_the_constant(learner):
+    hyperparams = learner.Hyperparams()
+    meta_params = make(Config()).init(jax.random.key(0))
+    found = make(Config()).apply(meta_params, Context(hyperparams, 0.7))
+    assert jax.tree.structure(found) == jax.tree.structure(hyperparams)
+    np.testing.assert_allclose(
+        jax.tree.leaves(found), np.float32(jax.tree.leaves(hyperparams)), rtol=1e-6
+    )
+
+
+def test_the_formula():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(4, 5))
+    found = over_training(parameters(values), coefficients=5, unit=0.5)
+    height = {
+        name: 0.5 * np.polynomial.chebyshev.chebval(2.0 * PROGRESS - 1.0, row)
+        for name, row in zip(CHANGED, values, strict=True)
+    }
+    for name in CHANGED[:3]:
+        expected = getattr(HYPERPARAMS, name) * np.exp(height[name])
+        np.testing.assert_allclose(found[name], expected, rtol=1e-4)
+    logit = np.log(0.9 / 0.1) + height["gae_lambda"]
+    np.testing.assert_allclose(found["gae_lambda"], 1 / (1 + np.exp(-logit)), rtol=1e-4)
+
+
+@given(
+    values=st.lists(st.floats(-1e6, 1e6, width=32), min_size=12, max_size=12),
+    gae_lambda=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+)
+def test_its_bounds(values, gae_lambda):
+    hyperparams = HYPERPARAMS.replace(gae_lambda=gae_lambda)
+    found = over_training(parameters(values), hyperparams)
+    for name in CHANGED[:3]:
+        ratio = found[name] / getattr(hyperparams, name)
+        assert ((np.exp(-7.01) < ratio) & (ratio < np.exp(7.01))).all()
+    traces = found["gae_lambda"]
+    assert ((traces >= 0) & (traces <= 1 + 1e-6)).all()
+    if gae_lambda in (0.0, 1.0):
+        np.testing.assert_array_equal(traces, gae_lambda)
+
+
+def study_of(**raw):
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+
+
+def test_it_is_a_component_beside_hand_written_ones_with_ranges_of_their_own():
+    assert find("schedule") is schedule
+    space = {"space": {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}}
+    study = study_of(evolve="schedule", evaluation=space)
+    programs = []
+
+    def contender(functions, example):
+        programs.append(functions)
+        return type("Never", (), {"hyperparams": study.settings.hyperparams})
+
+    found = entries.entries_of(study.settings, study.parts, None, contender)
+    assert list(found) == ["learned", "constant", "linear", "cosine"]
+    assert len(programs) == 2  # the hand-written ones share one
+    names = {name: set(each.space.to_plain()) for name, each in found.items()}
+    rate, clip = "hyperparams.learning_rate", "hyperparams.clip_epsilon"
+    only = {key: {rate} for key in found}
+    assert names == {**only, "linear": {rate, clip}}
+    chosen = programs[1]["schedule"]
+    context = Context(HYPERPARAMS, 0.5)
+    for name, entry in list(found.items())[1:]:
+        (function,) = SLOTS["schedule"].functions([name])
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+            chosen(entry.meta_params, context),
+            function(None, context),
+        )
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (
+            {"learner": "dqn", "component": {"scheduled": ["clip_epsilon", "gae_lambda"]}},
+            "evolve = 'schedule': .* the learner has no clip_epsilon or gae_lambda",
+        ),
+        ({"component": {"scheduled": ["gamma"]}}, "component.scheduled"),
+        ({"component": {"scheduled": []}}, "scheduled must name at least one"),
+        ({"component": {"coefficients": 9}}, "component.coefficients"),
+        ({"learner": "q_learning"}, "'q_learning' has no slot 'schedule'"),
+    ],
+)
+def test_settings_without_meaning_are_refused(raw, text):
+    with pytest.raises(ConfigError, match=text):
+        study_of(evolve="schedule", **raw)
+
+
+def test_what_is_no_schedule_is_refused():
+    component = make(Config())._replace(apply=lambda meta_params, context: {"learning_rate": 1.0})
+    with pytest.raises(ConfigError, match="must return the hyperparams that it is"):
+        SLOTS["schedule"].check("schedule", component, HYPERPARAMS)
+
+
+def test_its_picture_and_its_words(tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr(schedules, "plot_schedules", lambda panels, path: drawn.update(panels))
+    meta_params = make(Config()).init(jax.random.key(0))
+    found = Found(make(Config()).apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)
+    assert schedules.findings(found, {}) == ["The schedule leaves all hyperparameters as they are."]
+    meta_params["learning_rate"]["slope"] = np.log(2.0, dtype=np.float32)
+    (sentence,) = schedules.findings(found, {})
+    assert sentence == (
+        "The schedule: learning_rate is 0.005 at the start, 0.01 half-way and 0.02 at the end of "
+        "training (the run's: 0.01)."
+    )
+    schedules.draw(found, tmp_path)
+    assert list(drawn) == ["learning_rate"]
+    curves = {name: curve[[0, 100, 200]] for name, curve in drawn["learning_rate"].items()}
+    assert list(curves) == ["learned", "constant", "linear", "cosine"]
+    np.testing.assert_allclose(curves["learned"], [0.005, 0.005, 0.0], atol=1e-6)  # annealed
+    np.testing.assert_allclose(curves["constant"], [0.01, 0.005, 0.0], atol=1e-6)
+    np.testing.assert_allclose(curves["cosine"], [0.01, 0.005, 0.0], atol=1e-6)
+    for count in (1, 3):
+        panels = dict.fromkeys("abc"[:count], drawn["learning_rate"])
+        assert plot_schedules(panels, tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="no schedules"):
+        plot_schedules({}, tmp_path / "none.png")

@@ -1,0 +1,130 @@
+"""A loss, an optimizer and a schedule at once: tuned together, and each taken out again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import pytest
+
+import metaevo
+from metaevo.components import registry
+from metaevo.config import from_dict, load_yaml
+from metaevo.evolution.command import main
+from metaevo.held_out import ablations, entries
+from metaevo.runs.checkpoint import load_tree
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from purerl.types import Context
+
+pytestmark = pytest.mark.long
+
+OPTIMIZER = Path(__file__).parents[3] / "examples/scheduled_adam.py"
+SETTINGS = """
+learner: ppo
+evolve: [drift, scheduled_adam.py, schedule]
+component: {drift: {hidden_size: 2, temporal: true}, schedule: {coefficients: 2}}
+train: {total_timesteps: 64, num_envs: 2, num_steps: 16, update_epochs: 1, num_minibatches: 1,
+        hidden_sizes: [4]}
+strategy: {population_size: 4, sigma: 0.5}
+evolution: {generations: 1, validation_seeds: 0, chunk_size: 1, num_devices: 1}
+evaluation: {seeds: 0, space: {learning_rate: {log_uniform: [1e-4, 1e-2]}}}
+"""
+REFERENCES = {"drift": "clipped_surrogate", "scheduled_adam": "adam", "schedule": "constant"}
+SLOTS = {"drift": "policy_loss", "scheduled_adam": "make_optimizer", "schedule": "schedule"}
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    shutil.copy(OPTIMIZER, tmp_path)
+    (tmp_path / "settings.yaml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    return tmp_path
+
+
+@pytest.fixture
+def study(there):
+    raw = load_yaml(there / "settings.yaml")
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+
+
+def test_they_are_evolved_drawn_and_loaded(there):
+    argv = ["--config", "settings.yaml", "--run-dir", "run"]
+    assert main(argv, component=None, description="") == 0
+    run = there / "run"
+    found, _ = load_tree(run / "meta_params")
+    assert set(found) == set(REFERENCES)
+    assert found["drift"]["hidden"].shape == (24, 2)
+    drawn = {path.name for path in (run / "figures").iterdir()}
+    assert {"policy_loss.png", "schedule.png"} <= drawn
+    _, own = metaevo.load(run, slot="schedule")
+    assert set(own) == {"learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"}
+    assert set(own["learning_rate"]) == {"level", "slope"}
+    page = (run / "report.html").read_text()
+    assert "(a policy loss) and scheduled adam (an optimizer) and a schedule for PPO" in page
+
+
+def test_contenders_of_all_parts_are_tuned_over_the_same(study):
+    study.check()
+    example = jax.eval_shape(study.evolved.init, jax.random.key(0))
+
+    class Never:
+        hyperparams = study.settings.hyperparams
+
+    found = entries.entries_of(study.settings, study.parts, example, lambda *_: Never())
+    spaces = {name: set(each.space.to_plain()) for name, each in found.items()}
+    rate = {"hyperparams.learning_rate"}
+    assert spaces == {
+        "learned": rate,
+        "clipped_surrogate + adam + constant": rate,
+        "dpo + adam + constant": rate,
+        "clipped_surrogate + momentum + constant": rate,
+        "clipped_surrogate + rmsprop + constant": rate,
+        "clipped_surrogate + adam + linear": {*rate, "hyperparams.clip_epsilon"},
+        "clipped_surrogate + adam + cosine": rate,
+    }
+
+
+def test_each_part_is_taken_out_again(study):
+    parts, meta_params = study.evolved.parts, study.evolved.init(jax.random.key(0))
+    laboratory = ablations.Laboratory(study.settings, study.parts, meta_params)
+    found = laboratory.ablations(single_task=True)
+    assert [each.key for _, each in found] == ["without"] * 3
+    assert {part.name: row.function for part, each in found for row in each.rows} == REFERENCES
+    context = Context(study.settings.hyperparams, 0.5, 2)
+    both = {"found": meta_params, "row": None}
+    for part, each in found:
+        (row,) = each.rows
+        (reference,) = part.slot.functions([row.function])
+        functions = ablations._with(part, reference, study.parts)
+        assert set(functions) == set(SLOTS.values())
+        drift = {
+            True: parts["drift"].component.apply(meta_params["drift"], context, 0.3, 1.0),
+            False: -1.2,  # PPO's clip
+        }[part.name != "drift"]
+        assert float(functions["policy_loss"](both, context, 0.3, 1.0)) == pytest.approx(drift)
+        moved = jax.tree.map(lambda leaf: leaf + 1.0, meta_params)
+        scheduled = functions["schedule"]({"found": moved, "row": None}, context)
+        changes = scheduled.learning_rate != context.hyperparams.learning_rate
+        assert bool(changes) == (part.name != "schedule")
+
+
+def test_table_of_what_is_left():
+    rows = [
+        {"part": name, "replaced by": other, "iqm": 1.5, "interval": [1.0, 2.0], "seeds": 2}
+        for name, other in REFERENCES.items()
+    ]
+    (table,) = ablations.table_of_parts(json.loads(json.dumps({"without": rows})))
+    assert [row[:2] for row in table.rows] == [list(each) for each in REFERENCES.items()]
+
+
+def test_two_parts_for_one_slot_are_refused(there, capsys):
+    shutil.copy(OPTIMIZER, there / "another_adam.py")
+    evolve = json.dumps(["schedule", "scheduled_adam.py", "another_adam.py"])
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--evolve", evolve, "--run-dir", "run"], component=None, description="")
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: evolve = ")
+    assert "scheduled_adam and another_adam both fill the slot make_optimizer" in line
