@@ -148,7 +148,8 @@ def _learned(
             gates = jax.nn.sigmoid(gates)
             memory = (1.0 - gates) * memory + gates * tanh(news)
 
-        mixed = meta_params["mix"] @ signals
+        mix = meta_params["mix"]  # the sum is spelt out: so XLA makes it part of what follows
+        mixed = sum(mix[index] * signals[index] for index in range(len(SIGNALS)))
         direction = jnp.clip(mixed + change, -LARGEST_STEP, LARGEST_STEP)
         exponent = LARGEST_EXPONENT * tanh(exponent / LARGEST_EXPONENT)
         return direction * jnp.exp(exponent), State(count, means, second, memory)
