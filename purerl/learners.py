@@ -20,6 +20,10 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 
 
+TOLD = frozenset({"progress", "frames", "minibatch", "key", "dormancy"})
+"""What an optimizer is told by every learner that has one."""
+
+
 class LearnerEntry(NamedTuple):
     """What the outer loops and the scripts need to build a learner."""
 
@@ -34,6 +38,8 @@ class LearnerEntry(NamedTuple):
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
     """what the learner needs of `envs.make`"""
+    told: frozenset[str] = frozenset()
+    """what an optimizer is told at every gradient step, of `purerl.types.Context.extra_args`"""
 
 
 LEARNERS: dict[str, LearnerEntry] = {
@@ -46,12 +52,14 @@ LEARNERS: dict[str, LearnerEntry] = {
             "make_optimizer": ("adam", "momentum", "rmsprop"),
         },
         loss_scale="vf_coef",
+        told=TOLD | {"epoch"},
     ),
     "dqn": LearnerEntry(
         dqn,
         dqn.DQN,
         {"value_loss": ("squared", "huber"), "make_optimizer": ("adam", "momentum", "rmsprop")},
         loss_scale=None,
+        told=TOLD,
     ),
     "q_learning": LearnerEntry(
         q_learning,

@@ -44,6 +44,9 @@ class Context(struct.PyTreeNode):
     """for random numbers of the slot, another one for every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
+    dormancy: Any = None
+    """how active the unit is that a parameter feeds, for every parameter; see
+    `purerl.parts.parameters.dormancy`"""
 
     def extra_args(self) -> dict[str, Any]:
         """Return what each update of an optimizer is told, as optax's extra arguments."""
@@ -53,6 +56,7 @@ class Context(struct.PyTreeNode):
             "epoch": self.epoch,
             "minibatch": self.minibatch,
             "key": self.key,
+            "dormancy": self.dormancy,
         }
 
 

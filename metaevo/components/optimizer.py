@@ -19,12 +19,14 @@ import optax
 from annotated_types import Ge, Gt
 from jax.flatten_util import ravel_pytree
 
-from metaevo.components.component import Component
+from metaevo.components.component import Ablation, Component, Found, Row
 from purerl.fast.activations import tanh
 from purerl.parts import parameters
 from purerl.parts.optimizers import scale_by_annealed_learning_rate
 
 SLOT = "make_optimizer"
+INPUTS = "inputs"
+"""In evaluation.json: what each input is worth."""
 
 DECAYS = np.array([0.5, 0.9, 0.99, 0.999], np.float32)
 """Of the running means of the gradient."""
@@ -55,8 +57,8 @@ class Config:
 class State(NamedTuple):
     """What is remembered of P parameters."""
 
-    count: jax.Array
-    """[] int32, steps taken"""
+    steps: jax.Array
+    """[] int32, taken"""
     means: jax.Array
     """[len(DECAYS), P]"""
     second: jax.Array
@@ -90,6 +92,38 @@ def make(config: Config) -> Component:
     return Component(lambda key: _init(config, key), make_optimizer)
 
 
+def ablations(found: Found) -> list[Ablation]:
+    """Return what is left without each input."""
+    meta_params, without = found.meta_params, {}
+    for index, name in enumerate(FEATURES):
+        kernel = np.asarray(meta_params["hidden"])
+        changed = {"hidden": kernel * (np.arange(kernel.shape[1]) != index)}
+        if name in SIGNALS:
+            changed["mix"] = meta_params["mix"] * (np.arange(len(SIGNALS)) != index)
+        without[name] = {**meta_params, **changed}
+    if "time" in meta_params:
+        for index, name in enumerate(TIMES):
+            kept = np.arange(len(TIMES)) != index
+            without[name] = {**meta_params, "time": meta_params["time"] * kept}
+    if len(kernel[0]) > len(FEATURES):
+        kept = np.arange(kernel.shape[1]) < len(FEATURES)
+        without["memory"] = {**meta_params, "hidden": kernel * kept}
+    return [without_inputs(found, without)]
+
+
+def without_inputs(found: Found, without: dict[str, Any]) -> Ablation:
+    """Return an ablation of a learned optimizer's inputs.
+
+    Args:
+        found: the optimizer.
+        without: its meta-parameters when it is blind to an input, by the input's name.
+    """
+    rows = [Row({"without": "nothing"})]
+    for name, meta_params in without.items():
+        rows.append(Row({"without": name}, found.apply, meta_params))
+    return Ablation(INPUTS, rows)
+
+
 def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:
     inputs = len(FEATURES) + config.memory_size
     outputs = 2 + 2 * config.memory_size
@@ -114,7 +148,7 @@ def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:
 def _learned(
     config: Config, meta_params: dict[str, jax.Array], context: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """The direction of the step, of a clipped gradient [P]: all arrays have P as their last axis."""
+    """From clipped gradients [P] to directions [P]; P is the last axis of all that is computed."""
 
     def init(params):
         like = jnp.zeros_like(params)
@@ -124,12 +158,12 @@ def _learned(
 
     def update(gradient, state, values, *, progress, policy, **told):
         del told
-        count = optax.safe_increment(state.count)
+        steps = optax.safe_increment(state.steps)
         decays = DECAYS[:, None]
         means = (1 - decays) * gradient[None] + decays * state.means
         second = (1 - SECOND_DECAY) * gradient**2 + SECOND_DECAY * state.second
-        corrected = means / (1 - decays**count)
-        root = jnp.sqrt(second / (1 - SECOND_DECAY**count))
+        corrected = means / (1 - decays**steps)
+        root = jnp.sqrt(second / (1 - SECOND_DECAY**steps))
         scale = root + context.hyperparams.adam_epsilon
         signals = jnp.concatenate([gradient[None], corrected]) / scale[None]
         size = jnp.log(scale / jnp.mean(scale))
@@ -152,6 +186,6 @@ def _learned(
         mixed = sum(mix[index] * signals[index] for index in range(len(SIGNALS)))
         direction = jnp.clip(mixed + change, -LARGEST_STEP, LARGEST_STEP)
         exponent = LARGEST_EXPONENT * tanh(exponent / LARGEST_EXPONENT)
-        return direction * jnp.exp(exponent), State(count, means, second, memory)
+        return direction * jnp.exp(exponent), State(steps, means, second, memory)
 
     return optax.GradientTransformationExtraArgs(init, update)

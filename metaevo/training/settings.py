@@ -162,7 +162,9 @@ def make_trainee(
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)
-        function, meta_params[slot] = filling.fill(slot, name, run_path, trust_source=trust_source)
+        function, meta_params[slot] = filling.fill(
+            slot, name, settings.learner, run_path, trust_source=trust_source
+        )
         functions[slot] = of_key(slot, function)
     learner = make_learner(settings, env, env_params, meta_params, **functions)
     return Trainee(env_name, learner, meta_params, env_params)
