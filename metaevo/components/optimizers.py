@@ -1,6 +1,7 @@
 """What every learned optimizer has: a picture of its steps, and a table of its inputs' worth."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ STEPS = 40
 """so many before the one that is drawn"""
 SIZE = 1e-2
 """The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
+GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
+"""in units of SIZE"""
 CAPTIONS = {
     "optimizer.png": "The discovered optimizer's next step for a parameter (solid) against its "
     "gradient, beside Adam's (dashed), in learning rates; the gradient in units of its usual size. "
@@ -34,86 +37,97 @@ CAPTIONS = {
 
 def draw(found: Found, figures: Path) -> None:
     """Draw steps at several momenta and times of training beside Adam's, into optimizer.png."""
-    heads = {"policy": "policy_head", "value": "value_head"}
-    rows = heads if "policy_loss" in found.learner.slots else {"value": "action_head"}
+    learned, adam = both_curves(found)
     panels = {
         (row, time): {
             momentum: {
-                LEARNED: step_curve(
-                    found.apply, found.meta_params, found.hyperparams, head, progress, momentum
-                ),
-                "adam": step_curve(
-                    optimizers.adam, None, found.hyperparams, head, progress, momentum
-                ),
+                LEARNED: StepCurve(GRADIENTS, learned[name][t, m]),
+                "adam": StepCurve(GRADIENTS, adam[name][t, m]),
             }
-            for momentum in MOMENTA
+            for m, momentum in enumerate(MOMENTA)
         }
-        for row, head in rows.items()
-        for time, progress in PROGRESS.items()
+        for row, name in _heads(found).items()
+        for t, time in enumerate(PROGRESS)
     }
     plot_steps(panels, figures / "optimizer.png")
 
 
-def step_curve(
-    make_optimizer: Callable,
-    meta_params: Any,
-    hyperparams: Any,
-    head: str,
-    progress: float,
-    momentum: float,
-) -> StepCurve:
-    """Return an optimizer's step against the gradient, after gradients with a mean.
+def both_curves(found: Found) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the steps of what was found and of Adam, as `step_curves` does."""
+    names = list(_heads(found).values())
+    return (
+        step_curves(found.apply, found.meta_params, found.hyperparams, names),
+        step_curves(optimizers.adam, None, found.hyperparams, names),
+    )
+
+
+def _heads(found: Found) -> dict[str, str]:
+    """Parts of the learner's network by flax's names, whose parameters are shown."""
+    if "policy_loss" in found.learner.slots:
+        return {"policy": "policy_head", "value": "value_head"}
+    return {"value": "action_head"}
+
+
+def step_curves(
+    make_optimizer: Callable, meta_params: Any, hyperparams: Any, names: list[str]
+) -> dict[str, np.ndarray]:
+    """Return an optimizer's steps against the gradient, after gradients with a mean.
 
     Args:
         make_optimizer: fills the slot.
         meta_params: of it.
         hyperparams: of the learner; gradients are not clipped, the learning rate is constant.
-        head: the part of the network whose parameters take the step, by flax's name.
-        progress: share of training that is done.
-        momentum: mean of the gradients before, in units of their root mean square.
+        names: of the parts of the network whose parameters take the step.
+
+    Returns:
+        for each, [PROGRESS, MOMENTA, GRADIENTS] in learning rates.
     """
     hyperparams = hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
-    grid = jnp.linspace(-3.0, 3.0, 121)
-    context = Context(hyperparams, jnp.float32(progress), 100, frames=jnp.float32(0.0))
-    optimizer = make_optimizer(meta_params, context)
-    params = {"params": {head: {"kernel": 0.1 * jnp.ones_like(grid)}}}
-
-    def step(state, gradient):
-        gradients = {"params": {head: {"kernel": SIZE * gradient}}}
-        updates, state = optimizer.update(gradients, state, params, **context.extra_args())
-        return state, updates["params"][head]["kernel"]
+    params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
+    of_all = jax.tree.map(jnp.ones_like, params)
+    signs = (-1.0) ** jnp.arange(STEPS)
 
     @jax.jit
-    def steps():
-        signs = (-1.0) ** jnp.arange(STEPS)
-        before = momentum + (1.0 - momentum**2) ** 0.5 * signs
-        before = jnp.broadcast_to(before[:, None], (STEPS, grid.size))
-        state, _ = jax.lax.scan(step, optimizer.init(params), before)
-        return step(state, grid)[1]
+    @partial(jax.vmap, in_axes=(0, None))
+    @partial(jax.vmap, in_axes=(None, 0))
+    def steps(progress, momentum):
+        context = Context(hyperparams, progress, 100)
+        optimizer = make_optimizer(meta_params, context)
 
-    # Where an optimizer's learning rate is zero, so is its step.
-    scale = max(abs(float(hyperparams.learning_rate)), 1e-30)
-    return StepCurve(np.asarray(grid), np.asarray(steps()) / scale)
+        def step(state, gradient):
+            gradients = jax.tree.map(lambda ones: SIZE * gradient * ones, of_all)
+            updates, state = optimizer.update(gradients, state, params, **context.extra_args())
+            return state, updates
+
+        before = momentum + jnp.sqrt(1.0 - momentum**2) * signs
+        state, _ = jax.lax.scan(step, optimizer.init(params), before)
+        return step(state, GRADIENTS)[1]
+
+    found = steps(jnp.asarray(list(PROGRESS.values())), jnp.asarray(MOMENTA))["params"]
+    return {
+        name: np.asarray(found[name]["kernel"]) / float(hyperparams.learning_rate) for name in names
+    }
+
+
+def observe(found: Found) -> dict[str, float]:
+    """Return how large its steps are beside Adam's at the start and at the end of training."""
+    learned, adam = (
+        [
+            np.sqrt(np.mean(np.square(list(curves.values())), axis=(0, 2, 3)))[each]
+            for each in (0, -1)
+        ]
+        for curves in both_curves(found)
+    )
+    return {"start": float(learned[0] / adam[0]), "end": float(learned[1] / adam[1])}
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
-    """Say how large its steps are beside Adam's, and how they change in the course of training."""
-    del observed
-    head = "policy_head" if "policy_loss" in found.learner.slots else "action_head"
-
-    def size(make_optimizer, meta_params, progress):
-        curves = [
-            step_curve(make_optimizer, meta_params, found.hyperparams, head, progress, momentum)
-            for momentum in MOMENTA
-        ]
-        return float(np.sqrt(np.mean(np.square([curve.step for curve in curves]))))
-
-    adam = size(optimizers.adam, None, 0.0)
-    start, end = (size(found.apply, found.meta_params, progress) / adam for progress in (0.0, 1.0))
+    """Say how large its steps are beside Adam's, of what `observe` returned."""
+    sizes = observed if "start" in observed else observe(found)
     return [
-        f"The learned optimizer's steps are {start:.2g} times as large as Adam's with the same "
-        f"learning rate at the start of training, and {end:.2g} times at its end, before any "
-        "annealing (root mean square over the curves of optimizer.png)."
+        f"The learned optimizer's steps are {sizes['start']:.2g} times as large as Adam's with the "
+        f"same learning rate at the start of training, and {sizes['end']:.2g} times at its end, "
+        "annealing aside (root mean square over the curves of optimizer.png)."
     ]
 
 
@@ -126,6 +140,8 @@ def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
     for row in result[INPUTS]:
         low, high = row["interval"]
         rows.append([row["without"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
-    note = "The learned optimizer, untuned, on held-out seeds, with one input at a time set to zero."
+    note = (
+        "The learned optimizer, untuned, on held-out seeds, with one input at a time set to zero."
+    )
     columns = ["without", "IQM", "95% interval"]
     return [Table("Ablation: what each input is worth", columns, rows, note=note)]

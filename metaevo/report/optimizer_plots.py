@@ -8,7 +8,6 @@ import numpy as np
 
 from metaevo.report import plots
 
-
 COLOURS = plots.BLUE, plots.INK, plots.ORANGE
 """Of the momenta, from the most negative to the most positive."""
 

@@ -1,5 +1,6 @@
 """What an optimizer may want to know of a parameter, from its place in the learner's network."""
 
+import itertools
 import re
 from typing import Any
 
@@ -97,7 +98,7 @@ def _names(path: tuple[Any, ...]) -> list[str]:
 def _layer(path: tuple[Any, ...]) -> tuple[str, str | None]:
     """Return the torso and the hidden layer that a parameter belongs to; of a head "", None."""
     names = _names(path)
-    for torso, layer in zip(names[:-1], names[1:], strict=True):
+    for torso, layer in itertools.pairwise(names):
         if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense)_\d+", layer):
             return torso, layer
     return "", None
