@@ -72,12 +72,16 @@ def make(config: Config) -> Component:
             size = ravel_pytree(params)[0].size
             return State(jnp.zeros((len(DECAYS), size)), jnp.zeros((MEMORY, size)))
 
-        def update(updates, state, params, *, progress, epoch=None, key=None, dormancy=None, **_):
+        def update(
+            updates, state, params, *, progress, epoch=None, key=None, dormancy=None, **more
+        ):
+            del more
             gradient, unravel = ravel_pytree(updates)
             decays = DECAYS[:, None]
             momenta = decays * state.momenta + (1.0 - decays) * gradient[None]
             values, _ = ravel_pytree(params)
-            active = jnp.ones_like(values) if dormancy is None else ravel_pytree(dormancy)[0]
+            told = dormancy if dormancy is not None else jax.tree.map(jnp.ones_like, params)
+            active, _ = ravel_pytree(told)
             layer = parameters.for_each(parameters.depth(params), params)
 
             def of_all(scalar):
@@ -88,12 +92,12 @@ def make(config: Config) -> Component:
             others = jnp.stack([of_all(progress), layer, of_all(epoch), active])
             memory = _gru(meta_params["gru"], jnp.concatenate([normalised, others]), state.memory)
             outputs = jnp.clip(_mlp(meta_params, memory), -LARGEST, LARGEST)
-            size, exponent, noise = outputs
+            size, exponent, spread = outputs
             exponent = jnp.clip(STEP * exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
             steps = STEP * size * jnp.exp(exponent)
             if key is not None:
                 policy = parameters.for_each(parameters.of_policy(params), params)
-                steps += STEP * noise * policy * jax.random.normal(key, steps.shape)
+                steps += STEP * spread * policy * jax.random.normal(key, steps.shape)
             return unravel(jnp.mean(steps) - steps), State(momenta, memory)
 
         return optax.GradientTransformationExtraArgs(init, update)
