@@ -167,18 +167,26 @@ def _gru(weights: dict[str, jax.Array], inputs: jax.Array, memory: jax.Array) ->
     of_memory = weights["memory"] @ memory
     reset, update, new = jnp.split(of_inputs, 3)
     of_reset, of_update, of_new = jnp.split(of_memory, 3)
-    reset = jax.nn.sigmoid(reset + of_reset)
-    update = jax.nn.sigmoid(update + of_update)
+    reset, update = _sigmoid(reset + of_reset), _sigmoid(update + of_update)
     new = tanh(new + reset * (of_new + weights["memory_bias"][:, None]))
     return (1.0 - update) * new + update * memory
+
+
+def _sigmoid(x: jax.Array) -> jax.Array:
+    return 0.5 + 0.5 * tanh(0.5 * x)
 
 
 def _mlp(weights: dict[str, Any], x: jax.Array) -> jax.Array:
     """Map [8, P] to [3, P]."""
     for name in ("first", "second"):
-        x = weights[name]["kernel"] @ x + weights[name]["bias"][:, None]
-        x = x - jnp.mean(x, axis=0, keepdims=True)
-        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=0, keepdims=True) + 1e-6)
+        # LayerNorm (Ba et al. 2016): its mean is taken away from the few weights, not from x; and
+        # its sum of squares is spelt out, so that XLA makes it part of what follows.
+        kernel, bias = weights[name]["kernel"], weights[name]["bias"]
+        x = (kernel - jnp.mean(kernel, axis=0, keepdims=True)) @ x + (bias - jnp.mean(bias))[
+            :, None
+        ]
+        square = sum(x[index] * x[index] for index in range(HIDDEN))
+        x = x * jax.lax.rsqrt(square / HIDDEN + 1e-6)[None]
         norm = weights[f"{name}_norm"]
         x = jax.nn.relu(x * norm["scale"][:, None] + norm["bias"][:, None])
     return weights["output"]["kernel"] @ x + weights["output"]["bias"][:, None]
