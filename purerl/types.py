@@ -70,7 +70,8 @@ MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtr
 """`(meta_params, context) -> optimizer`, made anew for every update of the learner.
 
 Every `optimizer.update(gradients, state, params, **context.extra_args())` is told where in training
-the gradient step is, and what the network's units do; an optimizer of optax that takes no extra arguments will do as well."""
+the gradient step is, and what the network's units do; an optimizer of optax that takes no extra
+arguments will do as well."""
 
 
 class Transition(NamedTuple):
