@@ -20,7 +20,7 @@ from flax import struct
 
 from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, networks, optimizers, schedules
+from purerl.parts import episodes, exploration, losses, networks, optimizers, parameters, schedules
 from purerl.parts.replay import Layout, Priorities, Steps, set_priorities
 from purerl.types import (
     Context,
@@ -377,9 +377,11 @@ class DQN:
 
         def gradient_step(state, inputs):
             step, key, slots_key = inputs
-            here = context.replace(minibatch=step / config.gradient_steps, key=slots_key)
             batch, rows = self.make_batch(state, key, hyperparams, env_params)
             params, opt_state = state.params, state.opt_state
+            dormancy = parameters.dormancy(self._network(env_params), params, batch.obs)
+            share = step / config.gradient_steps
+            here = context.replace(minibatch=share, key=slots_key, dormancy=dormancy)
             grads, (error, metrics) = gradient(params, batch, here, meta_params, env_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
             params = optax.apply_updates(params, updates)

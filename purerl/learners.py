@@ -22,6 +22,10 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 
 
+TOLD = frozenset({"progress", "frames", "key"})
+"""What an optimizer is told by every learner that has one."""
+
+
 class LearnerEntry(NamedTuple):
     """What the outer loops and the scripts need to build a learner."""
 
@@ -36,6 +40,8 @@ class LearnerEntry(NamedTuple):
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
     """what the learner needs of `envs.make`"""
+    told: frozenset[str] = frozenset()
+    """what an optimizer is told at every gradient step, of `purerl.types.Context.extra_args`"""
 
 
 LEARNERS: dict[str, LearnerEntry] = {
@@ -49,6 +55,7 @@ LEARNERS: dict[str, LearnerEntry] = {
             "schedule": ("constant", "linear", "cosine"),
         },
         loss_scale="vf_coef",
+        told=TOLD | {"epoch", "minibatch", "dormancy"},
     ),
     "dqn": LearnerEntry(
         dqn,
@@ -59,6 +66,7 @@ LEARNERS: dict[str, LearnerEntry] = {
             "schedule": ("constant", "cosine"),
         },
         loss_scale=None,
+        told=TOLD | {"minibatch", "dormancy"},
     ),
     "q_learning": LearnerEntry(
         q_learning,
@@ -72,6 +80,7 @@ LEARNERS: dict[str, LearnerEntry] = {
         lpg.LPG,
         {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
         loss_scale=None,
+        told=TOLD,
     ),
 }
 

@@ -20,7 +20,7 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, losses, networks, optimizers, schedules
+from purerl.parts import episodes, losses, networks, optimizers, parameters, schedules
 from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -378,18 +378,19 @@ class PPO:
             the new state, and each metric of `loss` averaged over the steps.
         """
         config = self.config
-        context = self._context(state, hyperparams)
+        context, network = self._context(state, hyperparams), self._network(env_params)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
         def gradient_step(params, opt_state, inputs):
             indices, step, key = inputs
+            minibatch = jax.tree.map(lambda x: x[indices], batch)
             here = context.replace(
                 epoch=(step // config.num_minibatches) / config.update_epochs,
                 minibatch=(step % config.num_minibatches) / config.num_minibatches,
                 key=key,
+                dormancy=parameters.dormancy(network, params, minibatch.obs),
             )
-            minibatch = jax.tree.map(lambda x: x[indices], batch)
             grads, metrics = gradient(params, minibatch, here, meta_params, env_params)
             updates, opt_state = optimizer.update(grads, opt_state, params, **here.extra_args())
             return updates, opt_state, metrics

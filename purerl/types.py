@@ -44,6 +44,9 @@ class Context(struct.PyTreeNode):
     """for random numbers of the slot, another one for every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
+    dormancy: Any = None
+    """how active the unit is that a parameter feeds, for every parameter; see
+    `purerl.parts.parameters.dormancy`"""
     component: Any = None
     """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
 
@@ -55,6 +58,7 @@ class Context(struct.PyTreeNode):
             "epoch": self.epoch,
             "minibatch": self.minibatch,
             "key": self.key,
+            "dormancy": self.dormancy,
         }
 
 
@@ -67,8 +71,10 @@ PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
 MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
 """`(meta_params, context) -> optimizer`, made for every update of the learner.
 
+
 Every `optimizer.update(gradients, state, params, **context.extra_args())` says where in training
-the gradient step is; an optimizer of optax that takes no extra arguments will do as well."""
+the gradient step is, and what the network's units do; an optimizer of optax that takes no extra
+arguments will do as well."""
 
 Schedule = Callable[[MetaParams, Context], Hyperparams]
 """`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""

@@ -22,13 +22,20 @@ from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
+from purerl.learners import LEARNERS
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
 
 
-def save(run: RunDirectory, evolved: Evolved, meta_params: Any, generation: int) -> None:
-    """Write what was discovered into the run directory."""
+def save(
+    run: RunDirectory,
+    evolved: Evolved,
+    meta_params: Any,
+    generation: int,
+    learner: str | None = None,
+) -> None:
+    """Write what was discovered, of this learner, into the run directory."""
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
         | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
@@ -37,11 +44,17 @@ def save(run: RunDirectory, evolved: Evolved, meta_params: Any, generation: int)
     metadata: dict[str, Any] = {"components": described}
     if not evolved.is_dict:
         (metadata,) = described.values()
+    if learner is not None:
+        metadata["learner"] = learner
     save_tree(run.meta_params, jax.device_get(meta_params), {**metadata, "generation": generation})
 
 
 def load(
-    run_dir: str | Path, *, slot: str | None = None, trust_source: bool = False
+    run_dir: str | Path,
+    *,
+    slot: str | None = None,
+    trust_source: bool = False,
+    learner: str | None = None,
 ) -> tuple[Callable[..., Any], Any]:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
 
@@ -56,10 +69,13 @@ def load(
         slot: that the function is to fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
+        learner: by its name, that is to use the function; what that does not tell an optimizer
+            must not have been told where it was evolved.
 
     Raises:
         ConfigError: if the directory holds no discovered component, or a damaged one, or one for
-            another slot than `slot`, or one of somebody's own code that is not trusted.
+            another slot than `slot`, or one of somebody's own code that is not trusted, or one that
+            `learner` cannot use.
     """
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: name for name, part in evolved.parts.items()}
@@ -69,6 +85,8 @@ def load(
     if slot is not None and slot not in parts:
         raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
     name = parts[slot or has]
+    if learner is not None:
+        _check_told(run_dir, evolved.parts[name], learner)
     return evolved.parts[name].function, evolved.of(meta_params, name)
 
 
@@ -101,6 +119,20 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")
     return evolved, meta_params
+
+
+def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
+    """Refuse an optimizer that was evolved with inputs that a learner does not have."""
+    _, metadata = load_tree(RunDirectory(Path(run_dir)).meta_params)
+    before = metadata.get("learner")
+    if not isinstance(before, str) or before not in LEARNERS:  # saved by earlier versions
+        return
+    reads = LEARNERS[before].told & getattr(part.module, "TOLD", frozenset())
+    if missing := sorted(reads - LEARNERS[learner].told):
+        raise ConfigError(
+            f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, and "
+            f"learner = {learner!r} does not tell it: {', '.join(missing)}"
+        )
 
 
 def _part(run: RunDirectory, described: dict[str, Any], trust_source: bool) -> Part:

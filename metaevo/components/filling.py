@@ -23,18 +23,19 @@ def describe(slot: str) -> str:
 
 
 def fill(
-    slot: str, name: str, run_path: Path | None = None, *, trust_source: bool = False
+    slot: str, name: str, learner: str, run_path: Path | None = None, *, trust_source: bool = False
 ) -> tuple[Callable[..., Any], Any]:
     """Return a function and its meta-parameters.
 
     Args:
         slot: to be filled.
         name: of a hand-written function, or the directory of a run.
+        learner: whose slot it is.
         run_path: an existing run, whose copy of the evolved function is used.
         trust_source: whether source code that a run has saved may be executed.
 
     Raises:
-        ConfigError: if there is neither.
+        ConfigError: if there is neither, or the learner cannot use what was evolved.
     """
     if name in HAND_WRITTEN[slot]:
         return HAND_WRITTEN[slot][name], None
@@ -46,7 +47,7 @@ def fill(
         raise ConfigError(
             f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
         )
-    return discovery.load(directory, slot=slot, trust_source=trust_source)
+    return discovery.load(directory, slot=slot, trust_source=trust_source, learner=learner)
 
 
 def keep(run_path: Path, slot: str, name: str) -> None:

@@ -196,6 +196,7 @@ SLOTS: dict[str, Slot] = {
                 "rmsprop": {"learning_rate": _log_uniform(1e-5, 1e-1)},
                 "sgd": {"learning_rate": _log_uniform(1e-3, 10.0)},
             },
+            hooks="metaevo.components.optimizers",
         ),
         Slot(
             "update_rule",

@@ -9,21 +9,13 @@ from numpy.typing import ArrayLike
 from metaevo.report import plots
 
 
-def plot_schedules(
-    panels: Mapping[str, Mapping[str, ArrayLike]],
-    path: plots.PathLike,
-    *,
-    title: str = "",
-    learned: str = "learned",
-) -> Path:
+def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.PathLike) -> Path:
     """Draw hyperparameters over training, a panel each; returns `path`.
 
     Args:
         panels: for each hyperparameter the curves by name, [points] from the start of training to
             its end.
         path: of the PNG.
-        title: above the figure.
-        learned: the name of the curve that stands out.
 
     Raises:
         ValueError: no curves.

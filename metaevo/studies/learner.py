@@ -110,7 +110,8 @@ class LearnerStudy:
 
     def save(self, directory: RunDirectory, meta_params: Any, generation: int) -> None:
         """Write the parts, so that `metaevo.load` finds them."""
-        discovery.save(directory, self.evolved, meta_params, generation)
+        learner = self.settings.learner
+        discovery.save(directory, self.evolved, meta_params, generation, learner)
 
     def draw(self, meta_params: Any, figures: Path) -> None:
         """Let every part's module draw what was found."""

@@ -171,7 +171,9 @@ def make_parts(
     fixed = {}
     for slot in fixed_slots(settings):
         name = getattr(settings, slot)
-        function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        function, own = filling.fill(
+            slot, name, settings.learner, run_path, trust_source=trust_source
+        )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         fixed[slot] = _with_its_own(function, own)
     return Parts(evolved, fixed, environments)

@@ -173,7 +173,9 @@ def make_trainee(
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)
-        function, own = filling.fill(slot, name, run_path, trust_source=trust_source)
+        function, own = filling.fill(
+            slot, name, settings.learner, run_path, trust_source=trust_source
+        )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         meta_params[slot] = own
         functions[slot] = of_key(slot, function)

@@ -41,7 +41,7 @@ def test_tasks_belong_to_keys():
     np.testing.assert_array_equal(*goals)
     assert len(set(goals[0].tolist())) > 1
     agents = population.advance(agents, settings.train.num_updates)
-    scores, _ = population.train(keys, meta_params=jax.device_get(candidates))
+    scores, _, _ = population.train(keys, meta_params=jax.device_get(candidates))
     np.testing.assert_allclose(population.scores(agents), scores, rtol=1e-5)
     assert jnp.isfinite(scores).all()
 

@@ -97,7 +97,7 @@ def test_it_is_a_component_beside_hand_written_ones_with_ranges_of_their_own():
         programs.append(functions)
         return type("Never", (), {"hyperparams": study.settings.hyperparams})
 
-    found = entries.entries_of(study.settings, study.parts, None, contender)
+    found = entries.entries_of(study.settings, study.parts, {"learned": None}, contender)
     assert list(found) == ["learned", "constant", "linear", "cosine"]
     assert len(programs) == 2  # the hand-written ones share one
     names = {name: set(each.space.to_plain()) for name, each in found.items()}

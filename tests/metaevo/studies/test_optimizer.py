@@ -51,6 +51,7 @@ def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
     # Its own two rates, or the untuned one.
     assert tuned["momentum"]["settings"]["learning_rate"] in (1e-4, 1.0, 1e-3)
     assert result["best_hand_written"].removesuffix(" (tuned)") in ("adam", "momentum", "rmsprop")
+    assert (place / "run" / "figures" / "optimizer.png").is_file()
     assert "Held-out comparison" in (place / "run" / "report.html").read_text()
 
 

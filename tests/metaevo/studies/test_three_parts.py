@@ -72,7 +72,9 @@ def test_contenders_of_all_parts_are_tuned_over_the_same(study):
     class Never:
         hyperparams = study.settings.hyperparams
 
-    found = entries.entries_of(study.settings, study.parts, example, lambda *_: Never())
+    found = entries.entries_of(
+        study.settings, study.parts, {"learned": example}, lambda *_: Never()
+    )
     spaces = {name: set(each.space.to_plain()) for name, each in found.items()}
     rate = {"hyperparams.learning_rate"}
     assert spaces == {

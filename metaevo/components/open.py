@@ -1,0 +1,192 @@
+"""OPEN, a learned optimizer for reinforcement learning (Goldie et al. 2024).
+
+"Can Learned Optimization Make Reinforcement Learning Less Difficult?" For every parameter a GRU
+and a small network, the same for all, see 19 inputs and return a step. Beside momenta and the
+gradient they are told the three things that make reinforcement learning difficult: how far training
+is, which units are dormant, and when to explore: the policy's parameters get learned noise.
+
+    u = 1e-3 m exp(1e-3 e),    for the policy + 1e-3 d noise;    parameters -= u - mean of u
+
+The learner's learning rate and clipping are not used. It can be evolved from random weights only.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from metaevo.components.component import Ablation, Component, Found
+from metaevo.components.optimizer import without_inputs
+from purerl.fast.activations import tanh
+from purerl.fast.initializers import orthogonal
+from purerl.parts import parameters
+
+SLOT = "make_optimizer"
+TOLD = frozenset({"progress", "epoch", "key", "dormancy"})
+"""What it reads of what a learner tells; see `purerl.learners.LearnerEntry.told`."""
+
+DECAYS = np.array([0.1, 0.5, 0.9, 0.99, 0.999, 0.9999], np.float32)
+"""Of the momenta."""
+MOMENTA = tuple(f"momentum {decay:g}" for decay in DECAYS.tolist())
+NORMALISED = (
+    "value",
+    *(f"{part} of {name}" for name in MOMENTA for part in ("sign", "log")),
+    "sign of gradient",
+    "log of gradient",
+)
+"""The inputs that are divided by their root mean square over an array of parameters."""
+INPUTS = *NORMALISED, "training", "layer", "epoch", "dormancy"
+MEMORY, HIDDEN, OUTPUTS = 8, 16, 3
+STEP = 1e-3
+LARGEST = 1e4
+"""Of an output: what explodes is counted as diverged, but no step is infinite."""
+LARGEST_EXPONENT = 10.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """OPEN has no settings."""
+
+
+class State(NamedTuple):
+    """What is remembered of P parameters."""
+
+    momenta: jax.Array
+    """[len(DECAYS), P]"""
+    memory: jax.Array
+    """[MEMORY, P]"""
+
+
+def make(config: Config) -> Component:
+    """Return the component: `init(key)` and the slot function of `purerl.types.MakeOptimizer`."""
+    del config
+
+    def make_optimizer(meta_params, context):
+        del context
+
+        def init(params):
+            size = ravel_pytree(params)[0].size
+            return State(jnp.zeros((len(DECAYS), size)), jnp.zeros((MEMORY, size)))
+
+        def update(
+            updates, state, params, *, progress, epoch=None, key=None, dormancy=None, **more
+        ):
+            del more
+            gradient, unravel = ravel_pytree(updates)
+            decays = DECAYS[:, None]
+            momenta = decays * state.momenta + (1.0 - decays) * gradient[None]
+            values, _ = ravel_pytree(params)
+            told = dormancy if dormancy is not None else jax.tree.map(jnp.ones_like, params)
+            active, _ = ravel_pytree(told)
+            layer = parameters.for_each(parameters.depth(params), params)
+
+            def of_all(scalar):
+                return jnp.full_like(values, 0.0 if scalar is None else scalar)
+
+            sizes = [leaf.size for leaf in jax.tree.leaves(params)]
+            normalised = _normalised(_inputs(values, momenta, gradient), sizes)
+            others = jnp.stack([of_all(progress), layer, of_all(epoch), active])
+            memory = _gru(meta_params["gru"], jnp.concatenate([normalised, others]), state.memory)
+            outputs = jnp.clip(_mlp(meta_params, memory), -LARGEST, LARGEST)
+            size, exponent, spread = outputs
+            exponent = jnp.clip(STEP * exponent, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+            steps = STEP * size * jnp.exp(exponent)
+            if key is not None:
+                policy = parameters.for_each(parameters.of_policy(params), params)
+                steps += STEP * spread * policy * jax.random.normal(key, steps.shape)
+            return unravel(jnp.mean(steps) - steps), State(momenta, memory)
+
+        return optax.GradientTransformationExtraArgs(init, update)
+
+    return Component(_init, make_optimizer)
+
+
+def ablations(found: Found) -> list[Ablation]:
+    """Return what is left without each input."""
+    kernel = found.meta_params["gru"]["inputs"]
+    without = {
+        name: {
+            **found.meta_params,
+            "gru": {**found.meta_params["gru"], "inputs": kernel * (np.arange(len(INPUTS)) != i)},
+        }
+        for i, name in enumerate(INPUTS)
+    }
+    return [without_inputs(found, without)]
+
+
+def _init(key: jax.Array) -> dict[str, Any]:
+    """Weights [outputs, inputs], as flax draws those of its `GRUCell`, `Dense` and `LayerNorm`."""
+    keys = jax.random.split(key, 5)
+    memory_keys = jax.random.split(keys[1], 3)
+
+    def dense(key, inputs, outputs):
+        kernel = jax.nn.initializers.lecun_normal()(key, (inputs, outputs))
+        return {"kernel": kernel.T, "bias": jnp.zeros(outputs)}
+
+    def norm():
+        return {"scale": jnp.ones(HIDDEN), "bias": jnp.zeros(HIDDEN)}
+
+    gates = [dense(each, len(INPUTS), MEMORY) for each in jax.random.split(keys[0], 3)]
+    return {
+        "gru": {
+            "inputs": jnp.concatenate([gate["kernel"] for gate in gates]),
+            "bias": jnp.zeros(3 * MEMORY),
+            "memory": jnp.concatenate([orthogonal()(each, (MEMORY,) * 2) for each in memory_keys]),
+            "memory_bias": jnp.zeros(MEMORY),
+        },
+        "first": dense(keys[2], MEMORY, HIDDEN),
+        "first_norm": norm(),
+        "second": dense(keys[3], HIDDEN, HIDDEN),
+        "second_norm": norm(),
+        "output": dense(keys[4], HIDDEN, OUTPUTS),
+    }
+
+
+def _inputs(values: jax.Array, momenta: jax.Array, gradient: jax.Array) -> jax.Array:
+    """The inputs that are normalised, [15, P]."""
+    seen = jnp.concatenate([momenta, gradient[None]])
+    both = jnp.stack([jnp.sign(seen), jnp.log(jnp.abs(seen) + 1e-8)], axis=1)
+    return jnp.concatenate([values[None], both.reshape(-1, values.size)])
+
+
+def _normalised(rows: jax.Array, sizes: list[int]) -> jax.Array:
+    """Divide rows [15, P] by their root mean square over each array of so many parameters."""
+    parts = jnp.split(rows, np.cumsum(sizes)[:-1], axis=1)
+    squares = (jnp.mean(jnp.square(part), axis=1, keepdims=True) for part in parts)
+    scaled = [part * jax.lax.rsqrt(mean + 1e-5) for part, mean in zip(parts, squares, strict=True)]
+    return jnp.concatenate(scaled, axis=1)
+
+
+def _gru(weights: dict[str, jax.Array], inputs: jax.Array, memory: jax.Array) -> jax.Array:
+    """A gated recurrent unit (Cho et al. 2014) on [19, P] and [8, P], with flax's biases."""
+    of_inputs = weights["inputs"] @ inputs + weights["bias"][:, None]
+    of_memory = weights["memory"] @ memory
+    reset, update, new = jnp.split(of_inputs, 3)
+    of_reset, of_update, of_new = jnp.split(of_memory, 3)
+    reset, update = _sigmoid(reset + of_reset), _sigmoid(update + of_update)
+    new = tanh(new + reset * (of_new + weights["memory_bias"][:, None]))
+    return (1.0 - update) * new + update * memory
+
+
+def _sigmoid(x: jax.Array) -> jax.Array:
+    return 0.5 + 0.5 * tanh(0.5 * x)
+
+
+def _mlp(weights: dict[str, Any], x: jax.Array) -> jax.Array:
+    """Map [8, P] to [3, P]."""
+    for name in ("first", "second"):
+        # LayerNorm (Ba et al. 2016): its mean is taken away from the few weights, not from x; and
+        # its sum of squares is spelt out, so that XLA makes it part of what follows.
+        kernel, bias = weights[name]["kernel"], weights[name]["bias"]
+        x = (kernel - jnp.mean(kernel, axis=0, keepdims=True)) @ x + (bias - jnp.mean(bias))[
+            :, None
+        ]
+        square = sum(x[index] * x[index] for index in range(HIDDEN))
+        x = x * jax.lax.rsqrt(square / HIDDEN + 1e-6)[None]
+        norm = weights[f"{name}_norm"]
+        x = jax.nn.relu(x * norm["scale"][:, None] + norm["bias"][:, None])
+    return weights["output"]["kernel"] @ x + weights["output"]["bias"][:, None]

@@ -1,0 +1,147 @@
+"""What every learned optimizer has: a picture of its steps, and a table of its inputs' worth."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components.component import LEARNED, Found
+from metaevo.components.optimizer import INPUTS
+from metaevo.report.optimizer_plots import StepCurve, plot_steps
+from metaevo.report.page import Table
+from purerl.learners import LearnerEntry
+from purerl.parts import optimizers
+from purerl.types import Context
+
+PROGRESS = {"start": 0.0, "middle": 0.5, "end": 1.0}
+MOMENTA = -0.6, 0.0, 0.6
+"""Means of the gradients before, in units of their root mean square."""
+STEPS = 40
+"""so many before the one that is drawn"""
+SIZE = 1e-2
+"""The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
+GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
+"""in units of SIZE"""
+CAPTIONS = {
+    "optimizer.png": "The discovered optimizer's next step for a parameter (solid) against its "
+    "gradient, beside Adam's (dashed), in learning rates; the gradient in units of its usual size. "
+    f"Before it came {STEPS} gradients with the same mean square and with the mean that the colour "
+    "says. The learning rate is held constant, so that what differs from left to right is what was "
+    "learned.",
+}
+
+
+def draw(found: Found, figures: Path) -> None:
+    """Draw steps at several momenta and times of training beside Adam's, into optimizer.png."""
+    learned, adam = both_curves(found)
+    panels = {
+        (row, time): {
+            momentum: {
+                LEARNED: StepCurve(GRADIENTS, learned[name][t, m]),
+                "adam": StepCurve(GRADIENTS, adam[name][t, m]),
+            }
+            for m, momentum in enumerate(MOMENTA)
+        }
+        for row, name in _heads(found).items()
+        for t, time in enumerate(PROGRESS)
+    }
+    plot_steps(panels, figures / "optimizer.png")
+
+
+def both_curves(found: Found) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the steps of what was found and of Adam, as `step_curves` does."""
+    names = list(_heads(found).values())
+    return (
+        step_curves(found.apply, found.meta_params, found.hyperparams, names),
+        step_curves(optimizers.adam, None, found.hyperparams, names),
+    )
+
+
+def _heads(found: Found) -> dict[str, str]:
+    """Parts of the learner's network by flax's names, whose parameters are shown."""
+    if "policy_loss" in found.learner.slots:
+        return {"policy": "policy_head", "value": "value_head"}
+    return {"value": "action_head"}
+
+
+def step_curves(
+    make_optimizer: Callable, meta_params: Any, hyperparams: Any, names: list[str]
+) -> dict[str, np.ndarray]:
+    """Return an optimizer's steps against the gradient, after gradients with a mean.
+
+    Args:
+        make_optimizer: fills the slot.
+        meta_params: of it.
+        hyperparams: of the learner; gradients are not clipped, the learning rate is constant.
+        names: of the parts of the network whose parameters take the step.
+
+    Returns:
+        for each, [PROGRESS, MOMENTA, GRADIENTS] in learning rates.
+    """
+    hyperparams = hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
+    params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
+    of_all = jax.tree.map(jnp.ones_like, params)
+    signs = (-1.0) ** jnp.arange(STEPS)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None))
+    @partial(jax.vmap, in_axes=(None, 0))
+    def steps(progress, momentum):
+        context = Context(hyperparams, progress, 100)
+        optimizer = make_optimizer(meta_params, context)
+
+        def step(state, gradient):
+            gradients = jax.tree.map(lambda ones: SIZE * gradient * ones, of_all)
+            updates, state = optimizer.update(gradients, state, params, **context.extra_args())
+            return state, updates
+
+        before = momentum + jnp.sqrt(1.0 - momentum**2) * signs
+        state, _ = jax.lax.scan(step, optimizer.init(params), before)
+        return step(state, GRADIENTS)[1]
+
+    found = steps(jnp.asarray(list(PROGRESS.values())), jnp.asarray(MOMENTA))["params"]
+    return {
+        name: np.asarray(found[name]["kernel"]) / float(hyperparams.learning_rate) for name in names
+    }
+
+
+def observe(found: Found) -> dict[str, float]:
+    """Return how large its steps are beside Adam's at the start and at the end of training."""
+    learned, adam = (
+        [
+            np.sqrt(np.mean(np.square(list(curves.values())), axis=(0, 2, 3)))[each]
+            for each in (0, -1)
+        ]
+        for curves in both_curves(found)
+    )
+    return {"start": float(learned[0] / adam[0]), "end": float(learned[1] / adam[1])}
+
+
+def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
+    """Say how large its steps are beside Adam's, of what `observe` returned."""
+    sizes = observed if "start" in observed else observe(found)
+    return [
+        f"The learned optimizer's steps are {sizes['start']:.2g} times as large as Adam's with the "
+        f"same learning rate at the start of training, and {sizes['end']:.2g} times at its end, "
+        "annealing aside (root mean square over the curves of optimizer.png)."
+    ]
+
+
+def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
+    """Return what each input is worth."""
+    del learner
+    if INPUTS not in result:
+        return []
+    rows = []
+    for row in result[INPUTS]:
+        low, high = row["interval"]
+        rows.append([row["without"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+    note = (
+        "The learned optimizer, untuned, on held-out seeds, with one input at a time set to zero."
+    )
+    columns = ["without", "IQM", "95% interval"]
+    return [Table("Ablation: what each input is worth", columns, rows, note=note)]

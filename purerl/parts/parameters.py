@@ -1,0 +1,104 @@
+"""What an optimizer may want to know of a parameter, from its place in the learner's network."""
+
+import itertools
+import re
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl.fast.activations import ACTIVATIONS
+
+POLICY = "actor_torso", "policy_head", "log_std"
+"""The parts of `purerl.parts.networks.ActorCritic` that the policy needs; a shared torso too."""
+TINY = 1e-9
+"""Below it, all units of a layer are dormant."""
+
+
+def of_policy(params: Any) -> Any:
+    """Return which parameters the policy needs: a tree of bools, one for each array.
+
+    Args:
+        params: of a network of `purerl.parts.networks`. Of another tree, none are the policy's.
+    """
+    return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
+
+
+def depth(params: Any) -> Any:
+    """Return how far from the observation each array is: a tree of floats, 0 to 1 for a head.
+
+    The layers of a torso are at 0, 1 / L, 2 / L, ... where it has L.
+
+    Args:
+        params: of a network of `purerl.parts.networks`. Of another tree, all are at 1.
+    """
+    layers: dict[str, set[str]] = {}
+    for path, _ in jax.tree.leaves_with_path(params):
+        torso, layer = _layer(path)
+        if layer is not None:
+            layers.setdefault(torso, set()).add(layer)
+
+    def of_array(path: tuple[Any, ...], leaf: jax.Array) -> float:
+        del leaf
+        torso, layer = _layer(path)
+        if layer is None:
+            return 1.0
+        order = sorted(layers[torso], key=lambda name: (name[0], int(name.split("_")[1])))
+        return order.index(layer) / len(order)
+
+    return jax.tree.map_with_path(of_array, params)
+
+
+def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
+    """Return how active the unit is that each parameter feeds, beside the others of its layer.
+
+    The mean of |activation| over observations, over the layer's mean of that (Sokar et al. 2023,
+    "The dormant neuron phenomenon", definition 3.1): 0 for a unit that does nothing, 1 for an
+    average one and for all that feeds no hidden unit. Of a filter, the mean over positions counts.
+
+    Args:
+        network: of `purerl.parts.networks`.
+        params: of it.
+        obs: [B, *obs_shape], as it sees them.
+
+    Returns:
+        a tree like `params`.
+    """
+    _, seen = network.apply(
+        params,
+        obs,
+        capture_intermediates=lambda module, _: isinstance(module, nn.Dense | nn.Conv),
+        mutable=["intermediates"],
+    )
+
+    def of_array(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
+        torso, layer = _layer(path)
+        if layer is None:
+            return jnp.ones_like(leaf)
+        inputs = seen["intermediates"][torso][layer]["__call__"][0]  # [B, ..., units]
+        activity = jnp.abs(ACTIVATIONS[network.activation](inputs))
+        activity = jnp.mean(activity.reshape(-1, activity.shape[-1]), axis=0)
+        score = activity / jnp.maximum(jnp.mean(activity), TINY)
+        return jnp.broadcast_to(score.reshape((1,) * (leaf.ndim - 1) + (-1,)), leaf.shape)
+
+    return jax.tree.map_with_path(of_array, params)
+
+
+def for_each(values: Any, params: Any) -> jax.Array:
+    """Return the value of every single parameter [P], of a tree with one value for each array."""
+    leaves = zip(jax.tree.leaves(values), jax.tree.leaves(params), strict=True)
+    return jnp.concatenate([jnp.full(leaf.size, value, jnp.float32) for value, leaf in leaves])
+
+
+def _names(path: tuple[Any, ...]) -> list[str]:
+    return [str(getattr(key, "key", "")) for key in path]
+
+
+def _layer(path: tuple[Any, ...]) -> tuple[str, str | None]:
+    """Return the torso and the hidden layer that a parameter belongs to; of a head "", None."""
+    names = _names(path)
+    for torso, layer in itertools.pairwise(names):
+        if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense)_\d+", layer):
+            return torso, layer
+    return "", None

@@ -1,0 +1,96 @@
+"""The small learned optimizer: where it starts, and what holds whatever its weights are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from metaevo.components import optimizer
+from purerl.ppo import Hyperparams
+from purerl.types import Context
+
+HYPERPARAMS = Hyperparams(learning_rate=0.01, final_learning_rate=0.5, max_grad_norm=0.5)
+PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
+
+
+def told(progress):
+    return Context(HYPERPARAMS, jnp.float32(progress), num_updates=8).extra_args()
+
+
+def run(made, meta_params, steps, size=1.0):
+    """The updates of a few steps on random gradients, as vectors."""
+    update = made.apply(meta_params, Context(HYPERPARAMS, num_updates=8))
+    state, params, found = update.init(PARAMS), PARAMS, []
+    step = jax.jit(lambda *arguments, progress: update.update(*arguments, **told(progress)))
+    for index in range(steps):
+        key = jax.random.key(index)
+        gradient = jax.tree.map(lambda x: size * jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
+        updates, state = step(gradient, state, params, progress=index / steps)
+        params = optax.apply_updates(params, updates)
+        found.append(jax.flatten_util.ravel_pytree(updates)[0])
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize("temporal", [True, False])
+@pytest.mark.parametrize("memory_size", [0, 2])
+def test_it_starts_exactly_at_adam(temporal, memory_size):
+    made = optimizer.make(optimizer.Config(temporal=temporal, memory_size=memory_size))
+    found = run(made, made.init(jax.random.key(0)), 5)
+    adam = optax.chain(
+        optax.clip_by_global_norm(0.5), optax.scale_by_adam(eps=HYPERPARAMS.adam_epsilon)
+    )
+    state = adam.init(PARAMS)
+    for index, actual in enumerate(found):
+        key = jax.random.key(index)
+        gradient = jax.tree.map(lambda x: jax.random.normal(key, x.shape), PARAMS)  # noqa: B023
+        updates, state = adam.update(gradient, state)
+        expected = -0.01 * (1 - 0.5 * index / 5) * jax.flatten_util.ravel_pytree(updates)[0]
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_steps_are_bounded_and_finite_whatever_the_weights():
+    made = optimizer.make(optimizer.Config(start="random", memory_size=2))
+    huge = jax.tree.map(lambda x: 1e12 * x, made.init(jax.random.key(0)))
+    for size in (1e12, 1.0, 0.0):
+        found = run(made, huge, 4, size)
+        assert np.isfinite(found).all()
+        limit = optimizer.LARGEST_STEP * np.exp(optimizer.LARGEST_EXPONENT)
+        assert np.abs(found).max() <= 0.01 * limit * 1.001
+
+
+@pytest.mark.parametrize("temporal", [True, False])
+def test_it_sees_progress_and_length_if_it_may(temporal):
+    made = optimizer.make(optimizer.Config(temporal=temporal, start="random"))
+    meta_params = made.init(jax.random.key(0))
+
+    def first_step(progress, num_updates):
+        """Of a constant learning rate."""
+        context = Context(HYPERPARAMS.replace(final_learning_rate=1.0), progress, num_updates)
+        made_of = made.apply(meta_params, context)
+        updates, _ = made_of.update(PARAMS, made_of.init(PARAMS), PARAMS, **context.extra_args())
+        return jax.flatten_util.ravel_pytree(updates)[0]
+
+    base = first_step(0.0, 8)
+    assert bool((first_step(0.5, 8) != base).any()) == temporal
+    assert bool((first_step(0.0, 800) != base).any()) == temporal
+
+
+def test_it_tells_the_policys_parameters_from_others():
+    made = optimizer.make(optimizer.Config(start="random"))
+    meta_params = made.init(jax.random.key(0))
+    update = made.apply(meta_params, Context(HYPERPARAMS))
+
+    def first_step(name):
+        params = {"params": {name: {"kernel": jnp.ones((2, 3))}}}
+        return update.update(params, update.init(params), params, **told(0.0))[0]["params"][name]
+
+    actor, critic, log_std = map(first_step, ("actor_torso", "critic_torso", "log_std"))
+    assert (actor["kernel"] != critic["kernel"]).all()
+    np.testing.assert_array_equal(actor["kernel"], log_std["kernel"])
+
+
+def test_it_has_a_few_hundred_numbers_at_most():
+    made = optimizer.make(optimizer.Config(hidden_size=16, memory_size=4, start="random"))
+    meta_params = jax.eval_shape(made.init, jax.random.key(0))
+    assert sum(leaf.size for leaf in jax.tree.leaves(meta_params)) < 500

@@ -1,0 +1,75 @@
+"""What is said of parameters, against the network computed by hand in NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.parts import networks, parameters
+
+OBS = jax.random.normal(jax.random.key(0), (7, 3))
+IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
+
+
+def actor_critic(obs_ndim=1, shared=False, continuous=False):
+    return networks.ActorCritic(obs_ndim, 2, continuous, (4, 5), "relu", shared)
+
+
+def ratio(activity):
+    activity = np.abs(activity).reshape(-1, activity.shape[-1]).mean(axis=0)
+    return activity / activity.mean()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_dormancy_of_dense_layers(shared):
+    network = actor_critic(shared=shared)
+    params = network.init(jax.random.key(1), OBS)
+    found = parameters.dormancy(network, params, OBS)["params"]
+    assert jax.tree.structure(found) == jax.tree.structure(params["params"])
+    for torso in ("actor_torso",) if shared else ("actor_torso", "critic_torso"):
+        x = np.asarray(OBS)
+        for layer in ("Dense_0", "Dense_1"):
+            weights = params["params"][torso][layer]
+            x = np.maximum(x @ np.asarray(weights["kernel"]) + np.asarray(weights["bias"]), 0)
+            kernel = np.broadcast_to(ratio(x), weights["kernel"].shape)
+            np.testing.assert_allclose(found[torso][layer]["kernel"], kernel, rtol=1e-4)
+            np.testing.assert_allclose(found[torso][layer]["bias"], ratio(x), rtol=1e-4)
+    assert (found["policy_head"]["kernel"] == 1).all()
+
+
+def test_dormancy_of_filters_and_dead_layers():
+    network = actor_critic(obs_ndim=3)
+    params = network.init(jax.random.key(1), IMAGES)
+    conv = params["params"]["actor_torso"]["Conv_0"]
+    conv["bias"] = conv["bias"].at[3].set(-1e3)  # never active
+    found = parameters.dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
+    x = jax.lax.conv_general_dilated(
+        IMAGES, conv["kernel"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    expected = ratio(np.maximum(np.asarray(x) + np.asarray(conv["bias"]), 0))
+    np.testing.assert_allclose(found["bias"], expected, rtol=1e-4)
+    np.testing.assert_allclose(found["kernel"][2, 1, 1], expected, rtol=1e-4)
+    assert found["bias"][3] == 0
+    dead = jax.tree.map(jnp.zeros_like, params)
+    found = parameters.dormancy(network, dead, IMAGES)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+def test_depth_and_policy():
+    params = actor_critic(3, continuous=True).init(jax.random.key(1), IMAGES)
+    depth, policy = (
+        {"/".join(key.key for key in path[1:]): leaf for path, leaf in jax.tree.leaves_with_path(x)}
+        for x in (parameters.depth(params), parameters.of_policy(params))
+    )
+    layers = {"Conv_0": 0, "Dense_0": 1 / 3, "Dense_1": 2 / 3}
+    for name, value in depth.items():
+        owner, layer = name.split("/")[0], name.split("/")[1:2]
+        assert value == (layers[layer[0]] if owner.endswith("torso") else 1)
+        assert policy[name] == (owner in ("actor_torso", "policy_head", "log_std"))
+    q_network = networks.QNetwork(1, 2, (4,), "relu", True)
+    params = q_network.init(jax.random.key(1), OBS)
+    assert not any(jax.tree.leaves(parameters.of_policy(params)))
+    found = parameters.for_each(parameters.depth(params), params)
+    heads = sum(params["params"][name]["kernel"].size + n for name, n in (("action_head", 2),))
+    assert found.shape == (3 * 4 + 4 + heads + 4 + 1,)
+    assert found.sum() == heads + 4 + 1
