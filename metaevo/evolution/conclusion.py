@@ -89,9 +89,11 @@ def write_report(
     findings = study.findings(found, result or {})
     if numbers := verdict.evolved_numbers(found):
         findings = [*findings, verdict.numbers_text(numbers)]
-    ablations = study.tables(result) if result is not None else []
+    own = study.tables(result) if result is not None else []
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
-    _print(result, [*ablations, *tables], findings, quick)
+    _print(result, [*own, *tables], findings, quick)
+    if not study.folds:
+        tables = [*own, *tables]
 
     first: list[Any] = []
     if quick:
@@ -115,7 +117,7 @@ def write_report(
         first.append(page.Text("", findings))
     rest: list[Any] = [page.Image(_heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
-    folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+    folded: list[Any] = [layout.Folded(study.folds, own)] if own and study.folds else []
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     title, subtitle = study.title(len(records))
