@@ -16,11 +16,12 @@ _COLORS = (plots.GREY, plots.GREEN, plots.BLUE, plots.ORANGE, plots.PURPLE)
 
 
 class Line(NamedTuple):
-    """The line own - level = factor x (other - level) nearest to pairs of values."""
+    """The line nearest to pairs of values (other, own)."""
 
     factor: float
-    level: float
-    """where it crosses the diagonal; NaN if it does not"""
+    """its slope: how much more we earn where the opponent earns 1 more"""
+    miss: float
+    """how far above mutual defection it passes; below, if negative"""
     explained: float
     """share of the pairs' variance that lies along it"""
 
@@ -56,7 +57,7 @@ def plot_meta_episode(
     for player, (axes, who) in enumerate(zip(panels[:2], ("we", opponent), strict=True)):
         plots._style(axes, "", f"{who}: P(cooperate)")
         for place, (name, color) in enumerate(zip(SITUATIONS, _COLORS, strict=True)):
-            label = name if name == "start" else f"after {name}, own action first"
+            label = name if name == "start" else f"after {name}"
             axes.plot(steps, chances[:, player, place], color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
     plots._style(panels[2], "joint move", "payoff a step")
@@ -98,7 +99,7 @@ def plot_reach(
     corners: ArrayLike,
     path: plots.PathLike,
     *,
-    predicted: Mapping[int, tuple[float, float]],
+    predicted: tuple[float, float] | None,
 ) -> Path:
     """Draw the pairs of values that an opponent can reach against some of our policies.
 
@@ -106,8 +107,7 @@ def plot_reach(
         reaches: a panel each.
         corners: [4, 2] what the opponent and we get after CC, CD, DC and DD.
         path: of the PNG.
-        predicted: for some steps, the point (other, own) and with the fitted factor the line that
-            extortion predicts, as level of the other and of ours.
+        predicted: a point (other, own) of the lines that extortion predicts; None for no lines.
 
     Returns:
         `path`.
@@ -127,10 +127,9 @@ def plot_reach(
         _outline(axes, corners)
         axes.scatter(reach.other, reach.own, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
                      label="reached by an opponent", zorder=2)  # fmt: skip
-        if reach.step in predicted:
-            other, own = predicted[reach.step]
-            axes.axline((other, own), slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
-                        label="extortion with the fitted factor", zorder=3)  # fmt: skip
+        if predicted is not None:
+            axes.axline(predicted, slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
+                        label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
         axes.plot(*reach.played, marker="*", markersize=13, color=plots.INK, linestyle="none",
                   label="reached in play", zorder=4)  # fmt: skip
         margin = 0.04 * np.ptp(corners, axis=0)

@@ -4,7 +4,6 @@ Against a zero-determinant strategy (Press & Dyson 2012) the values of both play
 whatever the opponent does; extortion is such a line through mutual defection.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -71,7 +70,9 @@ def illustrate(
                       policies, rivals))  # fmt: skip
     reaches, lines = [], {}
     for place, step in enumerate(shown):
-        fits = [fit(other[each, place], own[each, place]) for each in range(EPISODES)]
+        fits = [
+            fit(other[each, place], own[each, place], defection(game)) for each in range(EPISODES)
+        ]
         lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
         mine, yours = earned[0, step - 1]
         played = float(yours), float(mine)
@@ -79,17 +80,30 @@ def illustrate(
     return Illustration(chances, earned.mean(axis=0), reaches, lines)
 
 
-def fit(other: Sequence[float] | np.ndarray, own: Sequence[float] | np.ndarray) -> Line:
-    """Return the line nearest to pairs of values (total least squares)."""
-    pairs = np.stack([np.asarray(other, np.float64), np.asarray(own, np.float64)])
+def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
+    """Return the line nearest to pairs of values, by total least squares.
+
+    Args:
+        other: [pairs] what the opponent earns.
+        own: [pairs] what we earn.
+        point: (other, own), by which the line may pass.
+    """
+    pairs = np.stack([other, own]) - np.array(point)[:, np.newaxis]
     spread, directions = np.linalg.eigh(np.cov(pairs))
     across, along = directions[:, 1]
     factor = float(along / across) if across else np.inf
     middle = pairs.mean(axis=1)
-    offset = middle[1] - factor * middle[0]
-    level = offset / (1 - factor) if np.isfinite(factor) and factor != 1 else np.nan
     total = spread.sum()
-    return Line(factor, float(level), float(spread[1] / total) if total > 0 else 1.0)
+    return Line(
+        factor,
+        float(middle[1] - factor * middle[0]),
+        float(spread[1] / total) if total > 0 else 1.0,
+    )
+
+
+def defection(game: Game) -> tuple[float, float]:
+    """Return what the opponent and we get where nobody cooperates."""
+    return game.other[3], game.own[3]
 
 
 def is_constant_sum(game: Game) -> bool:

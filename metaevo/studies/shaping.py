@@ -81,11 +81,12 @@ class ShapingStudy:
 
     name = "shaping"
     captions: Mapping[str, str] = {
-        "meta_episode.png": "How both cooperate, and what they earn, over a meta-episode: means of "
+        "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
+        "player's own action first), and payoffs, over a meta-episode: means of "
         f"{extortion.EPISODES} of them against the first opponent of evolution.",
         "reach.png": "Pairs of values that memory-one opponents can reach against the policies "
-        "that the meta-policy moves through, and the line through mutual defection on which "
-        "extortion with the fitted factor would keep them.",
+        "that the meta-policy moves through, and the line of the fitted factor through mutual "
+        "defection: with a factor above 1 it is that of zero-determinant extortion.",
         "payoffs.png": "What we and the opponents earn over the generations.",
     }
     folds = ""
@@ -153,13 +154,12 @@ class ShapingStudy:
             found.probabilities, found.payoffs, figures / "meta_episode.png", opponent=opponent
         )
         corners = list(zip(self.game.other, self.game.own, strict=True))
-        defection = corners[-1]
-        constant = extortion.is_constant_sum(self.game)
+        defection = extortion.defection(self.game)
         game_plots.plot_reach(
             found.reaches,
             corners,
             figures / "reach.png",
-            predicted={} if constant else {each.step: defection for each in found.reaches},
+            predicted=None if extortion.is_constant_sum(self.game) else defection,
         )
         if records := RunDirectory(figures.parent).read_metrics("generation"):
             names = opponent if len(self.met) == 1 else "opponents"
@@ -205,15 +205,13 @@ class ShapingStudy:
                 found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not extortion.is_constant_sum(self.game):
             told = [
-                f"{line.explained:.0%} of what opponents can reach after joint move {step} lies "
-                f"along a line of factor {line.factor:.2f} that crosses the diagonal at "
-                f"{line.level:.2f}"
+                f"After joint move {step} {line.explained:.0%} of what opponents can reach lies "
+                f"along a line of factor {line.factor:.2f} that passes {abs(line.miss):.2f} from "
+                "mutual defection."
                 for step, line in self._illustrated(meta_params).lines.items()
             ]
-            found.append(
-                f"{'; '.join(told)}. Extortion is a line through mutual defection "
-                f"({self.game.other[3]:g}, {self.game.own[3]:g}) with a factor above 1."
-            )
+            extorts = "Extortion is such a line through mutual defection, with a factor above 1."
+            found.append(" ".join([*told, extorts]))
         return found
 
     def tables(self, result: dict[str, Any]) -> list[Table]:

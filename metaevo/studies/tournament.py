@@ -59,10 +59,11 @@ class Tournament:
         self.settings, self.game = settings, settings.game.game
         self.rate = settings.opponent.learning_rate
         learned = meta_game.shaper(weights)
-        self.moves = {LEARNED: learned, **opponents.LEARNING}
-        self.moves |= {each.name: each.move for each in met
-                       if each.move is not None and each.learns}  # fmt: skip
-        ours = [self.moves[name] for name in (LEARNED, "naive", "lola")]
+        self.moves = {LEARNED: learned}
+        self.moves |= {
+            each.name: each.move for each in met if each.move is not None and each.learns
+        }
+        ours = [learned, opponents.naive, opponents.lola]
         theirs, steps = list(self.moves.values()), settings.game.steps
 
         def run(our: Player, their: Player, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
