@@ -6,6 +6,7 @@ two new ones.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,9 +154,10 @@ def _move(name: str, key: str, game: Game, run_path: Path | None) -> Move | None
         if found is None:
             raise ConfigError(f"{key}: {name}: nobody can extort in this game")
         return opponents.fixed(found)
-    kept = None if run_path is None else copy_of(run_path, name)
-    directory = kept if kept is not None and kept.path.is_dir() else RunDirectory(Path(name))
-    if not directory.path.is_dir():
+    directory = RunDirectory(Path(name))
+    if run_path is not None and os.path.isdir(copy_of(run_path, name).path):
+        directory = copy_of(run_path, name)
+    if not os.path.isdir(directory.path):  # of a Path, a name that is too long raises
         raise ConfigError(
             f"{key}: {show(name)} must be one of {', '.join(KNOWN)}, or the directory of a run "
             "that evolved a meta-policy"
@@ -184,7 +186,7 @@ def load_weights(directory: RunDirectory) -> Weights:
     Raises:
         ConfigError: if it has none, or a damaged one.
     """
-    if not directory.meta_params.is_dir():
+    if not os.path.isdir(directory.meta_params):
         raise ConfigError(f"{directory.path} holds no meta-policy (no meta_params/ in it)")
     found, about = checkpoint.load_tree(directory.meta_params)
     hidden = about.get("hidden") if isinstance(about, Mapping) else None

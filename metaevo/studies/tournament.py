@@ -189,7 +189,10 @@ def compare(
     return {
         **_verdict(scores),
         "variants": [
-            _row(name, chosen[name].settings, tuning[name], table)
+            {
+                **_row(name, chosen[name].settings, tuning[name], table),
+                "diverged": int(np.sum(~np.isfinite(scores[name]))),
+            }
             for name, table in statistics.fill_missing(scores).items()
         ],
         "tuning_settings": 0,
@@ -246,7 +249,6 @@ def _row(name: str, settings: dict[str, float], frames: int, table: np.ndarray) 
         "iqm": summary.iqm,
         "interval": list(summary.interval),
         "mean": summary.mean,
-        "diverged": 0,
     }
 
 

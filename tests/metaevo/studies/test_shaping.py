@@ -212,6 +212,7 @@ REFUSED = {
     "no steps": ({"game": {"steps": 0}}, "game.steps = 0: must be"),
     "nobody": ({"opponent": {"names": []}}, "opponent.names"),
     "unknown": ({"opponent": {"names": "niave"}}, "opponent.names: 'niave' must be one of naive"),
+    "too long": ({"opponent": {"names": "a" * 5000}}, "must be one of naive"),
     "twice": ({"opponent": {"names": ["naive", "naive"]}}, "'naive' is named twice"),
     "fixed only": ({"opponent": {"names": "tit_for_tat"}}, "tit_for_tat has no gradient"),
     "constant": (
