@@ -82,19 +82,17 @@ class Tournament:
             return found
 
         self._run = jax.jit(run)
-        self._places = (
-            {LEARNED: 0, "naive": 1, "lola": 2},
-            dict(zip(self.moves, range(len(self.moves)), strict=True)),
-        )
+        self._ours = {LEARNED: 0, "naive": 1, "lola": 2}
+        self._theirs = {name: place for place, name in enumerate(self.moves)}
 
     def ours(self, name: str, rate: float = 1.0, policy: np.ndarray = NOBODY) -> Player:
         """Return a player of our part: a mover by its name, or else a policy [5] for ever."""
-        return Player(self._places[0].get(name, len(self._places[0])), policy, rate)
+        return Player(self._ours.get(name, len(self._ours)), policy, rate)
 
     def theirs(self, opponent: Opponent, factor: float = 1.0) -> Player:
         """Return an opponent."""
         name = LEARNED if opponent.name == SELF else opponent.name
-        place = self._places[1].get(name, len(self.moves))
+        place = self._theirs.get(name, len(self.moves))
         fixed = NOBODY
         if name not in self.moves and opponent.move is not None:
             nothing = jnp.zeros(LOGITS)
