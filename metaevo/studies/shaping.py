@@ -205,7 +205,7 @@ class ShapingStudy:
                 found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not extortion.is_constant_sum(self.game):
             told = [
-                f"After joint move {step} {line.explained:.0%} of what opponents can reach lies "
+                f"After joint move {step} {line.explained:.1%} of what opponents can reach lies "
                 f"along a line of factor {line.factor:.2f} that passes {abs(line.miss):.2f} from "
                 "mutual defection."
                 for step, line in self._illustrated(meta_params).lines.items()
