@@ -40,8 +40,7 @@ class Shaping:
         self.game, self.frames = settings.game.game, settings.game.steps
         self.opponents, self.rate = list(opponents), settings.opponent.learning_rate
         self.hidden = settings.policy.hidden
-        numbers = 2 * self.hidden * LOGITS * 2
-        self.working_set_bytes = 4 * (numbers + 256)
+        self.working_set_bytes = 4 * (3 * LOGITS * self.hidden + 256)
         if any(each.move is None for each in self.opponents):
             self.evaluate_against = self._evaluate
 

@@ -154,6 +154,7 @@ def directory(tmp_path_factory):
     return path / "run"
 
 
+@pytest.mark.long
 def test_a_run_is_judged_drawn_and_reported(directory):
     result = json.loads((directory / "evaluation.json").read_text())
     names = [row["name"] for row in result["variants"]]
@@ -179,6 +180,7 @@ def test_a_run_is_judged_drawn_and_reported(directory):
     assert figures == {"fitness.png", "meta_episode.png", "payoffs.png", "reach.png", "scores.png"}
 
 
+@pytest.mark.long
 def test_a_run_goes_on(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "run")
     argv = ["--resume", "--run-dir", str(tmp_path / "run")]
@@ -192,6 +194,7 @@ def test_a_run_goes_on(directory, tmp_path):
         main([*argv, "--game.discount", "0.9"])
 
 
+@pytest.mark.long
 def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(directory, other)
