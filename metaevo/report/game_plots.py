@@ -12,6 +12,10 @@ from scipy.spatial import ConvexHull, QhullError
 from metaevo.report import plots
 
 SITUATIONS = ("start", "CC", "CD", "DC", "DD")
+ZOOM = 0.2
+"""The share of what is possible below which only what is reached is shown."""
+NEAR = 0.2
+"""How far a line may pass from mutual defection, as a share of the payoffs' range."""
 _COLORS = (plots.GREY, plots.GREEN, plots.BLUE, plots.ORANGE, plots.PURPLE)
 
 
@@ -107,12 +111,14 @@ def plot_reach(
         reaches: a panel each.
         corners: [4, 2] what the opponent and we get after CC, CD, DC and DD.
         path: of the PNG.
-        predicted: a point (other, own) of the lines that extortion predicts; None for no lines.
+        predicted: a point (other, own) of the lines that extortion predicts, which are drawn where
+            the fitted ones pass near it; None for no lines.
 
     Returns:
         `path`.
     """
     corners = np.asarray(corners, float)
+    low, high = _window(reaches, corners)
     columns = min(2, len(reaches))
     rows = -(-len(reaches) // columns)
     figure = plots._figure("", 0.9 + 2.9 * rows, plots.NARROW)
@@ -127,17 +133,28 @@ def plot_reach(
         _outline(axes, corners)
         axes.scatter(reach.other, reach.own, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
                      label="reached by an opponent", zorder=2)  # fmt: skip
-        if predicted is not None:
+        near = abs(reach.line.miss) < NEAR * np.ptp(corners[:, 1])
+        if predicted is not None and near:
             axes.axline(predicted, slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
                         label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
         axes.plot(*reach.played, marker="*", markersize=13, color=plots.INK, linestyle="none",
                   label="reached in play", zorder=4)  # fmt: skip
-        margin = 0.04 * np.ptp(corners, axis=0)
-        low, high = corners.min(axis=0) - margin, corners.max(axis=0) + margin
         axes.set_xlim(low[0], high[0])
         axes.set_ylim(low[1], high[1])
     plots._legend(figure, *panels[: len(reaches)])
     return plots._save(figure, path)
+
+
+def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the axes begin and end: around all that is possible, or a small part of it."""
+    reached = np.concatenate(
+        [np.stack([each.other, each.own], axis=-1) for each in reaches]
+        + [np.array([each.played for each in reaches])]
+    )
+    small = np.all(np.ptp(reached, axis=0) < ZOOM * np.ptp(corners, axis=0))
+    shown = reached if small else corners
+    margin = 0.04 * np.ptp(shown, axis=0) + 1e-6
+    return shown.min(axis=0) - margin, shown.max(axis=0) + margin
 
 
 def _outline(axes: Axes, corners: np.ndarray) -> None:

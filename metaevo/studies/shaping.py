@@ -205,7 +205,7 @@ class ShapingStudy:
         if not extortion.is_constant_sum(self.game):
             told = [
                 f"After joint move {step} {line.explained:.1%} of what opponents can reach lies "
-                f"along a line of factor {line.factor:.2f} that passes {abs(line.miss):.2f} from "
+                f"along a line of factor {line.factor:.2f} that passes {abs(line.miss):.3g} from "
                 "mutual defection."
                 for step, line in self._illustrated(meta_params).lines.items()
             ]
