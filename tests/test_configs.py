@@ -8,6 +8,7 @@ import pytest
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
 from metaevo.held_out.tuning import tuning_space
 from metaevo.runs.quick import quickened
+from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep.plan import make_plan
@@ -39,6 +40,21 @@ def test_an_evolution_preset_fits_together(path):
     agents = small.strategy.population_size * small.evolution.seeds_per_candidate
     assert_tiny(small, small.train.total_timesteps, agents * small.evolution.generations)
     assert small.evaluation.trials * small.evaluation.tuning_seeds <= 32
+    assert small.evaluation.seeds <= 8
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if "shaping" in names(each)], ids=names)
+def test_a_shaping_preset_fits_together(path):
+    raw = load_yaml(path)
+    entry = registry.find(raw)
+    settings = from_dict(entry.settings(raw, None), raw)
+    entry.make(settings, None).check()
+    assert set(flatten(raw)) <= set(flatten(to_dict(settings)))
+    small = quick(settings)
+    entry.make(small, None).check()
+    assert small.run.quick
+    agents = small.strategy.population_size * small.evolution.seeds_per_candidate
+    assert agents * small.evolution.generations <= 64
     assert small.evaluation.seeds <= 8
 
 
@@ -96,7 +112,11 @@ def test_every_file_is_looked_at():
     assert {path.parent.name for path in FILES} >= {
         "evolve_drift",
         "evolve_value_loss",
+        "shaping",
         "sweep",
         "train",
     }
-    assert all({"evolve", "train", "sweep"} & set(re.split(r"[/_]", names(path))) for path in FILES)
+    assert all(
+        {"evolve", "shaping", "train", "sweep"} & set(re.split(r"[/_]", names(path)))
+        for path in FILES
+    )

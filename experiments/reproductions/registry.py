@@ -5,6 +5,7 @@ from experiments.reproductions import (
     doors_dqn,
     doors_vectorisation,
     grid_world,
+    opponent_shaping,
     ppo_curves,
 )
 from experiments.reproductions.comparison import Comparison
@@ -16,4 +17,7 @@ COMPARISONS: dict[str, Comparison] = {
     "doors-dqn": doors_dqn.COMPARISON,
     "ppo-cartpole": ppo_curves.CARTPOLE,
     "ppo-breakout": ppo_curves.BREAKOUT,
+    "mfos-ipd": opponent_shaping.IPD,
+    "mfos-chicken": opponent_shaping.CHICKEN,
+    "mfos-pennies": opponent_shaping.PENNIES,
 }

@@ -16,8 +16,7 @@ from metaevo.runs.lifecycle import (
     with_trackers,
 )
 from metaevo.runs.quick import quickened
-from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies import registry
 
 COMPONENT = "value_loss"
 """What is evolved where neither settings nor command line say it."""
@@ -41,11 +40,12 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         given = hosts.of_first(lambda: _parse(argv, component, description))
         data = given["settings"]
         run_dir = given["run_dir"]
-        settings = from_dict(experiment_class(data, component), data)
+        entry = registry.find(data)
+        settings = from_dict(entry.settings(data, component), data)
         run_path = None if run_dir is None else Path(run_dir)
         resume, trusts = given["resume"], given["trust_source"]
         study = hosts.agreed(
-            lambda: LearnerStudy(settings, run_path if resume else None, trust_source=trusts)
+            lambda: entry.make(settings, run_path if resume else None, trust_source=trusts)
         )
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
@@ -59,12 +59,17 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             saved = settings_to_resume(args, overrides)
             discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
             return saved
+        if registry.find(overrides) is not registry.STUDIES[registry.LEARNER]:
+            return {}
         what = overrides.get("evolve", component or COMPONENT)
         preset = _preset(what, overrides.get("learner"))
         return {"evolve": what, **for_environment_of(overrides, preset)}
 
-    def make_class(raw: dict[str, Any]) -> type[EvolveSettings]:
-        return experiment_class(raw, component)
+    def make_class(raw: dict[str, Any]) -> type[Any]:
+        entry = registry.find(raw)
+        if raw.get("study") == registry.LEARNER:
+            del raw["study"]  # the settings of a learner's study have no such key
+        return entry.settings(raw, component)
 
     parser = run_parser("evolve", description)
     short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}

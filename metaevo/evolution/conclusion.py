@@ -128,11 +128,13 @@ def write_report(
     findings = study.findings(found, result or {})
     if numbers := verdict.evolved_numbers(found):
         findings = [*findings, verdict.numbers_text(numbers)]
-    ablations = study.tables(result) if result is not None else []
+    own = study.tables(result) if result is not None else []
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
     if not quiet:
         words = [] if result is None else [verdict.conclusion_text(result)]
-        print_end([*ablations, *tables], findings, words, quick)
+        print_end([*own, *tables], findings, words, quick)
+    if not study.folds:
+        tables = [*own, *tables]
 
     first: list[Any] = []
     if quick:
@@ -159,14 +161,14 @@ def write_report(
         first.append(page.Text("", findings))
     rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
-    folded = fold(ablations, saved)
+    folded = fold(study.folds, own, saved)
     title, subtitle = study.title(len(records))
     page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
 
 
-def fold(ablations: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
-    """The end of a report, folded away: ablations, settings, environment."""
-    folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+def fold(heading: str, own: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
+    """The end of a report, folded away: the study's own tables, settings, environment."""
+    folded: list[Any] = [layout.Folded(heading, own)] if own and heading else []
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     return folded

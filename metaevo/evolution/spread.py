@@ -86,7 +86,7 @@ def validation_of(member: Member, settings: EvolutionSettings) -> float:
     """
     records = member.records
     key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
-    if has_mean(settings.strategy.algorithm) or key == "fitness_mean":
+    if has_mean(settings.strategy) or key == "fitness_mean":
         records = records[-1:]
     known = [each[key] for each in records if each[key] is not None]
     return float(max(known, default=-math.inf))
@@ -189,7 +189,7 @@ def _write_report(
         directory.report_path,
         title,
         subtitle,
-        [*first, *tables, *rest, *fold(ablations, saved)],
+        [*first, *tables, *rest, *fold(study.folds, ablations, saved)],
     )
 
 

@@ -58,6 +58,8 @@ def short(name: str) -> str:
 
 def _budget(result: Mapping[str, Any], learned: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     """How much the two were tuned; in comparisons of earlier versions an untuned one may win."""
+    if "budget" in result:  # a study may say it itself
+        return str(result["budget"])
     tuned = [row for row in (learned, best) if row["tuning_frames"]]
     if not tuned:
         return "Neither was tuned: both have the run's hyperparameters."

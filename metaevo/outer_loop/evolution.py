@@ -14,7 +14,12 @@ import numpy as np
 from annotated_types import Ge, Gt
 from flax import struct
 
-from metaevo.outer_loop.problem import MetaProblem, bytes_per_evaluation, frames_per_evaluation
+from metaevo.outer_loop.problem import (
+    MetaProblem,
+    bytes_per_evaluation,
+    evaluate_beside,
+    frames_per_evaluation,
+)
 from metaevo.outer_loop.strategy import Strategy, StrategyConfig
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for
@@ -240,7 +245,7 @@ class Evolution:
             candidate_key = jax.random.fold_in(evaluation_key, row % seeds)
             mean_key = jax.random.fold_in(validation_key, row - self._candidate_rows)
             key = jnp.where(validating, mean_key, candidate_key)
-            return self.problem.evaluate(key, meta_params)
+            return evaluate_beside(self.problem, key, meta_params, mean)
 
         # The first population of an algorithm without a mean has no best member yet.
         due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)

@@ -38,6 +38,21 @@ class MetaProblem(Protocol):
         """Evaluate ONE candidate on ONE key. Pure."""
 
 
+def evaluate_beside(
+    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, mean: MetaParams
+) -> Evaluation:
+    """Evaluate a candidate, for self-play against the strategy's mean.
+
+    A problem that has `evaluate_against(key, meta_params, mean)` is given that mean: it is a part
+    of the strategy's state, and so of every checkpoint. Any other one has `evaluate` called.
+    """
+    against = getattr(problem, "evaluate_against", None)
+    found: Evaluation = (
+        problem.evaluate(key, meta_params) if against is None else against(key, meta_params, mean)
+    )
+    return found
+
+
 def frames_per_evaluation(problem: MetaProblem) -> int:
     """Return the environment steps of one evaluation: its `frames` if it has them, else 0."""
     return int(getattr(problem, "frames", 0))

@@ -79,11 +79,6 @@ class StrategyConfig:
     """more settings of the algorithm's constructor or parameters, by their names in evosax"""
 
 
-def has_mean(algorithm: str) -> bool:
-    """Whether an algorithm of evosax has a mean, which is then what it has found."""
-    return algorithm in distribution_based_algorithms
-
-
 class Strategy:
     """An evosax algorithm for one search space; its methods are pure."""
 
@@ -94,7 +89,7 @@ class Strategy:
             ConfigError: for an unknown algorithm or setting, or a value that it refuses.
         """
         self.config, self._solution = config, solution
-        self.has_mean = has_mean(config.algorithm)
+        self.has_mean = has_mean(config)
         self.algorithm, self.params = _build(config, solution)
         try:  # traces a generation, which compiles nothing
             jax.eval_shape(self._rehearse, jax.random.key(0), solution)
@@ -283,6 +278,11 @@ def _with_counts_of(new: Any, old: Any) -> Any:
         return new_leaf if jnp.issubdtype(jnp.result_type(new_leaf), jnp.integer) else old_leaf
 
     return jax.tree.map(choose, new, old)
+
+
+def has_mean(config: StrategyConfig) -> bool:
+    """Whether the algorithm has a mean, which is then what a run has found."""
+    return config.algorithm in distribution_based_algorithms
 
 
 def generations_limit(config: StrategyConfig) -> float:

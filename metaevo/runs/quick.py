@@ -36,6 +36,16 @@ _MANY = ("evaluation.tuning_seeds",)
 def quickened(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings, whole and as plain data, cut down to what takes seconds, and marked so."""
     small = {key: _shrunk(key, value) for key, value in settings.items()}
+    if "train" in small:
+        _shorten(small)
+    if small.get("evaluation", {}).get("sampler") == "grid":
+        small["evaluation"]["sampler"] = "random"
+    small["run"]["quick"] = True
+    return small
+
+
+def _shorten(small: dict[str, Any]) -> None:
+    """Let agents train for a few updates only."""
     train, hyperparams = small["train"], small["hyperparams"]
     steps = train["num_steps"] * train.get("num_envs", 1)
     least = max(UPDATES * steps, 2 * train.get("learning_starts", 0))
@@ -43,10 +53,6 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
     for key in ("annealing_steps", "epsilon_decay_steps"):
         if hyperparams.get(key):
             hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
-    if small.get("evaluation", {}).get("sampler") == "grid":
-        small["evaluation"]["sampler"] = "random"
-    small["run"]["quick"] = True
-    return small
 
 
 def is_quick(settings: dict[str, Any]) -> bool:

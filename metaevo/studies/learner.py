@@ -33,6 +33,8 @@ def what(component: str, slot: str) -> str:
 class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
+    folds = "Ablations"
+
     def __init__(
         self,
         settings: EvolveSettings,

@@ -19,6 +19,7 @@ class ProblemStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
     captions: Mapping[str, str] = {}
+    folds = ""
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.

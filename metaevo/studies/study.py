@@ -16,6 +16,10 @@ class Study(Protocol):
     """of the folder of its runs"""
 
     @property
+    def folds(self) -> str:
+        """The heading under which the report folds its tables; empty to show them."""
+
+    @property
     def captions(self) -> Mapping[str, str]:
         """Those of its figures, by their file names."""
 

@@ -67,6 +67,14 @@ def test_cartpole_dqn(reproduce_tiny):
     assert all(row["steps/s"] > 0 for row in rows)
 
 
+def test_opponent_shaping(reproduce_tiny):
+    results = reproduce_tiny("mfos-ipd", "--seeds", 2, "--generations", 2, "--episodes", 64)
+    rows = results["shaping_ipd"]
+    assert [row[""] for row in rows] == ["naive against naive", "shaper, seed 0", "shaper, seed 1"]
+    assert rows[0]["we earn (IQM)"] == pytest.approx(-1.98, abs=0.05)
+    assert [row["joint move"] for row in results["extortion"]] == [1, 3, 10, 100]
+
+
 @pytest.mark.slow
 def test_doors_vectorisation(reproduce_tiny):
     results = reproduce_tiny(

@@ -181,9 +181,12 @@ def prepared() -> Iterator[None]:
     """Keep what is compiled, and leave out pictures, pages and git."""
     nothing = lambda *_, **__: None  # noqa: E731
     study = _kept(CheckedStudy, _settings)
+    learner = evolve_script.registry.LEARNER
+    entry = evolve_script.registry.STUDIES[learner]
+    studies = {**evolve_script.registry.STUDIES, learner: entry._replace(make=study)}
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            (evolve_script, "LearnerStudy", study),
+            (evolve_script.registry, "STUDIES", studies),
             (evolution_run, "_evolution", _kept(evolution_run._evolution, _with_resolved)),
             (evolution_run, "conclude", nothing),
             (transfer, "LearnerStudy", study),

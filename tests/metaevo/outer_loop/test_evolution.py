@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, EvolutionConfig
+from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from tests.metaevo.toy import (
@@ -382,3 +383,20 @@ def test_training_a_population_calls_no_lapack():
 def test_optimum_is_not_where_it_starts():
     """Otherwise the tests above would prove little."""
     assert np.linalg.norm(OPTIMUM) > 1.0
+
+
+class SelfPlay(Quadratic):
+    """Fitness is how far a candidate is beyond the strategy's mean."""
+
+    def evaluate_against(self, key, meta_params, mean):
+        return Evaluation(meta_params["bias"] - mean["bias"], {"mean": mean["bias"]})
+
+
+def test_self_play_is_told_the_mean():
+    """Validation plays the mean against itself; candidates play against it."""
+    this = evolution(SelfPlay(), {"validation_seeds": 2, "validation_every": 1})
+    before = this.init()
+    state, metrics = run(this, 3, state=before)
+    np.testing.assert_array_equal(metrics["fitness_of_mean"], 0.0)
+    np.testing.assert_allclose(metrics["mean"][0], this.result(before)["bias"], rtol=1e-6)
+    assert metrics["mean"][0] < metrics["mean"][-1] < this.result(state)["bias"]

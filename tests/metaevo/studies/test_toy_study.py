@@ -49,6 +49,7 @@ class AimingStudy:
     """Conforms to `metaevo.studies.study.Study`, with nothing imported from other studies."""
 
     name = "aiming"
+    folds = ""
 
     def __init__(self, settings):
         self.settings = settings

@@ -1,0 +1,52 @@
+"""The studies that `metaevo evolve` knows, by the setting `study`."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from metaevo.components import known
+from metaevo.config import ConfigError, show
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from metaevo.studies.shaping import ShapingStudy
+from metaevo.studies.shaping_settings import settings_class as shaping_class
+from metaevo.studies.study import Study
+
+LEARNER = "learner"
+"""What is evolved where no setting says it."""
+
+
+class Entry(NamedTuple):
+    """A study."""
+
+    settings: Callable[[dict[str, Any], str | None], type[Any]]
+    """from raw settings, and the component that a script evolves, to their class"""
+    make: Callable[..., Study]
+    """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
+
+
+STUDIES = {
+    LEARNER: Entry(experiment_class, LearnerStudy),
+    "shaping": Entry(shaping_class, ShapingStudy),
+}
+
+
+def find(raw: Mapping[str, Any]) -> Entry:
+    """Return the study that settings name.
+
+    Args:
+        raw: of which `study` is read.
+
+    Raises:
+        ConfigError: for an unknown one.
+    """
+    name = raw.get("study", LEARNER)
+    if isinstance(name, str) and name in STUDIES:
+        return STUDIES[name]
+    hint = ""
+    if isinstance(name, str):
+        close = difflib.get_close_matches(name, STUDIES, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        if name in known():
+            hint = f"; {name} is a component of a learner: evolve: {name}"
+    raise ConfigError(f"study = {show(name)}: must be one of {', '.join(STUDIES)}{hint}")

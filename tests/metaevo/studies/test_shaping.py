@@ -1,0 +1,271 @@
+"""Opponent shaping: meta-episodes against NumPy, whole runs by the command, and what is refused."""
+
+import json
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import yaml
+
+from metaevo.config import from_dict
+from metaevo.evolution.command import main
+from metaevo.outer_loop.evolution import Evolution
+from metaevo.runs import checkpoint
+from metaevo.studies import extortion, meta_game
+from metaevo.studies.shaping import Shaping, ShapingStudy
+from metaevo.studies.shaping_settings import ShapingSettings
+from purerl import opponents
+from purerl.games import Game
+from tests.metaevo.toy import assert_same
+from tests.purerl.chains import slope, total
+
+SMALL = {
+    "study": "shaping",
+    "game": {"steps": 8},
+    "policy": {"hidden": 4},
+    "strategy": {"population_size": 16, "sigma": 0.3},
+    "evolution": {
+        "generations": 4, "seeds_per_candidate": 4, "validation_every": 2, "validation_seeds": 8,
+        "num_devices": 1,
+    },
+    "evaluation": {
+        "seeds": 16, "tuning_seeds": 4, "opponents": ["tit_for_tat"], "learning_rates": [0.5],
+    },
+    "run": {"checkpoint_every": 2},
+}  # fmt: skip
+
+
+def merged(base, changes):
+    found = dict(base)
+    for key, value in changes.items():
+        found[key] = {**found.get(key, {}), **value} if isinstance(value, dict) else value
+    return found
+
+
+def settings_of(**changes):
+    return from_dict(ShapingSettings, merged(SMALL, changes))
+
+
+def problem_of(**changes):
+    return ShapingStudy(settings_of(**changes)).problem({})
+
+
+def weights_of(seed, hidden=4):
+    """A meta-policy with random numbers everywhere."""
+    shapes = meta_game.init_weights(jax.random.key(0), hidden)
+    leaves, structure = jax.tree.flatten(shapes)
+    rng = np.random.default_rng(seed)
+    drawn = [rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def moved(weights, own, other):
+    """The meta-policy in NumPy."""
+    seen = 1 / (1 + np.exp(-np.concatenate([own, other])))
+    hidden = np.tanh(seen @ weights["hidden"]["kernel"] + weights["hidden"]["bias"])
+    return hidden @ weights["out"]["kernel"] + weights["out"]["bias"]
+
+
+def start_of(key):
+    return np.asarray(meta_game.start_of(jax.random.split(key)[0]), np.float64)
+
+
+def test_a_meta_episode_against_a_naive_learner():
+    """Both move from the same joint state, and then earn the value of the game."""
+    weights, key, rate = weights_of(0), jax.random.key(3), 0.7
+    problem = problem_of(opponent={"learning_rate": rate})
+    (own, other), game, earned = start_of(key), problem.game, []
+    for _ in range(8):
+        climb = slope(lambda policy, own=own: total(game.swapped, policy, own), other)
+        own, other = moved(weights, own, other), other + rate * climb
+        earned.append([0.04 * total(game, own, other), 0.04 * total(game.swapped, other, own)])
+    found = jax.jit(problem.evaluate)(key, weights)
+    np.testing.assert_allclose(found.fitness, np.mean(earned, axis=0)[0], atol=1e-4)
+    np.testing.assert_allclose(found.metrics["opponent"], np.mean(earned, axis=0)[1], atol=1e-4)
+
+
+def test_self_play_meets_the_mean():
+    """A candidate plays against the mean of the strategy, not against itself."""
+    problem, key = problem_of(opponent={"names": "self"}), jax.random.key(3)
+    candidate, mean = weights_of(0), weights_of(1)
+    (own, other), earned = start_of(key), []
+    for _ in range(8):
+        own, other = moved(candidate, own, other), moved(mean, other, own)
+        earned.append(0.04 * total(problem.game, own, other))
+    found = jax.jit(problem.evaluate_against)(key, candidate, mean)
+    np.testing.assert_allclose(found.fitness, np.mean(earned), atol=1e-4)
+    assert not hasattr(problem_of(), "evaluate_against")
+
+
+def test_a_mixture_draws_an_opponent_for_each_episode():
+    names, game = ["tit_for_tat", "always_defect", "win_stay_lose_shift"], settings_of().game.game
+    weights, keys = weights_of(0), jax.random.split(jax.random.key(1), 60)
+
+    def fitness(problem):
+        found = jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights)
+        return np.asarray(found.fitness)
+
+    each = [fitness(Shaping(settings_of(), meta_game.find([n], "", game, None))) for n in names]
+    problem = problem_of(opponent={"names": names})
+    mixed = fitness(problem)
+    met = np.argmin(np.abs(np.stack(each) - mixed), axis=0)
+    np.testing.assert_allclose(np.stack(each)[met, np.arange(60)], mixed, atol=1e-5)
+    assert np.all(np.bincount(met, minlength=3) > 8)
+
+
+def test_self_play_goes_on_from_a_checkpoint_to_the_bit():
+    settings = settings_of(opponent={"names": "self"})
+    problem = ShapingStudy(settings).problem({})
+    evolution = Evolution(problem, settings.strategy, settings.evolution, seed=1)
+    whole, _ = evolution.run_block(evolution.init(), 4)
+    half, _ = evolution.run_block(evolution.init(), 2)
+    again, _ = evolution.run_block(half, 2)
+    assert_same(evolution.result(whole), evolution.result(again))
+
+
+def test_the_line_of_extortion_is_found():
+    game = Game.of([[-1, -3], [0, -2]], None, 0.96)
+    policy = opponents.fixed(opponents.zero_determinant(game, 3.0))
+    naive = opponents.naive
+    found = extortion.illustrate(game, policy, naive, 1.0, steps=10, seed=0)
+    assert list(found.lines) == [1, 3, 10]
+    for line in found.lines.values():
+        assert line.factor == pytest.approx(3.0, abs=0.02)
+        assert line.miss == pytest.approx(0.0, abs=0.01)
+        assert line.explained > 0.999
+    assert found.probabilities.shape == (10, 2, 5)
+    assert found.payoffs[-1, 0] > found.payoffs[-1, 1]
+
+
+def run(tmp_path, *argv, **changes):
+    """Run the command with small settings; its exit code."""
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(merged(SMALL, changes)))
+    return main(["--config", str(config), *argv])
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A finished run against a naive learner."""
+    path = tmp_path_factory.mktemp("shaping")
+    assert run(path, "--run-dir", str(path / "run")) == 0
+    return path / "run"
+
+
+@pytest.mark.long
+def test_a_run_is_judged_drawn_and_reported(directory):
+    result = json.loads((directory / "evaluation.json").read_text())
+    names = [row["name"] for row in result["variants"]]
+    assert names == ["learned", "naive", "lola", "tit_for_tat", "zero_determinant"]
+    assert result["conclusion"] in ("better", "worse", "undecided")
+    robin = result["round_robin"]
+    assert robin["opponents"] == ["naive", "naive, rate 0.5", "tit_for_tat", "learned"]
+    for cells in robin["contenders"].values():
+        assert len(cells) == 4
+        for cell in cells:
+            for value, low, high in (cell["own"], cell["other"]):
+                assert -3 <= low <= value <= high <= 0
+    own = np.array([[cell["own"][0] for cell in cells] for cells in robin["contenders"].values()])
+    row = next(row for row in result["variants"] if row["name"] == "tit_for_tat")
+    assert row["iqm"] == pytest.approx(own[names.index("tit_for_tat"), 0])
+    assert own[names.index("tit_for_tat"), 2] == pytest.approx(-1.0, abs=0.01)
+    assert set(result["extortion"]) == {"1", "3"}
+    page = (directory / "report.html").read_text()
+    for text in ("Shaping an opponent: naive", "Round robin: what each contender earns",
+                 "Round robin: what opponents earn", "mutual defection"):  # fmt: skip
+        assert text in page
+    figures = {path.name for path in (directory / "figures").iterdir()}
+    assert figures == {"fitness.png", "meta_episode.png", "payoffs.png", "reach.png", "scores.png"}
+
+
+@pytest.mark.long
+def test_a_run_goes_on(directory, tmp_path):
+    shutil.copytree(directory, tmp_path / "run")
+    argv = ["--resume", "--run-dir", str(tmp_path / "run")]
+    assert main([*argv, "--generations", "6", "--evaluation.seeds", "0"]) == 0
+    records = [
+        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    ]
+    assert [each["generation"] for each in records if each["kind"] == "generation"] == [*range(6)]
+    assert {"opponent", "fitness_mean"} <= records[0].keys()
+    with pytest.raises(SystemExit, match="2"):
+        main([*argv, "--game.discount", "0.9"])
+
+
+@pytest.mark.long
+def test_another_runs_shaper_is_an_opponent_and_kept(directory, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(directory, other)
+    path, seeds = tmp_path / "run", {"evaluation": {"seeds": 0, "opponents": []}}
+    assert run(tmp_path, "--run-dir", str(path), opponent={"names": str(other)}, **seeds) == 0
+    theirs, _ = checkpoint.load_tree(directory / "meta_params")
+    (kept,) = (path / "opponents").iterdir()
+    assert_same(checkpoint.load_tree(kept / "meta_params")[0], theirs)
+    shutil.rmtree(other)
+    assert main(["--resume", "--run-dir", str(path), "--generations", "6"]) == 0
+
+
+REFUSED = {
+    "three rows": ({"game": {"payoffs": [[1, 2], [3, 4], [5, 6]]}}, "game.payoffs = .*must be a"),
+    "four numbers": ({"game": {"payoffs": [1, 2, 3, 4]}}, r"game.payoffs.*a list \[a number"),
+    "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs.*finite"),
+    "a discount of 1": ({"game": {"discount": 1}}, "game.discount = 1: must be.*at most 0.9999"),
+    "no steps": ({"game": {"steps": 0}}, "game.steps = 0: must be"),
+    "nobody": ({"opponent": {"names": []}}, "opponent.names"),
+    "unknown": ({"opponent": {"names": "niave"}}, "opponent.names: 'niave' must be one of naive"),
+    "too long": ({"opponent": {"names": "a" * 5000}}, "must be one of naive"),
+    "twice": ({"opponent": {"names": ["naive", "naive"]}}, "'naive' is named twice"),
+    "fixed only": ({"opponent": {"names": "tit_for_tat"}}, "tit_for_tat has no gradient"),
+    "constant": (
+        {"game": {"opponent_payoffs": [[1, 1], [1, 1]]}}, "naive has no gradient to follow"
+    ),
+    "no extortion": (
+        {"game": {"payoffs": [[1, -1], [-1, 1]], "opponent_payoffs": [[-1, 1], [1, -1]]},
+         "evaluation": {"opponents": ["zero_determinant"]}},
+        "evaluation.opponents: zero_determinant: nobody can extort",
+    ),
+    "self without a mean": (
+        {"opponent": {"names": "self"}, "strategy": {"algorithm": "SimpleGA"}},
+        "self is the mean of the strategy, which SimpleGA does not have",
+    ),
+    "self held out": ({"evaluation": {"opponents": ["self"]}}, "self is always among them"),
+    "a component": ({"study": "value_loss"}, "must be one of learner, shaping; value_loss is a"),
+    "misspelt": ({"study": "shapping"}, r"study = 'shapping'.*did you mean shaping\?"),
+    "a list": ({"study": ["shaping"]}, "study = .*must be one of learner, shaping"),
+    "a learner": ({"learner": "ppo"}, "unknown key 'learner'"),
+    "no rate": ({"opponent": {"learning_rate": 0}}, "opponent.learning_rate = 0: must be"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_one_clear_line(name, tmp_path, capsys):
+    changes, message = REFUSED[name]
+    with pytest.raises(SystemExit) as stopped:
+        run(tmp_path, "--run-dir", str(tmp_path / "run"), **changes)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ")
+    assert "\n" not in error
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_a_meta_policy_is_no_opponent(tmp_path):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="holds no meta-policy"):
+        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+    checkpoint.save_tree(folder / "meta_params", weights_of(0), {"hidden": 5})
+    with pytest.raises(ValueError, match="its meta-policy is damaged"):
+        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+    checkpoint.save_tree(folder / "meta_params", {"scale": np.ones(3)}, {"component": "tilted"})
+    with pytest.raises(ValueError, match="something else was evolved"):
+        ShapingStudy(settings_of(opponent={"names": str(folder)}))
+
+
+def test_the_default_study_may_be_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--study", "learner", "--evolve", "value_loss", "--learner", "no_learner"])
+    assert "no_learner" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Exact values of repeated games, against NumPy's discounted sums and against played games."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.games import Game, values, visits
+from tests.purerl.chains import chances
+
+DILEMMA = Game.of([[-1, -3], [0, -2]], None, 0.96)
+CHICKEN = Game.of([[0, -1], [1, -100]], None, 0.96)
+PENNIES = Game.of([[1, -1], [-1, 1]], [[-1, 1], [1, -1]], 0.96)
+
+
+@pytest.fixture(scope="module")
+def policies():
+    """Pairs of policies [64, 2, 5], some of them nearly certain."""
+    scale = jnp.geomspace(0.1, 8, 64)[:, None, None]
+    return np.asarray(scale * jax.random.normal(jax.random.key(0), (64, 2, 5)))
+
+
+def discounted_sum(game, own, other, steps=2000):
+    state, transition = chances(own, other)
+    total = np.zeros(2)
+    for step in range(steps):
+        total += game.discount**step * np.array([state @ game.own, state @ game.other])
+        state = state @ transition
+    return (1 - game.discount) * total
+
+
+@pytest.mark.parametrize("game", [DILEMMA, CHICKEN, PENNIES], ids=["dilemma", "chicken", "pennies"])
+def test_values_are_the_discounted_sums(game, policies):
+    found = jax.jit(jax.vmap(lambda pair: values(game, pair[0], pair[1])))(policies)
+    expected = [discounted_sum(game, *pair) for pair in policies]
+    np.testing.assert_allclose(
+        np.stack(found, axis=-1), expected, atol=2e-6 * max(map(abs, game.own))
+    )
+
+
+def test_values_are_what_played_games_earn():
+    own, other = np.array([0.5, 1.0, -1.0, 2.0, -0.5]), np.array([-0.5, 2.0, 0.0, -1.0, 1.0])
+    first, transition = chances(own, other)
+    rng, games = np.random.default_rng(0), 20_000
+    state = rng.choice(4, size=games, p=first)
+    earned = np.zeros((2, games))
+    for step in range(300):
+        payoffs = np.array([DILEMMA.own, DILEMMA.other])[:, state]
+        earned += 0.04 * 0.96**step * payoffs
+        state = (rng.random((games, 1)) > transition.cumsum(axis=1)[state, :3]).sum(axis=1)
+    error = earned.std(axis=1) / np.sqrt(games)
+    difference = np.abs(earned.mean(axis=1) - np.array(values(DILEMMA, own, other)))
+    assert np.all(difference < 4 * error)
+
+
+def test_a_long_discount_stays_accurate(policies):
+    share = jax.vmap(lambda pair: jnp.stack(visits(0.9999, pair[0], pair[1])))(policies)
+    for pair, found in zip(policies, share, strict=True):
+        first, transition = chances(*pair)
+        exact = np.linalg.solve((np.eye(4) - 0.9999 * transition).T, 1e-4 * first)
+        np.testing.assert_allclose(found, exact, atol=5e-3)
+
+
+def test_the_other_player_sees_the_same_game():
+    for game in (DILEMMA, CHICKEN, PENNIES, Game.of([[1, 2], [3, 4]], [[5, 6], [7, 8]], 0.5)):
+        assert game.swapped.swapped == game
+    assert DILEMMA.swapped == DILEMMA
+    assert PENNIES.swapped != PENNIES
+    own, other = jnp.array([0.5, 1.0, -1.0, 2.0, -0.5]), jnp.array([-0.5, 2.0, 0.0, -1.0, 1.0])
+    there, here = values(PENNIES.swapped, other, own), values(PENNIES, own, other)
+    np.testing.assert_allclose(there, here[::-1], rtol=1e-5)
+
+
+def test_no_solver_is_called(policies):
+    """A call into LAPACK from a vmapped program can wait for itself for ever."""
+    gradient = jax.grad(lambda own, other: values(DILEMMA, own, other)[0])
+    program = jax.jit(jax.vmap(lambda pair: gradient(pair[0], pair[1])))
+    assert "lapack" not in program.lower(policies).compile().as_text().lower()
