@@ -5,12 +5,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo import statistics
 from metaevo.config import to_dict
-from metaevo.evolution import verdict
+from metaevo.evolution import unseen_report, verdict
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.problem import MetaParams
-from metaevo.report import layout, page, plots, score_plots
+from metaevo.report import layout, page, plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.quick import NOTE, is_quick, mark
@@ -82,20 +81,30 @@ def write_report(
     saved = directory.read_config()
     records = directory.read_metrics("generation")
     quick = is_quick(saved["config"])
-    result = None
+    result, unseen, drawn = None, None, {}
     if directory.evaluation_path.exists():
         result = read_json(directory.evaluation_path, schema.Evaluation)
+        unseen = result.get("unseen")
+        if not result["variants"]:  # judged on unseen tasks only
+            result = None
+    if unseen is not None:
+        drawn = unseen_report.draw(unseen, directory.figures)
+    if result is not None:
         _draw(result, records, directory)
     findings = study.findings(found, result or {})
     if numbers := verdict.evolved_numbers(found):
         findings = [*findings, verdict.numbers_text(numbers)]
     ablations = study.tables(result) if result is not None else []
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
-    _print(result, [*ablations, *tables], findings, quick)
+    if unseen is not None:
+        tables.append(unseen_report.table(unseen))
+    _print(result, unseen, [*ablations, *tables], findings, quick)
 
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
+    if unseen is not None:
+        first.append(unseen_report.banner(unseen))
     if result is not None:
         told = verdict.outcome(result)
         against = f"{told.difference} against {verdict.short(result['best_hand_written'])}"
@@ -105,7 +114,7 @@ def write_report(
             )
         )
     first.append(_facts(saved, records, result, source))
-    captions = {**CAPTIONS, **study.captions, **_of_curves(result or {}, saved["config"])}
+    captions = {**CAPTIONS, **study.captions, **drawn, **_of_curves(result or {}, saved["config"])}
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in _pictures(directory, list(study.captions))}  # fmt: skip
     top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
@@ -116,6 +125,8 @@ def write_report(
     rest: list[Any] = [page.Image(_heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
     folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+    if unseen is not None:
+        folded.append(unseen_report.folded(unseen))
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     title, subtitle = study.title(len(records))
@@ -123,15 +134,21 @@ def write_report(
 
 
 def _print(
-    result: dict[str, Any] | None, tables: list[page.Table], findings: list[str], quick: bool
+    result: dict[str, Any] | None,
+    unseen: dict[str, Any] | None,
+    tables: list[page.Table],
+    findings: list[str],
+    quick: bool,
 ) -> None:
     """Print tables and what was found; the verdict comes last."""
     paragraphs = list(findings)
     if quick:
         paragraphs.append(NOTE)
+    warning = f"{QUICK}. " if quick else ""
     if result is not None:
-        warning = f"{QUICK}. " if quick else ""
         paragraphs.append(warning + verdict.conclusion_text(result))
+    if unseen is not None:
+        paragraphs.append(warning + unseen_report.conclusion_text(unseen))
     for table in tables:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:
@@ -145,25 +162,7 @@ def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunD
         plots.plot_fitness(
             records, directory.figures / FITNESS, title="", baseline=_reference(result)
         )
-    pairs = {pair["other"]: pair for pair in result["pairs"]}
-    rows = {row["name"]: row for row in result["variants"]}
-    best, learned = result["best_hand_written"], result["learned"]
-    judged = result.get("against_best", pairs[best])
-    differences = {}
-    for name, row in rows.items():
-        if name == learned:
-            differences[name] = (judged["difference"], judged["difference_interval"])
-        elif name != best:
-            compared = statistics.compare(row["scores"], rows[best]["scores"])
-            differences[name] = (compared.difference, compared.difference_interval)
-    score_plots.plot_scores(
-        [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
-        directory.figures / SCORES,
-        xlabel="fitness on held-out seeds, IQM",
-        differences=differences,
-        learned=learned,
-        reference=best,
-    )
+    unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
 
 
 def _reference(result: Mapping[str, Any]) -> dict[str, float]:

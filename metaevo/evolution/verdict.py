@@ -44,9 +44,13 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
         about += ": a difference beyond that is excluded"
     else:
         about += ", which leaves out zero, but a rank test of the seeds does not confirm it"
+    where = ""
+    if "tasks" in result:
+        where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
     sentence = (
         f"{LEARNED} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, the best "
-        f"hand-written one (interquartile mean over {learned['seeds']} held-out seeds); {about}. "
+        f"hand-written one (interquartile mean over {learned['seeds']} held-out seeds{where}); "
+        f"{about}. "
         f"Probability of improvement {pair['probability_of_improvement']:.0%}."
     )
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
@@ -82,9 +86,20 @@ def _budget(result: Mapping[str, Any], learned: Mapping[str, Any], best: Mapping
         )
     if len(tuned) == 2:
         return f"Each was tuned {how}."
+    if "tasks" in result:
+        how = how.replace("frames)", "frames in all)")
+        return (
+            f"{LEARNED} has the run's hyperparameters on every task; {short(best['name'])} was "
+            f"tuned on each of them {how}."
+        )
     names = [short(row["name"]) for row in (learned, best)]
     who, other = names if tuned[0] is learned else names[::-1]
     return f"{who} was tuned {how}; {other} is strongest with the run's hyperparameters."
+
+
+def _scaled(unseen: Mapping[str, Any]) -> list[str]:
+    """The tasks over which unseen ones are pooled."""
+    return [name for name in unseen["tasks"] if name not in unseen["without_scale"]]
 
 
 def contenders(result: Mapping[str, Any]) -> page.Table:

@@ -5,7 +5,7 @@ result = comparison.run(...)      # the content of evaluation.json, and the curv
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class Comparison:
         evolution_frames: int,
         normalisation: Normalisation | None,
         context: str = "",
+        tunes_found: bool = True,
+        purpose: Purpose = Purpose.HELD_OUT,
     ):
         """Bind the parts.
 
@@ -70,10 +72,13 @@ class Comparison:
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
+            tunes_found: whether what was discovered is tuned too.
+            purpose: of the fresh seeds.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
         self.found, *self.names = self.entries
         self.normalisation, self.context = normalisation, context
+        self.tunes_found, self.purpose = tunes_found, purpose
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
             name: plan(
@@ -87,10 +92,18 @@ class Comparison:
         }
 
     @property
+    def tuned(self) -> list[str]:
+        """The entries that are tuned, if anything is."""
+        return [self.found, *self.names] if self.tunes_found else self.names
+
+    @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
-        tuning = sum(cost(each.rounds) for each in self.plans.values())
-        variants = len(self.entries) + 2 if tuning else len(self.entries)
+        tuned = [self.plans[name] for name in self.tuned]
+        tuning = sum(cost(each.rounds) for each in tuned)
+        variants = len(self.entries)
+        if tuning:
+            variants += 1 + self.tunes_found
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -112,9 +125,18 @@ class Comparison:
         """
         variants = self._variants(directory, progress, stage)
         stage("held-out seeds")
-        keys = keys_for(self.seed, Purpose.HELD_OUT, self.config.seeds)
+        keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
-        return self._summary(variants, scores), scores
+        fitness = without_diverged(scores)
+        values = {name: self.comparable(each) for name, each in fitness.items()}
+        diverged = {name: each.diverged for name, each in scores.items()}
+        plan = self.plans[self.found]
+        result = summary(variants, values, diverged, found=self.found) | {
+            "tuning_settings": plan.settings,
+            "tuning_seeds": plan.first_seeds if plan.settings else 0,
+            "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
+        }
+        return result, scores
 
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
@@ -140,11 +162,11 @@ class Comparison:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        entries = enumerate(self.entries.items(), start=1)
-        for number, (name, (contender, meta_params, space)) in entries:
-            stage(f"tuning {name}, {number} of {len(self.entries)}")
+        for number, name in enumerate(self.tuned, start=1):
+            contender, meta_params, space = self.entries[name]
+            stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(meta_params) if name == self.found else ""
+            found = digest(meta_params) if name == self.found else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -153,59 +175,13 @@ class Comparison:
                 space,
                 self.config,
                 self.plans[name],
-                directory=directory / f"{_file_name(name)}-{_digest_of_text(str(key))}",
+                directory=directory / f"{_file_name(name)}-{digest_of_text(str(key))}",
                 seed=self.seed,
                 comparable=self.comparable,
                 progress=progress,
             )
             variants.append(Variant(f"{name} (tuned)", name, tuned.best, tuned.frames))
         return variants
-
-    def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
-        fitness = without_diverged(scores)
-        values = {name: self.comparable(each) for name, each in fitness.items()}
-        tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = next(each.name for each in tuned if each.function == self.found)
-        baselines = [each.name for each in tuned if each.function != self.found]
-        strata = {name: statistics.strata_of(each) for name, each in values.items()}
-        strongest = statistics.against_strongest(
-            strata[learned], [strata[name] for name in baselines]
-        )
-        pairs = []
-        for name in values:
-            if name != learned:
-                compared = statistics.compare(values[learned], values[name])
-                pairs.append({"learned": learned, "other": name, **compared._asdict()})
-        rows = []
-        for variant in variants:
-            summary = statistics.summarise(values[variant.name])
-            rows.append(
-                {
-                    "name": variant.name,
-                    "function": variant.function,
-                    "settings": variant.settings,
-                    "tuning_frames": variant.tuning_frames,
-                    "seeds": summary.seeds,
-                    "scores": values[variant.name].tolist(),
-                    "iqm": summary.iqm,
-                    "interval": list(summary.interval),
-                    "mean": summary.mean,
-                    "diverged": scores[variant.name].diverged,
-                }
-            )
-        verdict = statistics.plain(strongest.contrast, strongest.verdict)
-        best, plan = baselines[strongest.place], self.plans[self.found]
-        return {
-            "variants": rows,
-            "pairs": pairs,
-            "learned": learned,
-            "best_hand_written": best,
-            "conclusion": verdict.conclusion,
-            "against_best": {"learned": learned, "other": best, **verdict._asdict()},
-            "tuning_settings": plan.settings,
-            "tuning_seeds": plan.first_seeds if plan.settings else 0,
-            "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
-        }
 
     def comparable(self, fitness: np.ndarray) -> np.ndarray:
         """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
@@ -215,14 +191,70 @@ class Comparison:
         return np.asarray((fitness - low) / (high - low))
 
 
+def summary(
+    variants: Sequence[Variant],
+    values: Mapping[str, np.ndarray],
+    diverged: Mapping[str, int],
+    *,
+    found: str,
+) -> dict[str, Any]:
+    """Say how good every variant is, and how what was discovered compares with each of them.
+
+    Args:
+        variants: of every entry the untuned one first; the last one of each is judged.
+        values: their scores by name, [seeds] or [seeds, tasks], all finite.
+        diverged: how many agents of each have diverged.
+        found: the entry that was discovered.
+    """
+    judged = {each.function: each.name for each in variants}
+    learned = judged.pop(found)
+    baselines = list(judged.values())
+    strata = {name: statistics.strata_of(each) for name, each in values.items()}
+    strongest = statistics.against_strongest(strata[learned], [strata[name] for name in baselines])
+    pairs = []
+    for name in values:
+        if name != learned:
+            compared = statistics.compare(values[learned], values[name])
+            pairs.append({"learned": learned, "other": name, **compared._asdict()})
+    rows = []
+    for variant in variants:
+        of_variant = statistics.summarise(values[variant.name])
+        rows.append(
+            {
+                "name": variant.name,
+                "function": variant.function,
+                "settings": variant.settings,
+                "tuning_frames": variant.tuning_frames,
+                "seeds": of_variant.seeds,
+                "scores": values[variant.name].tolist(),
+                "iqm": of_variant.iqm,
+                "interval": list(of_variant.interval),
+                "mean": of_variant.mean,
+                "diverged": diverged[variant.name],
+            }
+        )
+    verdict = statistics.plain(strongest.contrast, strongest.verdict)
+    best = baselines[strongest.place]
+    return {
+        "variants": rows,
+        "pairs": pairs,
+        "learned": learned,
+        "best_hand_written": best,
+        "conclusion": verdict.conclusion,
+        "against_best": {"learned": learned, "other": best, **verdict._asdict()},
+    }
+
+
 def _file_name(name: str) -> str:
     return name.replace(" + ", "+")
 
 
-def _digest(tree: Any) -> str:
+def digest(tree: Any) -> str:
+    """Return what tells trees of arrays apart."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(tree))
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
-def _digest_of_text(text: str) -> str:
+def digest_of_text(text: str) -> str:
+    """Return what tells texts apart, short enough for a file name."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

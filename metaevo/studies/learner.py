@@ -10,7 +10,7 @@ from metaevo.agents.checks import check_agents
 from metaevo.agents.train_learner import Normalisation, TrainLearner, measure_normalisation
 from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
-from metaevo.held_out import entries, protocol
+from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
@@ -54,6 +54,7 @@ class LearnerStudy:
         self.evolved = self.parts.evolved
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
         self.tasks = self.parts.tasks(settings, self.evolved.functions(), example)
+        self.unseen = unseen.unseen_tasks(settings, settings.task, self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory: Laboratory | None = None
 
@@ -130,7 +131,12 @@ class LearnerStudy:
         """Compare the parts with tuned hand-written ones on held-out seeds."""
         if not self.settings.evaluation.seeds:
             return None
-        return protocol.compare(
+        later = {}
+        if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
+            later["unseen"] = self.judge_unseen(
+                meta_params, path, evolution_frames=evolution_frames, check_stop=check_stop
+            )
+        result = protocol.compare(
             self.settings,
             self.parts,
             self._of(meta_params),
@@ -138,6 +144,24 @@ class LearnerStudy:
             figures=path / "figures",
             evolution_frames=evolution_frames,
             normalisation=self._normalisation(measured),
+            check_stop=check_stop,
+        )
+        return result | later
+
+    def judge_unseen(
+        self,
+        meta_params: Any,
+        path: Path,
+        *,
+        evolution_frames: int,
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any]:
+        """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
+        return unseen.judge(
+            self.unseen,
+            meta_params,
+            path,
+            evolution_frames=evolution_frames,
             check_stop=check_stop,
         )
 
@@ -149,6 +173,9 @@ class LearnerStudy:
         parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
         part = " and ".join(parts)
         learner = LEARNER_NAMES.get(settings.learner, settings.learner)
+        if not generations and self.unseen:
+            where = ", ".join(each.name for each in self.unseen)
+            return f"{part[0].upper()}{part[1:]} for {learner} on unseen tasks", where
         if not generations:
             params = settings.task.env_params
             where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])
