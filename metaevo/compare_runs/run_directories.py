@@ -16,6 +16,7 @@ from metaevo.compare_runs.seed_run import FloatArray, SeedRun, Source, column
 from metaevo.config import ConfigError, flatten
 from metaevo.runs import files
 from metaevo.runs.files import read_json
+from metaevo.runs.latest import evolutions_in
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Evaluation
 
@@ -28,13 +29,16 @@ _TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
 
 
 def find(path: Path) -> list[Path]:
-    """The run directories at or below a path, in order; a run's own folders are not searched."""
+    """The run directories at or below a path, in order; a run's own folders are not searched.
+
+    Of several evolutions in one run, each is a run.
+    """
     return sorted(_below(path, _DEPTH))
 
 
 def _below(path: Path, depth: int) -> Iterator[Path]:
     if os.path.lexists(path / "config.yaml"):
-        yield path
+        yield from evolutions_in(path) or [path]
     elif depth and os.path.isdir(path):
         try:
             children = list(path.iterdir())

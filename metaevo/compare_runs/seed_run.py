@@ -18,7 +18,7 @@ SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
 """Last parts of config keys that only say which random numbers a run had."""
 BOOKKEEPING = (
     "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
-    "run.num_devices", "run.log_every", "run.track", "evolution.chunk_size",
+    "run.num_devices", "run.log_every", "run.track", "run.evolution_seeds", "evolution.chunk_size",
     "evolution.num_devices", "evolution.block_seconds", "run.mlflow", "resolved.",
     "environment.started", "environment.command_line", "environment.git", "environment.devices",
     "environment.python", "environment.jax", "environment.flax", "environment.optax",

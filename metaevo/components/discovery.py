@@ -50,7 +50,8 @@ def load(
         >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)
 
     Args:
-        run_dir: of an evolution.
+        run_dir: of an evolution; of several, the one that was best on its validation seeds, and a
+            line on stderr says which.
         slot: that the function is to fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
@@ -92,6 +93,9 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
         part = _part(run, each if isinstance(each, dict) else {}, trust_source)
         parts[part.name] = part
     evolved = Evolved(parts, is_dict)
+    if isinstance(seed := metadata.get("evolution_seed"), int):
+        text = f"{run_dir}: of its evolutions that of seed {seed}, the best on validation seeds"
+        print(text, file=sys.stderr)
     meta_params = jax.tree.map(jnp.asarray, meta_params)
     if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")

@@ -4,8 +4,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metaevo.config import from_dict, to_dict
 from metaevo.config.numbers import check_numbers
-from metaevo.evolution.run import run_study
+from metaevo.evolution.several import run_evolutions
+from metaevo.evolution.spread import members_of
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.problem import MetaParams, MetaProblem
 from metaevo.outer_loop.strategy import StrategyConfig
@@ -46,6 +48,7 @@ def evolve(
     generations: int | None = None,
     evolution: EvolutionConfig | None = None,
     run: RunConfig | None = None,
+    evolution_seeds: int | None = None,
     run_dir: str | Path,
     resume: bool = False,
 ) -> Found:
@@ -66,6 +69,8 @@ def evolve(
         generations: how many in all; by default those of `evolution`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
+        evolution_seeds: evolve so many times, with the seeds `run.seed`, `run.seed + 1`, ...; what
+            is returned is that of the evolution that is best on its validation seeds.
         run_dir: a new directory, or with `resume` that of the run to continue; one that is
             finished is only read.
         resume: continue from the last checkpoint.
@@ -77,11 +82,22 @@ def evolve(
     config = evolution or EvolutionConfig()
     if generations is not None:
         config = replace(config, generations=generations)
-    settings = ProblemSettings(strategy or StrategyConfig(), config, run or RunConfig())
+    of_run = run or RunConfig()
+    if evolution_seeds is not None:
+        of_run = _with_seeds(of_run, evolution_seeds)
+    settings = ProblemSettings(strategy or StrategyConfig(), config, of_run)
     path = Path(run_dir)
-    code = run_study(ProblemStudy(problem, settings), settings, run_dir=path, resume=resume)
+    code = run_evolutions(ProblemStudy(problem, settings), settings, run_dir=path, resume=resume)
     if code:
         raise SystemExit(code)
     directory = RunDirectory.open(path)
-    meta_params, _ = checkpoint.load_tree(directory.meta_params)
+    meta_params, about = checkpoint.load_tree(directory.meta_params)
+    chosen = about.get("evolution_seed")
+    for each in members_of(path, settings):
+        if each.seed == chosen:
+            directory = each.directory
     return Found(meta_params, directory.read_metrics("generation"), path)
+
+
+def _with_seeds(run: RunConfig, count: int) -> RunConfig:
+    return from_dict(RunConfig, {**to_dict(run), "evolution_seeds": count})

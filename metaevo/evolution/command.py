@@ -7,7 +7,7 @@ from typing import Any
 from metaevo.components import discovery
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
-from metaevo.evolution.run import run_study
+from metaevo.evolution.several import run_evolutions
 from metaevo.parallel import hosts
 from metaevo.runs.lifecycle import (
     for_environment_of,
@@ -47,7 +47,7 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         study = hosts.agreed(
             lambda: LearnerStudy(settings, run_path if resume else None, trust_source=trusts)
         )
-        return run_study(study, settings, run_dir=run_path, resume=resume)
+        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
 def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
@@ -76,6 +76,13 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             dest=name,
             help=f"{text}; short for --evolution.{name}",
         )
+    parser.add_argument(
+        "--evolution-seeds",
+        type=int,
+        metavar="N",
+        help="evolve N times, with the seeds run.seed, run.seed + 1, ...; short for "
+        "--run.evolution_seeds",
+    )
     discovery.add_flag(parser)
     hosts.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
@@ -83,6 +90,8 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     data["evolution"] |= {
         name: getattr(args, name) for name in short if getattr(args, name) is not None
     }
+    if args.evolution_seeds is not None:
+        data["run"]["evolution_seeds"] = args.evolution_seeds
     settings = with_trackers(from_dict(type(settings), data), args)
     return {
         "settings": to_dict(settings),

@@ -7,7 +7,6 @@ from typing import Any
 
 from metaevo.config import to_dict
 from metaevo.evolution import unseen_report, verdict
-from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.problem import MetaParams
 from metaevo.report import layout, page, plots
 from metaevo.runs import checkpoint, schema
@@ -35,10 +34,7 @@ def conclude(study: Study, run: Run) -> None:
     """
     directory = run.directory
     records = directory.read_metrics("generation")
-    if records:
-        plots.plot_fitness(records, directory.figures / FITNESS, title="")
-    found, about = checkpoint.load_tree(directory.meta_params)
-    study.draw(found, directory.figures)
+    found, source = _draw_found(study, directory, records)
     result = study.compare(
         found,
         directory.path,
@@ -47,15 +43,53 @@ def conclude(study: Study, run: Run) -> None:
         check_stop=run.check_stop,
     )
     if result is not None:
-        rows, per_agent = result["variants"], result["frames_per_agent"]
-        run.log_evaluation(
-            rows,
-            [row["tuning_frames"] + row["seeds"] * per_agent for row in rows],
-            records[-1]["seconds"] if records else 0.0,
-        )
-        write_json_atomic(directory.evaluation_path, result | mark(to_dict(run.settings)))
-    loadable = isinstance(about, dict) and "component" in about
-    write_report(study, directory, found, directory.path if loadable else None)
+        keep_result(run, result, records[-1]["seconds"] if records else 0.0)
+    write_report(study, directory, found, source)
+    log_artifacts(run)
+    print(f"report: {directory.report_path}")
+
+
+def present(study: Study, run: Run) -> None:
+    """Draw and report one of several evolutions, whose comparison is that of them all."""
+    records = run.directory.read_metrics("generation")
+    found, source = _draw_found(study, run.directory, records)
+    write_report(study, run.directory, found, source, quiet=True)
+    log_artifacts(run)
+
+
+def _draw_found(
+    study: Study, directory: RunDirectory, records: list[dict[str, Any]]
+) -> tuple[MetaParams, Path | None]:
+    """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
+    if records:
+        plots.plot_fitness(records, directory.figures / FITNESS, title="")
+    found, about = checkpoint.load_tree(directory.meta_params)
+    study.draw(found, directory.figures)
+    return found, directory.path if is_loadable(about) else None
+
+
+def is_loadable(about: Any) -> bool:
+    """Whether `metaevo.load` knows what to do with saved meta-parameters, from their metadata."""
+    return isinstance(about, dict) and "component" in about
+
+
+def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:
+    """Write evaluation.json, and log how every variant did.
+
+    Args:
+        run: that was judged.
+        result: the content.
+        seconds: of the run so far.
+    """
+    rows, per_agent = result["variants"], result["frames_per_agent"]
+    frames = [row["tuning_frames"] + row["seeds"] * per_agent for row in rows]
+    run.log_evaluation(rows, frames, seconds)
+    write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
+
+
+def log_artifacts(run: Run) -> None:
+    """Let trackers store what a run leaves at its end."""
+    directory = run.directory
     for path in (
         directory.report_path,
         directory.figures,
@@ -64,11 +98,15 @@ def conclude(study: Study, run: Run) -> None:
     ):
         if path.exists():  # there may be no figures, and no comparison
             run.tracker.log_artifact(path)
-    print(f"report: {directory.report_path}")
 
 
 def write_report(
-    study: Study, directory: RunDirectory, found: MetaParams, source: Path | None
+    study: Study,
+    directory: RunDirectory,
+    found: MetaParams,
+    source: Path | None,
+    *,
+    quiet: bool = False,
 ) -> None:
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
 
@@ -77,6 +115,7 @@ def write_report(
         directory: of the run, or of a comparison on another task.
         found: the meta-parameters.
         source: the directory from which `metaevo.load` has them; None if it cannot.
+        quiet: print nothing.
     """
     saved = directory.read_config()
     records = directory.read_metrics("generation")
@@ -98,7 +137,10 @@ def write_report(
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
     if unseen is not None:
         tables.append(unseen_report.table(unseen))
-    _print(result, unseen, [*ablations, *tables], findings, quick)
+    if not quiet:
+        words = [] if result is None else [verdict.conclusion_text(result)]
+        words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
+        print_end([*ablations, *tables], findings, words, quick)
 
     first: list[Any] = []
     if quick:
@@ -113,42 +155,41 @@ def write_report(
                 told.conclusion, told.conclusion.upper(), against, [told.sentence, told.budget]
             )
         )
-    first.append(_facts(saved, records, result, source))
-    captions = {**CAPTIONS, **study.captions, **drawn, **_of_curves(result or {}, saved["config"])}
+    first.append(facts_of(saved, records, result, source))
+    of_curves = caption_of_curves(result or {}, saved["config"])
+    captions = {**CAPTIONS, **study.captions, **drawn, **of_curves}
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
-              for path in _pictures(directory, list(study.captions))}  # fmt: skip
+              for path in pictures(directory, list(study.captions))}  # fmt: skip
     top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
     if top:
         first.append(layout.Beside([images.pop(name) for name in top]))
     if findings:
         first.append(page.Text("", findings))
-    rest: list[Any] = [page.Image(_heading(name), each.path, each.caption)
+    rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
-    folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+    folded = fold(ablations, saved)
     if unseen is not None:
-        folded.append(unseen_report.folded(unseen))
-    folded.append(page.KeyValues("Settings", saved["config"]))
-    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+        folded.insert(0, unseen_report.folded(unseen))
     title, subtitle = study.title(len(records))
     page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
 
 
-def _print(
-    result: dict[str, Any] | None,
-    unseen: dict[str, Any] | None,
-    tables: list[page.Table],
-    findings: list[str],
-    quick: bool,
-) -> None:
-    """Print tables and what was found; the verdict comes last."""
+def fold(ablations: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
+    """The end of a report, folded away: ablations, settings, environment."""
+    folded: list[Any] = [layout.Folded("Ablations", ablations)] if ablations else []
+    folded.append(page.KeyValues("Settings", saved["config"]))
+    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    return folded
+
+
+def print_end(tables: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
+    """Print tables and what was found; the words of the verdict, if there is one, come last."""
     paragraphs = list(findings)
     if quick:
         paragraphs.append(NOTE)
-    warning = f"{QUICK}. " if quick else ""
-    if result is not None:
-        paragraphs.append(warning + verdict.conclusion_text(result))
-    if unseen is not None:
-        paragraphs.append(warning + unseen_report.conclusion_text(unseen))
+    if words:
+        *before, last = words
+        paragraphs += [*before, (f"{QUICK}. " if quick else "") + last]
     for table in tables:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:
@@ -160,17 +201,17 @@ def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunD
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
         plots.plot_fitness(
-            records, directory.figures / FITNESS, title="", baseline=_reference(result)
+            records, directory.figures / FITNESS, title="", baseline=reference_of(result)
         )
     unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
 
 
-def _reference(result: Mapping[str, Any]) -> dict[str, float]:
-    """Mean fitness of hand-written parts with the run's hyperparameters, as candidates have."""
+def reference_of(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean fitness of hand-written parts with the hyperparameters of candidates."""
     untuned = [
         row
         for row in result["variants"]
-        if not row["tuning_frames"] and verdict.short(row["name"]) != LEARNED
+        if not row["tuning_frames"] and not plots.is_learned(row["name"])
     ]
     if not untuned:
         return {}
@@ -178,8 +219,8 @@ def _reference(result: Mapping[str, Any]) -> dict[str, float]:
     return {f"{verdict.short(best['name'])}, not tuned, held-out seeds": best["mean"]}
 
 
-def _of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
-    """The caption of learning curves: what they show, and what the run is judged by."""
+def caption_of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the caption of learning curves: what they show, and what the run is judged by."""
     shown = result.get("curves", "return of finished episodes")
     weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
     judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
@@ -187,12 +228,20 @@ def _of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str
     return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
 
 
-def _facts(
+def facts_of(
     saved: Mapping[str, Any],
     records: list[dict[str, Any]],
     result: Mapping[str, Any] | None,
     source: Path | None,
 ) -> layout.Facts:
+    """Return what stands under the title: when, with which command, how many frames, how to load.
+
+    Args:
+        saved: config.yaml.
+        records: of the generations.
+        result: the content of evaluation.json, if there is one.
+        source: as for `write_report`.
+    """
     about, facts = saved["environment"], {}
     if about.get("started"):
         facts["started"] = f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
@@ -211,13 +260,14 @@ def _facts(
     return layout.Facts(facts, code=("command", "load it"))
 
 
-def _pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
-    """The figures, those of the study first."""
+def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
+    """Return the figures, those of the study first."""
     names = sorted(path.name for path in directory.figures.glob("*.png"))
     order = [*first, SCORES, FITNESS]
     names.sort(key=lambda name: order.index(name) if name in order else len(order))
     return [directory.figures / name for name in names]
 
 
-def _heading(name: str) -> str:
+def heading(name: str) -> str:
+    """Return what stands above a figure."""
     return Path(name).stem.replace("_", " ").capitalize()

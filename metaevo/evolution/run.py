@@ -12,6 +12,7 @@ import contextlib
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
 from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
@@ -45,6 +47,8 @@ def run_study(
     study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
     """Evolve what a study is about to the end, or until a signal; judge and report it.
+
+    One evolution, whatever `run.evolution_seeds` says: `metaevo.evolution.several` has several.
 
     Args:
         study: what is evolved.
@@ -73,13 +77,86 @@ def run_study(
 
 def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     """Run as the first process, which may be the only one."""
-    resolved = hosts.of_first(lambda: _resolve(study, run))
+    resolved = hosts.of_first(lambda: resolve(study, run, is_finished))
     if resolved is None:
         generations = run.settings.evolution.generations
         print(f"{run.directory.path} is finished ({generations} generations)")
         return 0
     print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)
-    evolution = _evolution(study, run.settings, resolved)
+    evolution = make_evolution(study, run.settings, resolved)
+    start(run, resolved, evolution)
+    with run.working():
+        try:
+            evolve(study, run, evolution)
+            hosts.leave()  # the rest is done by this process alone
+            conclude(study, run)
+        except StopRequestedError:
+            hosts.leave()
+            raise
+    return run.exit_code
+
+
+def _follow(study: Study, settings: EvolutionSettings) -> int:
+    """Do the same in another process, which gets from the first one what it cannot know."""
+    with StopOnSignal() as stop:
+        resolved = hosts.of_first(_listen)
+        if resolved is None:
+            return 0
+        evolution = make_evolution(study, settings, resolved)
+        hosts.agreed(_listen)  # the first process reads a checkpoint
+        _generations(evolution, evolution.start(), settings, stop, Watch())
+        return stop.exit_code
+
+
+def _listen() -> Any:
+    """Do nothing while the first process does something that can fail."""
+
+
+def resolve(
+    study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
+) -> dict[str, Any] | None:
+    """Return what the run has, or needs, beside its settings; None if nothing is left to do.
+
+    Args:
+        study: what is evolved.
+        run: that begins or goes on.
+        finished: whether one that goes on has reached its end.
+    """
+    if run.before is None:
+        measured = study.measure()
+        study.keep(run.directory, measured)
+        return measured
+    if finished(run):
+        return None
+    resolved, config = dict(run.resolved), run.settings.evolution
+    before = run.before.evolution.chunk_size
+    agents = run.settings.strategy.population_size * config.seeds_per_candidate
+    check_chunk_size(run.directory, resolved, max(agents, before or 0))
+    if config.chunk_size not in (None, before):
+        resolved["chunk_size"] = config.chunk_size
+    study.keep(run.directory, resolved)
+    return resolved
+
+
+def is_finished(run: Run[EvolutionSettings]) -> bool:
+    """Whether a run that goes on has the report that its settings ask for."""
+    return is_reported(run) and is_evolved(run.directory, run.settings.evolution.generations)
+
+
+def is_reported(run: Run[EvolutionSettings]) -> bool:
+    """Whether it has a report, of a comparison as its settings ask for it."""
+    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
+    return run.directory.report_path.exists() and same_end
+
+
+def is_evolved(directory: RunDirectory, generations: int) -> bool:
+    """Whether the records of so many generations are there."""
+    found = [record["generation"] for record in directory.read_metrics("generation")]
+    return found == list(range(len(found))) and len(found) >= generations  # else some were lost
+
+
+def start(run: Run[EvolutionSettings], resolved: dict[str, Any], evolution: Evolution) -> None:
+    """Write config.yaml, with how the devices are used; say if that has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, number in layout.items():
         if run.resolved.get(name, number) != number:
@@ -95,61 +172,11 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
             "chunk_size": evolution.chunk_size,
         }
     )
-    with run.working():
-        try:
-            _evolve(study, run, evolution)
-            hosts.leave()  # the rest is done by this process alone
-            conclude(study, run)
-        except StopRequestedError:
-            hosts.leave()
-            raise
-    return run.exit_code
 
 
-def _follow(study: Study, settings: EvolutionSettings) -> int:
-    """Do the same in another process, which gets from the first one what it cannot know."""
-    with StopOnSignal() as stop:
-        resolved = hosts.of_first(_listen)
-        if resolved is None:
-            return 0
-        evolution = _evolution(study, settings, resolved)
-        hosts.agreed(_listen)  # the first process reads a checkpoint
-        _generations(evolution, evolution.start(), settings, stop, Watch())
-        return stop.exit_code
-
-
-def _listen() -> Any:
-    """Do nothing while the first process does something that can fail."""
-
-
-def _resolve(study: Study, run: Run[EvolutionSettings]) -> dict[str, Any] | None:
-    """Return what the run has, or needs, beside its settings; None if nothing is left to do."""
-    if run.before is None:
-        measured = study.measure()
-        study.keep(run.directory, measured)
-        return measured
-    if _is_finished(run):
-        return None
-    resolved, config = dict(run.resolved), run.settings.evolution
-    before = run.before.evolution.chunk_size
-    agents = run.settings.strategy.population_size * config.seeds_per_candidate
-    check_chunk_size(run.directory, resolved, max(agents, before or 0))
-    if config.chunk_size not in (None, before):
-        resolved["chunk_size"] = config.chunk_size
-    study.keep(run.directory, resolved)
-    return resolved
-
-
-def _is_finished(run: Run[EvolutionSettings]) -> bool:
-    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
-    if not run.directory.report_path.exists() or not same_end:
-        return False
-    generations = [record["generation"] for record in run.directory.read_metrics("generation")]
-    complete = generations == list(range(len(generations)))  # else something was lost
-    return complete and len(generations) >= run.settings.evolution.generations
-
-
-def _evolution(study: Study, settings: EvolutionSettings, resolved: dict[str, Any]) -> Evolution:
+def make_evolution(
+    study: Study, settings: EvolutionSettings, resolved: dict[str, Any]
+) -> Evolution:
     """Return the same evolution in all processes."""
     config = settings.evolution
     if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
@@ -159,24 +186,37 @@ def _evolution(study: Study, settings: EvolutionSettings, resolved: dict[str, An
     return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
 
 
-def _evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> None:
-    """Run the generations that are missing, and save what they have found."""
+def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
+    """Run the generations that are missing, and save what they have found.
+
+    Args:
+        study: what is evolved.
+        run: that has started.
+        evolution: which is compiled if there are generations to run.
+
+    Returns:
+        the evolution, whose chunks may have become smaller.
+
+    Raises:
+        StopRequestedError: after a signal, with all saved.
+    """
 
     def restore() -> Resumed | None:
         return run.restore(evolution.template)
 
     restored = hosts.agreed(restore)
-    start, done, seconds = restored or (evolution.start(), 0, 0.0)
+    state, done, seconds = restored or (evolution.start(), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
-        run.save(0, jax.device_get(start), 0.0)
+        run.save(0, jax.device_get(state), 0.0)
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
-        evolution, state, done = _generations(evolution, start, run.settings, run.stop, logbook)
+        evolution, state, done = _generations(evolution, state, run.settings, run.stop, logbook)
     if done < total:
         logbook.save(state)
         raise StopRequestedError
     study.save(run.directory, evolution.result(state), done)
+    return evolution
 
 
 def _generations(

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.held_out.evaluation import LEARNED
 from metaevo.report import page
+from metaevo.report.plots import is_learned
 
 FEW = 12
 """Evolved numbers are listed up to so many."""
@@ -48,10 +48,10 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     if "tasks" in result:
         where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
     sentence = (
-        f"{LEARNED} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, the best "
-        f"hand-written one (interquartile mean over {learned['seeds']} held-out seeds{where}); "
-        f"{about}. "
-        f"Probability of improvement {pair['probability_of_improvement']:.0%}."
+        f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
+        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out "
+        f"seeds{where}); {about}. Probability of improvement "
+        f"{pair['probability_of_improvement']:.0%}."
     )
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
 
@@ -89,8 +89,8 @@ def _budget(result: Mapping[str, Any], learned: Mapping[str, Any], best: Mapping
     if "tasks" in result:
         how = how.replace("frames)", "frames in all)")
         return (
-            f"{LEARNED} has the run's hyperparameters on every task; {short(best['name'])} was "
-            f"tuned on each of them {how}."
+            f"{short(learned['name'])} has the run's hyperparameters on every task; "
+            f"{short(best['name'])} was tuned on each of them {how}."
         )
     names = [short(row["name"]) for row in (learned, best)]
     who, other = names if tuned[0] is learned else names[::-1]
@@ -121,7 +121,7 @@ def contenders(result: Mapping[str, Any]) -> page.Table:
         f"IQM: interquartile mean. P(learned is better): probability that {result['learned']} "
         "scores higher than this variant, with its 95% interval."
     )
-    highlight = [i for i, row in enumerate(result["variants"]) if short(row["name"]) == LEARNED]
+    highlight = [i for i, row in enumerate(result["variants"]) if is_learned(row["name"])]
     return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 

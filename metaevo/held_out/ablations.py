@@ -1,5 +1,6 @@
 """What was found, taken apart: trained on the held-out seeds beside the contenders."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,16 @@ class Laboratory:
         self.settings, self.parts = settings, parts
         self.given, self.meta_params = meta_params, jax.device_get(meta_params)
         self._targets: np.ndarray | None = None
+
+    def of(self, meta_params: Any) -> "Laboratory":
+        """Return one of what another evolution has found, which shares what no evolution changes.
+
+        Args:
+            meta_params: that it has found.
+        """
+        other = copy.copy(self)
+        other.given, other.meta_params = meta_params, jax.device_get(meta_params)
+        return other
 
     def found(self, part: Part) -> Found:
         """Return what the functions of a part's module are given."""
@@ -181,7 +192,9 @@ class Laboratory:
     ) -> Entry:
         """Return who trains a row; of the contenders, where one of them does the same."""
         alone = len(self.parts.evolved.parts) == 1
-        if row.function == LEARNED or (alone and row.function in comparison.entries):
+        if row.function == LEARNED:
+            return comparison.entries[comparison.found]
+        if alone and row.function in comparison.names:
             return comparison.entries[str(row.function)]
         function: Any = row.function
         if isinstance(function, str):
@@ -191,7 +204,7 @@ class Laboratory:
             made[function] = Entry(
                 contender(_with(part, function, self.parts), both),
                 both,
-                comparison.entries[LEARNED].space,
+                comparison.entries[comparison.found].space,
             )
         return made[function]._replace(meta_params=both)
 

@@ -60,23 +60,27 @@ class Comparison:
         evolution_frames: int,
         normalisation: Normalisation | None,
         context: str = "",
+        learned: int = 1,
         tunes_found: bool = True,
         purpose: Purpose = Purpose.HELD_OUT,
     ):
         """Bind the parts.
 
         Args:
-            entries: by their names: first what was discovered, then the reference.
+            entries: by their names: first what was discovered, then the reference; of several
+                discoveries, the first one is that of the ablations.
             config: how much to tune and to test.
             seed: of the experiment.
             evolution_frames: what evolution used, for `tuning_seeds: null`.
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
+            learned: how many were discovered, by as many evolutions.
             tunes_found: whether what was discovered is tuned too.
             purpose: of the fresh seeds.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
-        self.found, *self.names = self.entries
+        names = list(self.entries)
+        self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
         self.normalisation, self.context = normalisation, context
         self.tunes_found, self.purpose = tunes_found, purpose
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
@@ -94,16 +98,15 @@ class Comparison:
     @property
     def tuned(self) -> list[str]:
         """The entries that are tuned, if anything is."""
-        return [self.found, *self.names] if self.tunes_found else self.names
+        return [*self.discovered, *self.names] if self.tunes_found else self.names
 
     @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
-        tuned = [self.plans[name] for name in self.tuned]
-        tuning = sum(cost(each.rounds) for each in tuned)
+        tuning = sum(cost(self.plans[name].rounds) for name in self.tuned)
         variants = len(self.entries)
         if tuning:
-            variants += 1 + self.tunes_found
+            variants += 1 + len(self.discovered) * self.tunes_found
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -131,7 +134,7 @@ class Comparison:
         values = {name: self.comparable(each) for name, each in fitness.items()}
         diverged = {name: each.diverged for name, each in scores.items()}
         plan = self.plans[self.found]
-        result = summary(variants, values, diverged, found=self.found) | {
+        result = summary(variants, values, diverged, self.discovered) | {
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
@@ -157,7 +160,7 @@ class Comparison:
         self, directory: Path, progress: Progress | None, stage: Callable[[str], Any]
     ) -> list[Variant]:
         same = "same hyperparameters"
-        variants = [Variant(f"{self.found} ({same})", self.found, {}, 0)]
+        variants = [Variant(f"{name} ({same})", name, {}, 0) for name in self.discovered]
         if not self.plans[self.found].rounds:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
@@ -166,7 +169,7 @@ class Comparison:
             contender, meta_params, space = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = digest(meta_params) if name == self.found else ""
+            found = digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -195,8 +198,7 @@ def summary(
     variants: Sequence[Variant],
     values: Mapping[str, np.ndarray],
     diverged: Mapping[str, int],
-    *,
-    found: str,
+    discovered: Sequence[str],
 ) -> dict[str, Any]:
     """Say how good every variant is, and how what was discovered compares with each of them.
 
@@ -204,18 +206,24 @@ def summary(
         variants: of every entry the untuned one first; the last one of each is judged.
         values: their scores by name, [seeds] or [seeds, tasks], all finite.
         diverged: how many agents of each have diverged.
-        found: the entry that was discovered.
+        discovered: the entries that evolutions have found.
     """
     judged = {each.function: each.name for each in variants}
-    learned = judged.pop(found)
-    baselines = list(judged.values())
+    learned = [judged.pop(name) for name in discovered]
+    hand_written, baselines = list(judged), list(judged.values())
     strata = {name: statistics.strata_of(each) for name, each in values.items()}
-    strongest = statistics.against_strongest(strata[learned], [strata[name] for name in baselines])
-    pairs = []
-    for name in values:
-        if name != learned:
-            compared = statistics.compare(values[learned], values[name])
-            pairs.append({"learned": learned, "other": name, **compared._asdict()})
+    others = [strata[name] for name in baselines]
+    against, pairs = {}, []
+    for this in learned:
+        strongest = statistics.against_strongest(strata[this], others)
+        best = baselines[strongest.place]  # the same for all
+        verdict = statistics.plain(strongest.contrast, strongest.verdict)
+        against[this] = {"learned": this, "other": best, **verdict._asdict()}
+        own = this.partition(" (")[0]
+        for other in values:
+            if other != this and other.partition(" (")[0] in (own, *hand_written):
+                compared = statistics.compare(values[this], values[other])
+                pairs.append({"learned": this, "other": other, **compared._asdict()})
     rows = []
     for variant in variants:
         of_variant = statistics.summarise(values[variant.name])
@@ -233,20 +241,32 @@ def summary(
                 "diverged": diverged[variant.name],
             }
         )
-    verdict = statistics.plain(strongest.contrast, strongest.verdict)
-    best = baselines[strongest.place]
-    return {
+    result = {
         "variants": rows,
         "pairs": pairs,
-        "learned": learned,
+        "learned": learned[0],
         "best_hand_written": best,
-        "conclusion": verdict.conclusion,
-        "against_best": {"learned": learned, "other": best, **verdict._asdict()},
+        "conclusion": against[learned[0]]["conclusion"],
+        "against_best": against[learned[0]],
     }
+    if len(learned) > 1:
+        found = statistics.together([strata[name] for name in learned], others)
+        result["evolutions"] = list(against.values())
+        result["together"] = {
+            "evolutions": len(learned),
+            "better": sum(each["conclusion"] == "better" for each in against.values()),
+            "iqm": found.mean.value,
+            "interval": list(found.mean.interval),
+            "difference": found.difference.value,
+            "difference_interval": list(found.difference.interval),
+            "p": found.p,
+            "conclusion": found.verdict,
+        }
+    return result
 
 
 def _file_name(name: str) -> str:
-    return name.replace(" + ", "+")
+    return name.replace(" + ", "+").replace(" ", "_")
 
 
 def digest(tree: Any) -> str:

@@ -11,7 +11,7 @@ from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.held_out.comparison import Entry
-from metaevo.held_out.evaluation import LEARNED, Contender
+from metaevo.held_out.evaluation import Contender
 from metaevo.held_out.settings import JudgedSettings
 from metaevo.held_out.tuning import tuning_space
 
@@ -20,14 +20,14 @@ MakeContender = Callable[[Functions, Any], Contender]
 
 
 def entries_of(
-    settings: JudgedSettings, parts: Parts, meta_params: Any, contender: MakeContender
+    settings: JudgedSettings, parts: Parts, learned: Mapping[str, Any], contender: MakeContender
 ) -> dict[str, Entry]:
     """Return the contenders by their names.
 
     Args:
         settings: of the experiment.
         parts: what is evolved.
-        meta_params: that were found.
+        learned: the meta-parameters that were found, by the names of their contenders.
         contender: from functions for the slots, and an example of their meta-parameters.
 
     Returns:
@@ -36,8 +36,9 @@ def entries_of(
     """
     config, evolved = settings.evaluation, parts.evolved
     space = tuning_space(config, settings)
-    found = Entry(contender(evolved.functions(), meta_params), meta_params, space)
-    entries, programs = {LEARNED: found}, {}
+    found = contender(evolved.functions(), next(iter(learned.values())))
+    entries = {name: Entry(found, each, space) for name, each in learned.items()}
+    programs: dict[tuple[str, ...], Contender] = {}
     for combination in combinations(parts, settings.learner):
         single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
         key = tuple(single.values())

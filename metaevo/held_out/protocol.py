@@ -3,7 +3,7 @@
 The end of every run of evolution, on its own task, and `experiments/evaluate.py`, on another one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ def compare(
     parts: Parts,
     laboratory: Laboratory,
     *,
+    learned: Mapping[str, Any],
     path: Path,
     figures: Path,
     evolution_frames: int,
@@ -36,7 +37,8 @@ def compare(
     Args:
         settings: of the experiment: learner, hyperparams, fitness, evaluation, seed.
         parts: what was evolved, and the environments.
-        laboratory: with the meta-parameters that were found.
+        laboratory: with the meta-parameters that were found; of several, the first ones.
+        learned: the meta-parameters of every evolution, by the names of their contenders.
         path: of the directory that keeps the tuning of an interrupted comparison.
         figures: where to draw.
         evolution_frames: what evolution used, for `tuning_seeds: null`.
@@ -49,12 +51,13 @@ def compare(
     config, seed = settings.evaluation, settings.run.seed
     contender = contender_maker(settings, parts)
     comparison = Comparison(
-        entries_of(settings, parts, laboratory.meta_params, contender),
+        entries_of(settings, parts, learned, contender),
         config,
         seed=seed,
         evolution_frames=evolution_frames,
         normalisation=normalisation,
         context=str(task_of(settings)),
+        learned=len(learned),
     )
     tasks = comparison.entries[comparison.found].contender.tasks
     ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
@@ -73,7 +76,8 @@ def compare(
     result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
     result["curves"] = comparison.entries[comparison.found].contender.measure
-    _draw_curves(settings, tasks, figures, result, scores)
+    others = comparison.discovered[1:]
+    _draw_curves(settings, tasks, figures, result, scores, without=others)
     return result
 
 
@@ -109,8 +113,11 @@ def _draw_curves(
     figures: Path,
     result: dict[str, Any],
     scores: dict[str, Scores],
+    *,
+    without: Sequence[str],
 ) -> None:
-    shown = [row["name"] for row in result["variants"] if row["tuning_frames"]] or list(scores)
+    rows = [row for row in result["variants"] if row["function"] not in without]
+    shown = [row["name"] for row in rows if row["tuning_frames"]] or [row["name"] for row in rows]
     for index, task in enumerate(tasks):
         suffix = "" if len(tasks) == 1 else f"_{task.name}"
         plots.plot_learning_curves(

@@ -165,7 +165,7 @@ def aggregate(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
             columns.append((np.asarray(each["scores"]) - low) / (high - low))
         values[name] = np.stack(columns, axis=1)
     about = {key: first[key] for key in ("tuning_settings", "tuning_rounds")}
-    return summary(variants, values, diverged, found=LEARNED) | about | found
+    return summary(variants, values, diverged, [LEARNED]) | about | found
 
 
 def _settings_of(settings: JudgedSettings, name: str, change: UnseenTask) -> Any:
@@ -197,7 +197,7 @@ def _comparison(task: Unseen, meta_params: Any, evolution_frames: int) -> Compar
     settings = task.settings
     return Comparison(
         entries.entries_of(
-            settings, task.parts, meta_params, contender_maker(settings, task.parts)
+            settings, task.parts, {LEARNED: meta_params}, contender_maker(settings, task.parts)
         ),
         settings.evaluation,
         seed=settings.run.seed,
@@ -245,7 +245,7 @@ def _result(kept: Mapping[str, Any]) -> dict[str, Any]:
         [Variant(*(row[field] for field in Variant._fields)) for row in rows],
         {row["name"]: np.asarray(row["scores"]) for row in rows},
         {row["name"]: row["diverged"] for row in rows},
-        found=LEARNED,
+        [LEARNED],
     )
     scale = None
     if statistics.compare(kept["reference"], kept["random"]).conclusion == "better":

@@ -79,6 +79,11 @@ class StrategyConfig:
     """more settings of the algorithm's constructor or parameters, by their names in evosax"""
 
 
+def has_mean(algorithm: str) -> bool:
+    """Whether an algorithm of evosax has a mean, which is then what it has found."""
+    return algorithm in distribution_based_algorithms
+
+
 class Strategy:
     """An evosax algorithm for one search space; its methods are pure."""
 
@@ -89,7 +94,7 @@ class Strategy:
             ConfigError: for an unknown algorithm or setting, or a value that it refuses.
         """
         self.config, self._solution = config, solution
-        self.has_mean = config.algorithm in distribution_based_algorithms
+        self.has_mean = has_mean(config.algorithm)
         self.algorithm, self.params = _build(config, solution)
         try:  # traces a generation, which compiles nothing
             jax.eval_shape(self._rehearse, jax.random.key(0), solution)

@@ -10,6 +10,7 @@ import fcntl
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -274,7 +275,13 @@ def refuse_linked_folders(root: Path) -> None:
                     f"{path} is a symbolic link: nothing is written through it; "
                     "put the folder itself in its place"
                 )
-        names[:] = [name for name in names if (folder, name) != (str(root), "wandb")]
+        is_run = Path(folder) == root or (Path(folder).parent == root and is_seed(Path(folder)))
+        names[:] = [name for name in names if not (is_run and name == "wandb")]
+
+
+def is_seed(path: Path) -> bool:
+    """Whether a folder has the name of one of several evolutions in a run: `seed_0`, ..."""
+    return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
 
 
 def inside(root: Path, name: Any) -> Path:

@@ -1,10 +1,11 @@
-"""The run that `latest` stands for on a command line."""
+"""The run that `latest` stands for on a command line, and the evolutions inside a run."""
 
 import argparse
 import os
 from pathlib import Path
 
 from metaevo.config import ConfigError
+from metaevo.runs.files import is_seed
 
 LATEST = "latest"
 
@@ -43,3 +44,10 @@ def newest_run(root: Path) -> Path | None:
             path = Path(folder)
             found.append(((path / "config.yaml").stat().st_mtime_ns, path))
     return max(found)[1] if found else None
+
+
+def evolutions_in(path: Path) -> list[Path]:
+    """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
+    candidates = filter(is_seed, path.glob("seed_*"))
+    found = [each for each in candidates if os.path.lexists(each / "config.yaml")]
+    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_")))

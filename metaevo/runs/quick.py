@@ -21,6 +21,7 @@ MOST = {
     "evolution.validation_every": 2,
     "evolution.validation_seeds": 8,
     "pbt.rounds": 3,
+    "run.evolution_seeds": 2,
     "strategy.population_size": 8,
     "sweep.batch": 4,
     "sweep.confirm_seeds": 4,

@@ -8,6 +8,7 @@ with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
 """
 
 import contextlib
+import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -217,10 +218,39 @@ def living(
     """
     directory = open_run(run_dir, kind.name, resume=resume)
     with directory.held(way_out(directory, settings), exclusively=exclusively):
-        saved = directory.read_config() if resume else None
-        before = None
-        if saved is not None:
-            before = check_same(directory, saved["config"], settings, kind.harmless)
+        saved, before = _before(directory, settings, kind) if resume else (None, None)
         failing = end_on_device_error(directory, settings) if alone else contextlib.nullcontext()
         with StopOnSignal() as stop, failing:
             yield Run(kind, settings, directory, saved, before, stop)
+
+
+@contextlib.contextmanager
+def living_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
+    """Begin, or continue, a run in a folder of another one, with which it stops.
+
+    Args:
+        run: the other one; if it is new, the inner one must be, too.
+        settings: of the inner run.
+        name: of the folder.
+
+    Raises:
+        ConfigError: as `living`.
+        DiskError: likewise.
+    """
+    path = run.directory.path / name
+    resume = run.saved is not None and any(map(os.path.lexists, _begun(RunDirectory(path))))
+    directory = open_run(path, name, resume=resume)
+    with directory.held(way_out(run.directory, run.settings)):
+        saved, before = _before(directory, settings, run.kind) if resume else (None, None)
+        yield Run(run.kind, settings, directory, saved, before, run.stop)
+
+
+def _begun(directory: RunDirectory) -> tuple[Path, ...]:
+    """Files of which a run that has begun has one, though it may have lost another."""
+    return directory.config_path, directory.metrics_path, directory.checkpoints
+
+
+def _before(directory: RunDirectory, settings: S, kind: Kind) -> tuple[dict[str, Any], S]:
+    """Return config.yaml of a run that goes on, and the settings in it, which must be the same."""
+    saved = directory.read_config()
+    return saved, check_same(directory, saved["config"], settings, kind.harmless)

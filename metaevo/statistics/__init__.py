@@ -11,6 +11,7 @@ Everything is NumPy on the host and reproducible from ``seed``.
 """
 
 from metaevo.statistics.curves import mean_curve, performance_profile
+from metaevo.statistics.evolutions import Together, expanded, mean_of_evolutions, together
 from metaevo.statistics.intervals import (
     Estimate,
     Summary,
@@ -55,15 +56,18 @@ __all__ = [
     "Strata",
     "Strongest",
     "Summary",
+    "Together",
     "Verdict",
     "against_strongest",
     "compare",
     "contrast",
     "estimate",
+    "expanded",
     "fill_missing",
     "holm",
     "iqm",
     "mean_curve",
+    "mean_of_evolutions",
     "needed_runs",
     "optimality_gap",
     "paired",
@@ -75,5 +79,6 @@ __all__ = [
     "smallest_p",
     "strata_of",
     "summarise",
+    "together",
     "verdict",
 ]

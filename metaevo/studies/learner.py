@@ -12,6 +12,7 @@ from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
+from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
@@ -128,25 +129,45 @@ class LearnerStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Compare the parts with tuned hand-written ones on held-out seeds."""
-        if not self.settings.evaluation.seeds:
-            return None
+        """Compare the parts with tuned hand-written ones, on unseen tasks too."""
         later = {}
-        if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
+        if self.unseen and self.settings.evaluation.seeds:
+            # First, as its finished tasks are kept when the rest is interrupted.
             later["unseen"] = self.judge_unseen(
                 meta_params, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
-        result = protocol.compare(
+        result = self.compare_several(
+            {LEARNED: meta_params},
+            path,
+            evolution_frames=evolution_frames,
+            measured=measured,
+            check_stop=check_stop,
+        )
+        return result if result is None else result | later
+
+    def compare_several(
+        self,
+        learned: Mapping[str, Any],
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: Mapping[str, Any],
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any] | None:
+        """Compare what several evolutions have found with the same tuned hand-written parts."""
+        if not self.settings.evaluation.seeds:
+            return None
+        return protocol.compare(
             self.settings,
             self.parts,
-            self._of(meta_params),
+            self._of(next(iter(learned.values()))),
+            learned=learned,
             path=path,
             figures=path / "figures",
             evolution_frames=evolution_frames,
             normalisation=self._normalisation(measured),
             check_stop=check_stop,
         )
-        return result | later
 
     def judge_unseen(
         self,
@@ -204,8 +225,10 @@ class LearnerStudy:
 
     def _of(self, meta_params: Any) -> Laboratory:
         """Return the laboratory of what was found: what it has trained for a picture is kept."""
-        if self._laboratory is None or self._laboratory.given is not meta_params:
+        if self._laboratory is None:
             self._laboratory = Laboratory(self.settings, self.parts, meta_params)
+        if self._laboratory.given is not meta_params:
+            self._laboratory = self._laboratory.of(meta_params)
         return self._laboratory
 
     def _normalisation(self, measured: Mapping[str, Any]) -> Normalisation | None:

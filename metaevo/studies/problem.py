@@ -69,6 +69,17 @@ class ProblemStudy:
     ) -> dict[str, Any] | None:
         """Return nothing: a problem alone has no contenders."""
 
+    def compare_several(
+        self,
+        learned: Mapping[str, MetaParams],
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: Mapping[str, Any],
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any] | None:
+        """Return nothing either."""
+
     def title(self, generations: int) -> tuple[str, str]:
         """Return the problem's name and the number of generations."""
         return f"Evolving {self.name}", f"{generations} generations"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol
 
-from annotated_types import Gt
+from annotated_types import Gt, Interval
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.task import LearnerConfig, Parts, TaskConfig, learner_entry, make_environments
@@ -17,8 +17,11 @@ from metaevo.config.sections import specialised
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
-from metaevo.runs.settings import HasRun, RecordConfig
+from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
 from purerl.types import Hyperparams
+
+MAX_EVOLUTIONS = 1000
+"""Of one run."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,21 @@ class RunConfig(RecordConfig):
 
     checkpoint_every: Annotated[int, Gt(0)] = 5
     """generations between two checkpoints"""
+    evolution_seeds: Annotated[int, Interval(ge=1, le=MAX_EVOLUTIONS)] = 1
+    """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
+
+    def __post_init__(self) -> None:
+        """Refuse more evolutions than there are seeds."""
+        super().__post_init__()
+        if not 1 <= self.evolution_seeds <= MAX_EVOLUTIONS:
+            raise ValueError(
+                f"evolution_seeds = {self.evolution_seeds}: must be from 1 to {MAX_EVOLUTIONS}"
+            )
+        if self.seed + self.evolution_seeds - 1 > MAX_SEED:
+            raise ValueError(
+                f"seed = {self.seed} with evolution_seeds = {self.evolution_seeds}: the last seed "
+                f"must be at most {MAX_SEED}"
+            )
 
 
 class EvolutionSettings(HasRun, Protocol):

@@ -75,6 +75,29 @@ class Study(Protocol):
             the content of evaluation.json, with what `metaevo.held_out` says of every contender.
         """
 
+    def compare_several(
+        self,
+        learned: Mapping[str, MetaParams],
+        path: Path,
+        *,
+        evolution_frames: int,
+        measured: Mapping[str, Any],
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any] | None:
+        """Judge what several evolutions have found beside the same contenders, tuned once.
+
+        Args:
+            learned: what was found, by the names that it has in the comparison; first the one
+                whose pictures and ablations are shown.
+            path: as for `compare`, of the run that holds the evolutions.
+            evolution_frames: environment steps of one evolution.
+            measured: as for `problem`.
+            check_stop: as for `compare`.
+
+        Returns:
+            as `compare`, with `evolutions` and `together` as docs/reference/runs.md has them.
+        """
+
     def title(self, generations: int) -> tuple[str, str]:
         """Return title and subtitle of the report; without generations, of one on another task."""
 

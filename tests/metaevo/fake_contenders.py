@@ -74,6 +74,7 @@ def comparison(
     task="",
     evolution_frames=12_000,
     owns=None,
+    others=(),
     **config,
 ):
     config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
@@ -81,6 +82,8 @@ def comparison(
     settings = from_dict(experiment_class(raw, None), raw)
     space = tuning_space(config, settings)
     entries = {"learned": Entry(learned or Fake(learned_score), np.float32(meta), space)}
+    for index, other in enumerate(others, start=2):
+        entries[f"learned {index}"] = entries["learned"]._replace(meta_params=np.float32(other))
     both = baselines or Fake(baseline_score)
     for index, name in enumerate(NAMES):
         own = {} if owns is None else owns.get(name, {})
@@ -92,4 +95,5 @@ def comparison(
         evolution_frames=evolution_frames,
         normalisation=normalisation,
         context=task,
+        learned=1 + len(others),
     )

@@ -27,7 +27,7 @@ SETTINGS = {
     "sweep": lambda: sweep_class({})(),
 }
 MORE_FLAGS = {
-    "evolve": {"config", "generations", "devices"},
+    "evolve": {"config", "generations", "devices", "evolution-seeds"},
     "evaluate": {"run-dir", "name"},
     "train": {"config"},
     "sweep": {"config", "dry-run", "worker"},

@@ -11,7 +11,7 @@ from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs import files
 from metaevo.runs.files import locked
-from metaevo.runs.latest import run_path
+from metaevo.runs.latest import evolutions_in, run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, check_own, configured, destinations
 from metaevo.runs.tracking.mirror import Mirror, lock_path, make_service, reason
@@ -84,7 +84,8 @@ def _paths(texts: Sequence[str]) -> list[Path]:
         runs = [path for path in found if os.path.lexists(path / "config.yaml")]
         if glob.has_magic(text) and not runs and not os.path.exists(text):
             raise ConfigError(f"{text}: matches no run directory")
-        paths |= dict.fromkeys(runs or [run_path(text)])
+        for path in runs or [run_path(text)]:
+            paths |= dict.fromkeys([path, *evolutions_in(path)])
     return list(paths)
 
 

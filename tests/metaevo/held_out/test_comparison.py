@@ -95,6 +95,35 @@ def test_every_contender_gets_the_same_tuning_and_progress_adds_up(tmp_path):
     assert sum(frames) == this.frames
 
 
+def test_several_discoveries_meet_the_same_contenders(tmp_path):
+    this, frames = comparison(others=(-1.0, 2.0)), []
+    result, scores = this.run(tmp_path / "tuning", frames.append)
+    race = [(4, 7), (64, 4)]
+    assert this.baselines.calls == [*race, *race, (32, 3)]  # as with one discovery
+    assert this.learned.calls == [*race, *race, *race, (32, 6)]
+    assert sum(frames) == this.frames
+    assert [each["learned"] for each in result["evolutions"]] == [
+        "learned (tuned)", "learned 2 (tuned)", "learned 3 (tuned)"
+    ]  # fmt: skip
+    assert [each["conclusion"] for each in result["evolutions"]] == ["better", "worse", "better"]
+    assert {each["other"] for each in result["evolutions"]} == {"huber (tuned)"}
+    together = result["together"]
+    assert (together["better"], together["evolutions"]) == (2, 3)
+    means = [20.0, 0.0, 30.0]  # by tuning 10 more than without
+    assert together["iqm"] == pytest.approx(np.mean(means), abs=0.5)
+    assert together["conclusion"] == "undecided"
+    alone, _ = comparison().run(tmp_path / "alone")
+    rows = {row["name"]: row for row in result["variants"]}
+    for row in alone["variants"]:
+        assert rows[row["name"]] == row
+    for key in ("learned", "best_hand_written", "against_best", "conclusion", "tuning_rounds"):
+        assert result[key] == alone[key]
+    own = [each for each in result["pairs"] if each["learned"] == "learned (tuned)"]
+    assert own == alone["pairs"]
+    assert "evolutions" not in alone
+    assert list(scores) == list(rows)
+
+
 def test_without_a_grid_nothing_is_tuned(tmp_path):
     this = comparison(grid={})
     result, _ = this.run(tmp_path / "tuning")

@@ -65,7 +65,7 @@ def planted(rng, low, high, learned, huber, seeds=40):
         each.name: low + (high - low) * (places[each.function] + 0.2 * rng.normal(size=seeds))
         for each in VARIANTS
     }
-    result = summary(VARIANTS, values, dict.fromkeys(values, 0), found="learned")
+    result = summary(VARIANTS, values, dict.fromkeys(values, 0), ["learned"])
     about = {"tuning_settings": 3, "tuning_rounds": [[3, 64]]}
     return result | about | {"scale": {"random": low, "reference": high}}
 

@@ -1,0 +1,262 @@
+"""`--evolution-seeds`: every evolution is that of its seed alone, and all share a program."""
+
+import re
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.compare_runs import run_directories
+from metaevo.config import ConfigError
+from metaevo.evolution import several, spread
+from metaevo.evolution.command import _parse
+from metaevo.outer_loop import generations as loop
+from metaevo.runs.checkpoint import load_tree
+from metaevo.runs.latest import newest_run
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.tracking.sync import _paths
+from metaevo.studies.settings import RunConfig
+from tests.metaevo.fake_contenders import comparison
+from tests.metaevo.toy import Quadratic, assert_same
+
+GENERATIONS, SEEDS = 12, (5, 6, 7)
+STRATEGY = metaevo.StrategyConfig(population_size=16, sigma=0.3, learning_rate=0.1)
+CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
+
+
+def evolve(path, *, count=3, first=5, problem=None, **options):
+    return metaevo.evolve(
+        problem or Quadratic(noise=1.0),
+        strategy=options.pop("strategy", STRATEGY),
+        evolution=CONFIG,
+        generations=options.pop("generations", GENERATIONS),
+        run=RunConfig(seed=first),
+        evolution_seeds=count,
+        run_dir=path,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return evolve(tmp_path_factory.mktemp("several") / "run")
+
+
+def records(path):
+    found = RunDirectory(path).read_metrics("generation")
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in found]
+
+
+def assert_same_run(one, other):
+    """Records and meta-parameters, of a single evolution or of several."""
+    members = sorted(each.name for each in one.glob("seed_*"))
+    assert members == sorted(each.name for each in other.glob("seed_*"))
+    for name in [*members, "."]:
+        assert records(one / name) == records(other / name)
+        trees = [load_tree(path / name / "meta_params") for path in (one, other)]
+        assert_same(trees[0][0], trees[1][0])
+        assert trees[0][1] == trees[1][1]
+
+
+def test_every_evolution_is_that_of_its_seed_alone(found, tmp_path):
+    assert sorted(each.name for each in found.path.glob("seed_*")) == ["seed_5", "seed_6", "seed_7"]
+    alone = evolve(tmp_path / "alone", count=1, first=6)
+    assert_same_run(found.path / "seed_6", alone.path)
+    names = {each.name for each in alone.path.iterdir()}
+    assert names == {each.name for each in (found.path / "seed_6").iterdir()}
+    first, last = (records(found.path / f"seed_{seed}") for seed in (5, 7))
+    assert first[-1]["fitness_mean"] != last[-1]["fitness_mean"]
+
+
+def test_the_best_on_validation_seeds_is_what_is_found(found):
+    scores = [records(found.path / f"seed_{seed}")[-1]["fitness_of_mean"] for seed in SEEDS]
+    best = SEEDS[int(np.argmax(scores))]
+    tree, about = load_tree(found.path / "meta_params")
+    assert about["evolution_seed"] == best
+    assert_same(tree, load_tree(found.path / f"seed_{best}" / "meta_params")[0])
+    assert_same(found.meta_params, tree)
+    assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
+
+
+def test_the_report_shows_all(found):
+    page = (found.path / "report.html").read_text()
+    assert "3 evolutions, 12 generations" in page
+    for seed in SEEDS:
+        assert f"seed {seed}" in page
+        assert (found.path / f"seed_{seed}" / "report.html").exists()
+    assert page.count("<img") == 1
+    assert not (found.path / "evaluation.json").exists()
+
+
+def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkeypatch):
+    problem, seen, real = Quadratic(noise=1.0), [], several._evolve_one
+
+    def evolve_one(*arguments):
+        result = real(*arguments)
+        seen.append((compilations(), problem.traces))
+        return result
+
+    monkeypatch.setattr(several, "_evolve_one", evolve_one)
+    evolve(tmp_path / "run", problem=problem)
+    assert seen[0][0] > 0
+    assert seen[0] == seen[1] == seen[2]
+
+
+def stop_after(monkeypatch, looks):
+    """Send SIGTERM, as it were, when so many blocks have begun."""
+    seen = []
+
+    def in_lockstep(stop, length):
+        seen.append(length)
+        stop.requested = signal.SIGTERM if len(seen) > looks else None
+        return 0 if stop.requested else length
+
+    monkeypatch.setattr(loop, "in_lockstep", in_lockstep)
+
+
+@pytest.mark.parametrize("looks", [2, 14])
+def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
+    found, tmp_path, monkeypatch, looks, capsys
+):
+    path = tmp_path / "run"
+    stop_after(monkeypatch, looks)
+    with pytest.raises(SystemExit) as stopped:
+        evolve(path)
+    assert stopped.value.code == 143
+    assert f"continue with: --resume --run-dir {path}\n" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert not (path / "report.html").exists()
+    done = sum(len(records(path / f"seed_{seed}")) for seed in SEEDS)
+    assert 0 < done < 3 * GENERATIONS
+    evolve(path, resume=True)
+    assert_same_run(path, found.path)
+    assert (path / "report.html").exists()
+
+
+def test_a_finished_one_says_so_and_goes_on_with_more_generations(tmp_path, capsys):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=4)
+    before = {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
+    evolve(path, count=2, generations=4, resume=True)
+    assert f"{path} is finished (2 evolutions, 4 generations)" in capsys.readouterr().out
+    assert before == {each: each.stat().st_mtime_ns for each in path.rglob("*.jsonl")}
+    evolve(path, count=2, generations=8, resume=True)
+    assert [len(records(path / f"seed_{seed}")) for seed in (5, 6)] == [8, 8]
+    assert "2 evolutions, 8 generations" in (path / "report.html").read_text()
+
+
+def test_a_new_run_takes_over_no_old_one(tmp_path):
+    evolve(tmp_path / "run", count=2, generations=2)
+    (tmp_path / "run" / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match="seed_5 already holds a run"):
+        evolve(tmp_path / "run", count=2, generations=2)
+
+
+def test_one_that_has_lost_its_settings_is_not_begun_anew(tmp_path):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=2)
+    (path / "seed_6" / "config.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"seed_6 holds no run \(it has no config\.yaml\)"):
+        evolve(path, count=2, generations=4, resume=True)
+
+
+def test_links_of_wandb_are_no_obstacle_and_others_are(tmp_path):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=2)
+    (path / "seed_5" / "wandb").mkdir()
+    (path / "seed_5" / "wandb" / "latest-run").symlink_to(tmp_path)
+    evolve(path, count=2, generations=3, resume=True)
+    (path / "seed_5" / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="link is a symbolic link"):
+        evolve(path, count=2, generations=4, resume=True)
+
+
+def test_one_of_them_can_be_continued_alone(found, tmp_path):
+    path = tmp_path / "run"
+    evolve(path, count=2, generations=4)
+    alone = evolve(path / "seed_6", count=1, first=6, resume=True)
+    runs = records(alone.path), records(found.path / "seed_6")
+    ours, theirs = ([each["fitness_mean"] for each in run] for run in runs)
+    assert ours == theirs  # but for the validation of generation 3, the last one at first
+
+
+def test_without_a_mean_the_best_elite_counts(tmp_path):
+    strategy = metaevo.StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
+    ours = evolve(tmp_path / "run", count=2, strategy=strategy)
+    scores = [
+        max(each["fitness_of_mean"] or -np.inf for each in records(ours.path / f"seed_{seed}"))
+        for seed in (5, 6)
+    ]
+    _, about = load_tree(ours.path / "meta_params")
+    assert about["evolution_seed"] == (5, 6)[int(np.argmax(scores))]
+
+
+def test_others_see_evolutions_in_a_run(found, tmp_path):
+    paths = [found.path / f"seed_{seed}" for seed in SEEDS]
+    assert run_directories.find(found.path) == paths
+    assert run_directories.find(found.path.parent) == paths
+    assert newest_run(found.path.parent) == found.path
+    assert _paths([str(found.path)]) == [found.path, *paths]
+    (single,) = run_directories.find(paths[0])
+    assert single == paths[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("0", r"run\.evolution_seeds.*0.*at least 1"),
+        ("-1", r"run\.evolution_seeds.*-1.*at least 1"),
+        ("2.5", r"--evolution-seeds.*2\.5"),
+        ("1000000000", r"run\.evolution_seeds.*1000000000.*at most 1000"),
+        ("many", "--evolution-seeds.*many"),
+    ],
+)
+def test_impossible_numbers_are_refused(value, complaint, tmp_path):
+    with pytest.raises(ConfigError, match=complaint) as error:
+        _parse(["--evolution-seeds", value], None, None)
+    assert "\n" not in str(error.value)
+    if re.fullmatch(r"-?\d+", value):
+        with pytest.raises(ConfigError, match="evolution_seeds"):
+            evolve(tmp_path / "run", count=int(value))
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_last_seed_must_exist_too(tmp_path):
+    arguments = ["--run.seed", str(2**32 - 2), "--evolution-seeds"]
+    assert _parse([*arguments, "2"], None, None)["settings"]["run"]["evolution_seeds"] == 2
+    with pytest.raises(ConfigError, match=r"the last seed must be at most 4294967295"):
+        _parse([*arguments, "3"], None, None)
+
+
+def test_another_number_is_another_run(found):
+    for count in (1, 2, 4):
+        complaint = rf"cannot resume with other settings \(run\.evolution_seeds: 3 -> {count}\)"
+        with pytest.raises(ConfigError, match=complaint):
+            evolve(found.path, count=count, resume=True)
+
+
+def test_several_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"run\.evolution_seeds = 3: must be 1 with several"):
+        evolve(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_quick_look_has_two_unless_the_command_line_says_more():
+    settings = "--quick --evolution-seeds 5"
+    assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 5
+    settings = "--quick"
+    assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 1
+
+
+def test_the_last_words_say_what_the_verdict_rests_on(tmp_path):
+    """Of 4, 6 and 30 above the best other one, the bootstrap is sure, the t test is not."""
+    result, _ = comparison(meta=0.2, others=(0.4, 2.8)).run(tmp_path / "tuning")
+    words = spread.summary(result)
+    assert words.startswith("Better than the best tuned hand-written one (huber, ")
+    assert "in 3 of 3 evolutions, worse in 0. Mean of the evolutions" in words
+    assert ": undecided, as a t test of the evolutions does not confirm it. Each was" in words
+    result, _ = comparison(meta=0.9, others=(1.0, 1.1)).run(tmp_path / "alike")
+    assert "(95% intervals, the evolution as the unit): better. Each was" in spread.summary(result)

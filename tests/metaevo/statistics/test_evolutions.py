@@ -1,0 +1,90 @@
+"""Several evolutions together: against plain loops, SciPy and simulations."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metaevo import statistics
+
+
+def evolutions(seed, count, runs=16, *, spread=1.0, tasks=1):
+    """The scores of so many evolutions, which differ by `spread`, each a list of tasks."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(0, spread, count)
+    return [[rng.normal(centre, 1, runs) for _ in range(tasks)] for centre in centres]
+
+
+def test_the_interval_is_that_of_two_loops():
+    found = evolutions(0, 12, runs=5)
+    rng, drawn = np.random.default_rng(1), []
+    for _ in range(3000):
+        means = []
+        for which in rng.choice(12, size=12):
+            (scores,) = found[which]
+            means.append(np.mean(sorted(rng.choice(scores, size=5))[1:4]))
+        drawn.append(np.mean(means))
+    value, interval = statistics.mean_of_evolutions(found)
+    assert value == pytest.approx(np.mean([stats.trim_mean(s, 0.25) for (s,) in found]))
+    expected = np.quantile(drawn, statistics.expanded(12))
+    assert interval == pytest.approx(tuple(expected), abs=0.2 * np.std(drawn))
+
+
+def test_the_variance_between_evolutions_counts_and_that_of_their_runs():
+    """All evolutions alike: the runs' own error is left; runs alike: that of the evolutions."""
+    (scores,) = evolutions(2, 1, runs=64)[0]
+    alike = statistics.mean_of_evolutions([[scores]] * 400, resamples=500)
+    assert np.ptp(alike.interval) == pytest.approx(4 * scores.std() / np.sqrt(64 * 400), rel=0.4)
+    constant = [[np.full(8, float(each))] for each in range(10)]
+    value, (low, high) = statistics.mean_of_evolutions(constant)
+    assert value == pytest.approx(4.5)
+    t = stats.t.interval(0.95, 9, 4.5, stats.sem(np.arange(10)))
+    assert (low, high) == pytest.approx(t, abs=0.3)
+
+
+def test_quantiles_are_further_out_for_few_units():
+    low, high = statistics.expanded(5)
+    reach = stats.t.ppf(0.975, 4) * np.sqrt(5 / 4)
+    assert low == pytest.approx(stats.norm.cdf(-reach))
+    assert low == pytest.approx(0.00096, abs=1e-5)  # t = 2.776 with 4 degrees, times 1.118
+    assert high == 1 - low
+    assert statistics.expanded(10_000)[0] == pytest.approx(0.025, abs=1e-4)
+    assert statistics.expanded(1) == (0.025, 0.975)
+
+
+def test_one_evolution_has_the_interval_of_its_runs():
+    (only,) = evolutions(3, 1, tasks=2)
+    found = statistics.mean_of_evolutions([only])
+    expected = statistics.estimate(only, resamples=10_000)
+    assert found.value == pytest.approx(expected.value)
+    assert found.interval == pytest.approx(expected.interval, abs=0.05)
+
+
+def test_the_strongest_of_the_others_is_told():
+    high = [[each + 5.0 for each in one] for one in evolutions(4, 5, spread=0.1)]
+    weak, strong = np.zeros(32), np.random.default_rng(5).normal(2.0, 0.5, 32)
+    found = statistics.together(high, [[weak], [strong]])
+    assert found.place == 1
+    assert found.difference.value == pytest.approx(found.mean.value - statistics.iqm(strong))
+    assert found.verdict == "better"
+    differences = [statistics.iqm(one[0]) - statistics.iqm(strong) for one in high]
+    assert found.p == pytest.approx(stats.ttest_1samp(differences, 0.0).pvalue)
+    low, upper = found.difference.interval
+    assert 0 < low < found.difference.value < upper
+    assert statistics.together([[weak]] * 3, [[strong]]).verdict == "worse"
+    assert statistics.together([[weak]] * 3, [[weak]]).verdict == "undecided"
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_equals_are_seldom_told_apart(count):
+    """Evolutions that differ by as much as their agents do, around what the other one has."""
+    rng, claims = np.random.default_rng(6), 0
+    for index in range(200):
+        other = [rng.normal(0, 1, 64)]
+        found = statistics.together(evolutions(100 + index, count), [other], resamples=300)
+        claims += found.verdict != "undecided"
+    assert claims <= 20  # 5% are 10 of 200, with a standard deviation of 3
+
+
+def test_nothing_is_refused():
+    with pytest.raises(ValueError, match="no evolutions"):
+        statistics.mean_of_evolutions([])

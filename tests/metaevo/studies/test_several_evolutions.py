@@ -1,0 +1,168 @@
+"""Several evolutions of a loss: judged on the same seeds, beside contenders that are tuned once."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo import statistics
+from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.evolution.several import run_evolutions
+from metaevo.runs.checkpoint import load_tree
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from metaevo.transfer.command import main as evaluate
+from tests.metaevo.toy import assert_same
+
+pytestmark = pytest.mark.long
+
+HAND_WRITTEN = ["squared", "huber", "sloped_squared"]
+
+
+def settings_of(count, **evaluation):
+    raw = {
+        "learner": "q_learning",
+        "evolve": "value_loss",
+        "task": {"env": "GridWorld", "env_params": {"size": 4}},
+        "train": {"total_timesteps": 1000, "num_steps": 50},
+        "hyperparams": {"learning_rate": 0.2, "epsilon_start": 0.1},
+        "component": {"hidden_sizes": [4], "start": "random"},
+        "fitness": {"mean_return": 0.0, "reward_per_step": 200.0},
+        "strategy": {"population_size": 4, "sigma": 0.5},
+        "evolution": {"generations": 3, "validation_every": 2, "validation_seeds": 2,
+                      "chunk_size": 4, "num_devices": 1},
+        "evaluation": {"seeds": 8, "tuning_seeds": 1, "ablation_seeds": 0,
+                       "grid": {"learning_rate": [0.1, 0.3]}, **evaluation},
+        "run": {"seed": 3, "evolution_seeds": count},
+    }  # fmt: skip
+    return from_dict(experiment_class(raw, None), raw)
+
+
+def run(path, count, *, resume=False, **evaluation):
+    settings = settings_of(count, **evaluation)
+    study = LearnerStudy(settings, path if resume else None)
+    assert run_evolutions(study, settings, run_dir=path, resume=resume) == 0
+    return json.loads((path / "evaluation.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("evolutions")
+
+
+@pytest.fixture(scope="module")
+def several(folder):
+    return run(folder / "several", 2)
+
+
+def by_name(result):
+    return {row["name"]: row for row in result["variants"]}
+
+
+def test_everybody_is_tuned_alike_and_the_hand_written_ones_once(several):
+    tuned = ["learned seed 3", "learned seed 4", *HAND_WRITTEN]
+    rows = by_name(several)
+    assert sorted(rows) == sorted(
+        [f"{name} (tuned)" for name in tuned]
+        + [f"{name} (same hyperparameters)" for name in [*tuned[:2], "squared"]]
+    )
+    assert len(rows) == len(several["variants"])
+    assert len({rows[f"{name} (tuned)"]["tuning_frames"] for name in tuned}) == 1
+    assert {row["seeds"] for row in rows.values()} == {8}
+
+
+def test_the_first_evolution_is_judged_as_it_is_alone(several, folder):
+    alone, ours = by_name(run(folder / "alone", 1)), by_name(several)
+    for name, row in alone.items():
+        assert ours[name.replace("learned", "learned seed 3")]["scores"] == row["scores"]
+
+
+def test_the_sum_of_it(several):
+    found, rows = several["together"], by_name(several)
+    assert [each["seed"] for each in several["evolutions"]] == [3, 4]
+    scores = [rows[each["learned"]]["scores"] for each in several["evolutions"]]
+    assert found["iqm"] == pytest.approx(np.mean([statistics.iqm(each) for each in scores]))
+    best = max(HAND_WRITTEN, key=lambda name: rows[f"{name} (tuned)"]["iqm"])
+    assert several["best_hand_written"] == f"{best} (tuned)"
+    assert found["difference"] == pytest.approx(found["iqm"] - rows[f"{best} (tuned)"]["iqm"])
+    conclusions = [each["conclusion"] for each in several["evolutions"]]
+    assert found["better"] == conclusions.count("better")
+    for each in several["evolutions"]:
+        strongest = statistics.against_strongest(
+            [rows[each["learned"]]["scores"]],
+            [[rows[f"{name} (tuned)"]["scores"]] for name in HAND_WRITTEN],
+        )
+        assert each["conclusion"] == strongest.verdict
+        assert each["difference_interval"] == list(strongest.contrast.difference.interval)
+
+
+def test_what_was_chosen_is_loaded(several, folder, capsys):
+    scores = {each["seed"]: each["validation"] for each in several["evolutions"]}
+    best = max(scores, key=scores.get)
+    for seed, score in scores.items():
+        lines = (folder / "several" / f"seed_{seed}" / "metrics.jsonl").read_text().splitlines()
+        assert json.loads(lines[2])["fitness_of_mean"] == score
+    _, meta_params = metaevo.load(folder / "several")
+    assert f"of its evolutions that of seed {best}, the best on" in capsys.readouterr().err
+    _, own = metaevo.load(folder / "several" / f"seed_{best}")
+    assert_same(jax.device_get(meta_params), jax.device_get(own))
+    assert several["learned"] == f"learned seed {best} (tuned)"
+    assert capsys.readouterr().err == ""
+
+
+def test_the_end_is_done_again_with_what_is_kept(several, folder, capsys):
+    path = folder / "several"
+    trees = [load_tree(path / f"seed_{seed}" / "meta_params") for seed in (3, 4)]
+    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
+    (path / "report.html").unlink()  # as if it had been killed in the comparison
+    assert run(path, 2, resume=True) == several
+    assert before == {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
+    for seed, (tree, _) in zip((3, 4), trees, strict=True):
+        assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params")[0])
+    text = capsys.readouterr().out
+    *_, seed, last, report = [line for line in text.splitlines() if line]
+    assert seed.startswith("Seed 4: ")
+    assert last.startswith("Better than the best tuned hand-written one (")
+    assert f"in {several['together']['better']} of 2 evolutions" in last
+    assert report == f"report: {path / 'report.html'}"
+    page = (path / "report.html").read_text()
+    for each in ("Evolutions", "Held-out comparison", "2 evolutions, 3 generations", last[:60]):
+        assert each in page
+    figures = {each.name for each in (path / "figures").iterdir()}
+    assert figures == {"fitness.png", "scores.png", "learning_curves.png", "loss.png"}
+    kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert kinds == ["evaluation"] * len(several["variants"])
+
+
+def test_the_chosen_one_is_judged_on_another_task(several, folder, capsys):
+    arguments = ["--task.env_params.size", "5", "--evaluation.seeds", "4"]
+    code = evaluate(["--run-dir", str(folder / "several"), *arguments], description=None)
+    assert code == 0
+    assert "the best on validation seeds" in capsys.readouterr().err
+    result = json.loads((folder / "several/transfer/GridWorld/evaluation.json").read_text())
+    assert result["learned"] == "learned (tuned)"
+
+
+def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
+    path = folder / "several"
+    before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/*")}
+    again = run(path, 2, resume=True, seeds=4)
+    assert {row["seeds"] for row in again["variants"]} == {4}
+    old, new = by_name(several), by_name(again)
+    assert {name: row["settings"] for name, row in old.items()} == {
+        name: row["settings"] for name, row in new.items()
+    }
+    for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
+        before.pop(each)
+    assert before == {each: each.stat().st_mtime_ns for each in before}
+
+
+def test_another_number_is_refused(several, folder):
+    with pytest.raises(ConfigError, match=r"run\.evolution_seeds: 2 -> 3"):
+        run(folder / "several", 3, resume=True)
+    saved = load_yaml(folder / "several" / "config.yaml")["config"]["run"]
+    assert (saved["seed"], saved["evolution_seeds"]) == (3, 2)
+    own = load_yaml(folder / "several" / "seed_4" / "config.yaml")["config"]["run"]
+    assert (own["seed"], own["evolution_seeds"]) == (4, 1)
