@@ -57,11 +57,8 @@ def main(argv: Sequence[str]) -> int:
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(f"unknown comparison {name!r}{hint}; known: {', '.join(COMPARISONS)}")
     comparison = COMPARISONS[name]
-    parser = Parser(
-        prog=f"reproduce.py {name}",
-        description=f"{comparison.title}. Published: {comparison.published}",
-        allow_abbrev=False,
-    )
+    description = f"{comparison.title}. Published: {comparison.published}"
+    parser = Parser(f"reproduce {name}", description)
     parser.add_argument("--quick", action="store_true", help="small sizes, within a minute or so")
     parser.add_argument(
         "--run-dir", type=Path, metavar="DIR", help=f"default: runs/reproduce/{name}/<timestamp>"

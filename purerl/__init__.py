@@ -11,7 +11,7 @@ faster. The package knows nothing of evolution.
 import importlib
 from typing import Any
 
-__all__ = ["dqn", "envs", "ppo", "q_learning", "types"]
+__all__ = ["dqn", "envs", "lpg", "ppo", "q_learning", "types"]
 
 
 def __getattr__(name: str) -> Any:

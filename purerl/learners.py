@@ -8,14 +8,15 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from purerl import dqn, ppo, q_learning
+from purerl import dqn, lpg, ppo, q_learning
 from purerl.envs.registry import Observations
-from purerl.parts import losses, optimizers
+from purerl.parts import losses, optimizers, update_rules
 from purerl.types import Learner
 
 HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     **losses.HAND_WRITTEN,
     "make_optimizer": optimizers.HAND_WRITTEN,
+    "update_rule": update_rules.HAND_WRITTEN,
 }
 """The hand-written functions of every slot, by the names that configs use; first the reference."""
 
@@ -59,6 +60,12 @@ LEARNERS: dict[str, LearnerEntry] = {
         {"value_loss": ("squared", "huber", "sloped_squared")},
         loss_scale="learning_rate",
         observations="index",
+    ),
+    "lpg": LearnerEntry(
+        lpg,
+        lpg.LPG,
+        {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
+        loss_scale=None,
     ),
 }
 

@@ -23,7 +23,7 @@ EnvParams = Any
 
 
 class Context(struct.PyTreeNode):
-    """What a slot is told besides its own arguments: the settings, and where training is.
+    """What a slot gets to know besides its own arguments: the settings, and where training is.
 
     Fields may be added. What a slot does not look at costs nothing, as XLA leaves it out. The
     defaults are for a slot that is looked at outside of training, such as for a picture.
@@ -32,8 +32,8 @@ class Context(struct.PyTreeNode):
     hyperparams: Hyperparams
     progress: jax.Array | float = 0.0
     """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
-    num_updates: int = 1
-    """updates of the whole training"""
+    num_updates: jax.Array | int = 1
+    """updates of the whole training; traced where agents live for different times"""
     frames: jax.Array | float = 0.0
     """[] environment steps done, a float: they may exceed an int32"""
     epoch: jax.Array | None = None
@@ -44,9 +44,11 @@ class Context(struct.PyTreeNode):
     """for random numbers of the slot, another one for every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
+    component: Any = None
+    """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
 
     def extra_args(self) -> dict[str, Any]:
-        """Return what each update of an optimizer is told, as optax's extra arguments."""
+        """Return what each update of an optimizer gets to know, as optax's extra arguments."""
         return {
             "progress": self.progress,
             "frames": self.frames,
@@ -63,9 +65,9 @@ ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax
 PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
 """`(meta_params, context, log_ratio, advantage) -> loss`, all three scalars."""
 MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
-"""`(meta_params, context) -> optimizer`, made anew for every update of the learner.
+"""`(meta_params, context) -> optimizer`, made for every update of the learner.
 
-Every `optimizer.update(gradients, state, params, **context.extra_args())` is told where in training
+Every `optimizer.update(gradients, state, params, **context.extra_args())` says where in training
 the gradient step is; an optimizer of optax that takes no extra arguments will do as well."""
 
 
@@ -86,6 +88,44 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
+
+
+PREDICTION_SIZE = 8
+"""Numbers that an agent of `purerl.lpg` predicts in every state."""
+
+
+class Trajectory(NamedTuple):
+    """What an update rule sees of a rollout: neither observations nor actions."""
+
+    reward: jax.Array
+    """[T, N] float32."""
+    terminated: jax.Array
+    """[T, N] bool."""
+    truncated: jax.Array
+    """[T, N] bool; both flags can be true."""
+    log_prob: jax.Array
+    """[T, N] log-probability of the action."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] what the agent predicted where it acted: numbers that a rule gives a
+    meaning, as logits of a distribution or the first one as a value."""
+    next_prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] the same after the action, before any reset."""
+
+
+class Targets(NamedTuple):
+    """What an update rule wants of an agent, which then takes one gradient step towards it."""
+
+    policy: jax.Array
+    """[T, N] weights of -log pi(action): positive ones make an action likelier."""
+    prediction: jax.Array
+    """[T, N, PREDICTION_SIZE] logits of the distribution that predictions are to become, or [T, N]
+    values that the first number of predictions is to become."""
+    entropy: jax.Array | float = 0.0
+    """[] weight of the policy's entropy, which is to grow"""
+
+
+UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
+"""`(meta_params, context, trajectory) -> targets`, of a whole rollout."""
 
 
 class EpisodeSums(NamedTuple):

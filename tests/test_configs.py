@@ -38,7 +38,7 @@ def test_an_evolution_preset_fits_together(path):
     )
     agents = small.strategy.population_size * small.evolution.seeds_per_candidate
     assert_tiny(small, small.train.total_timesteps, agents * small.evolution.generations)
-    assert small.evaluation.combinations * small.evaluation.tuning_seeds <= 32
+    assert small.evaluation.trials * small.evaluation.tuning_seeds <= 32
     assert small.evaluation.seeds <= 8
 
 
@@ -82,11 +82,11 @@ def assert_tiny(settings, frames_per_agent, agents):
 
 def assert_all_used(raw, settings):
     known = flatten(to_dict(settings))
-    assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.grid"} | {
+    assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.space"} | {
         f"{prefix}.{key}"
         for prefix, section in (
             ("task.env_params", settings.task.env_params),
-            ("evaluation.grid", getattr(getattr(settings, "evaluation", None), "grid", {})),
+            ("evaluation.space", getattr(getattr(settings, "evaluation", None), "space", {})),
         )
         for key in flatten(section)
     }

@@ -35,7 +35,7 @@ CONTAINERS = {"while", "call", "conditional"}
 @exit_on_config_error()
 def main() -> int:
     """Compile, run a few updates under the profiler, print where the time went."""
-    parser = Parser(description=__doc__)
+    parser = Parser("profile_update", __doc__)
     parser.add_argument("--agents", type=int, default=8, help="side by side; default: 8")
     options = parser.parse_args()
     from metaevo.parallel import devices

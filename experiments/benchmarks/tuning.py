@@ -44,7 +44,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     raw = {**load_yaml(CONFIG), "evolve": "drift"}
-    raw["evaluation"] = {"grid": GRID, "tuning_seeds": options.first_seeds}
+    raw["evaluation"] = {"sampler": "grid", "space": GRID, "tuning_seeds": options.first_seeds}
     settings: Any = from_dict(experiment_class(raw, None), raw)
     slot = SLOTS["policy_loss"]
     functions = {slot.name: slot.chosen_of(slot.names("ppo"))}

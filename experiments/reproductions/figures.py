@@ -41,7 +41,7 @@ def plot_lines(
     log: Literal["both", "x", ""] = "",
 ) -> Path:
     """Draw named lines (x, y) with a marker at every point; returns the path."""
-    figure = _figure(title, 4.6)
+    figure = _figure(4.6, title=title)
     axes = _style(figure.subplots(), xlabel, ylabel)
     for index, (name, (x, y)) in enumerate(lines.items()):
         axes.plot(np.asarray(x), np.asarray(y), marker="o", label=name, **_look(index))
@@ -78,7 +78,7 @@ def plot_curves(
         the path.
     """
     timed = any(curve.seconds is not None for curve in curves.values())
-    figure = _figure(title, 4.8)
+    figure = _figure(4.8, title=title)
     panels = np.atleast_1d(figure.subplots(1, 1 + timed, sharey=True))
     _style(panels[0], xlabel, ylabel)
     panels[0].xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -3,7 +3,7 @@
     population = Population(task, hyperparams, meta_params, fitness)
     agents = population.init(keys, [hyperparams, ...])    # settings x seeds agents, untrained
     agents = population.advance(agents, 100)              # every one of them takes 100 updates
-    agents = population.select(agents, [0, 3])            # go on with two of the settings
+    agents = population.select(agents, [0, 3])            # keep two of the settings
     population.scores(agents)                             # [settings, seeds]
 
 Between two calls these agents lie on the host, so that however many there are, the devices hold one
@@ -14,7 +14,7 @@ chunk, and those that were given up cost nothing. Or they stay on the devices:
     population.rows(chunks)                               # on the host
 
 Or nothing is kept of them but how well they learned: `train`. Another number of updates, other
-settings and other agents never compile anything anew, as long as chunks are as large.
+settings and other agents never compile anything again, as long as chunks are as large.
 """
 
 import time
@@ -72,6 +72,17 @@ class Agents(NamedTuple):
     def settings(self) -> int:
         """How many settings these are."""
         return len(self.rows.episodes.steps) // self.seeds
+
+
+class Trained(NamedTuple):
+    """How well agents learned that were trained from beginning to end."""
+
+    scores: Any
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
+    diverged: Any
+    """[settings, seeds] whether an agent's parameters are not finite"""
+    episodes: EpisodeSums
+    """fields [settings, seeds, windows]"""
 
 
 class Population:
@@ -214,6 +225,10 @@ class Population:
         index = (np.asarray(settings, dtype=int)[:, np.newaxis] * agents.seeds + seeds).ravel()
         return agents._replace(rows=jax.tree.map(lambda leaf: leaf[index], agents.rows))
 
+    def states(self, agents: Agents) -> Any:
+        """Return the learner's states, with random keys as such [settings x seeds, ...]."""
+        return self._unpacked(agents.rows.agent)
+
     def with_hyperparams(self, agents: Agents, hyperparams: Sequence[Any]) -> Agents:
         """Return the same agents with other hyperparams, one for every setting."""
         own = _repeated(hyperparams, agents.seeds, np.float32)
@@ -277,7 +292,7 @@ class Population:
         hyperparams: Sequence[Any] | None = None,
         meta_params: Sequence[Any] | None = None,
         progress: Callable[[int], Any] | None = None,
-    ) -> tuple[np.ndarray, EpisodeSums]:
+    ) -> Trained:
         """Train from beginning to end; nothing but scores and curves leaves the devices.
 
         Args:
@@ -285,23 +300,21 @@ class Population:
             hyperparams: of every setting.
             meta_params: of every setting.
             progress: called with the environment steps just done.
-
-        Returns:
-            scores [settings, seeds] as `scores` gives them, of every single update, and learning
-            curves, fields [settings, seeds, windows].
         """
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         frames = self.num_updates * self.frames_per_update
-        told = None if progress is None else lambda agents: progress(agents * frames)
+        count = None if progress is None else lambda agents: progress(agents * frames)
         return jax.tree.map(
-            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, told)
+            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
         )
 
-    def _train_row(self, inputs: dict[str, Any]) -> tuple[jax.Array, EpisodeSums]:
+    def _train_row(self, inputs: dict[str, Any]) -> Trained:
         key = jax.random.wrap_key_data(inputs["key"])
         hyperparams, meta_params, _ = self._settings(**inputs)
         result = train(self.task, key, hyperparams, meta_params)
-        return fitness_of(self.fitness, self.task, result), self.windows.pooled(result.episodes)
+        score = fitness_of(self.fitness, self.task, result)
+        diverged = ~self._is_finite(result.state)
+        return Trained(score, diverged, self.windows.pooled(result.episodes))
 
     # --- Inside the programs --------------------------------------------------------------------
 
@@ -373,7 +386,7 @@ class Population:
         return devices.chunks(total, self.chunk_size, self.num_devices, fitting=self.agents is None)
 
     def _place(self, rows: Row, chunk: slice) -> Row:
-        # Placed as they come back, or the second block would be compiled anew.
+        # Placed as they come back, or the second block would compile again.
         return devices.place(devices.deal(rows, chunk, self.num_devices), self.num_devices)
 
     def _unpacked(self, agent: Any) -> Any:

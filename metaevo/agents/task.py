@@ -11,6 +11,7 @@ from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, show
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
+from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import Hyperparams, Learner
 
 
@@ -78,6 +79,8 @@ def make_learner(
 ) -> Learner:
     """Bind the learner of the settings to an environment.
 
+    Where that is a distribution of tasks, every agent gets one of its own.
+
     Args:
         settings: name the learner.
         env: the environment.
@@ -90,6 +93,9 @@ def make_learner(
     """
     try:  # traces the networks, which compiles nothing
         learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
+        sample_params = sampler(env)
+        if sample_params is not None:
+            learner = OwnTask(learner, sample_params)
         jax.eval_shape(
             lambda key, example: learner.init(key, settings.hyperparams, example, env_params),
             jax.random.key(0),
@@ -141,6 +147,15 @@ def _rehearse(name: str, env: Any, params: Any) -> None:
         raise ConfigError(
             f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
         ) from error
+
+
+def with_changes(hyperparams: Any, changes: Mapping[str, Any]) -> Any:
+    """Return hyperparams with some of them changed, those of a part by dotted names."""
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        new = with_changes(getattr(hyperparams, first), {rest: value}) if rest else value
+        hyperparams = hyperparams.replace(**{first: new})
+    return hyperparams
 
 
 class Parts(NamedTuple):

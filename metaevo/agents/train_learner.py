@@ -4,24 +4,20 @@ problem = TrainLearner(tasks, hyperparams, component, FitnessConfig())
 problem.evaluate(key, meta_params)       # trains one agent from scratch in every environment
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from metaevo.agents.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
 from metaevo.outer_loop.problem import Evaluation, MetaParams
 from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose, keys_for
 from purerl.learners import num_frames
 from purerl.types import Learner, TrainResult
-
-NORMALISATION_SEEDS = 16
 
 
 class Task(NamedTuple):
@@ -126,51 +122,3 @@ def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tup
 def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
     key = jax.random.key(0)
     return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)
-
-
-def measure_normalisation(
-    tasks: Sequence[Task],
-    hyperparams: Any,
-    meta_params: MetaParams,
-    fitness_config: FitnessConfig,
-    *,
-    seed: int,
-    progress: Callable[[int], Any] | None = None,
-) -> Normalisation:
-    """Measure random play and the reference in every environment, through the learner's own code.
-
-    Args:
-        tasks: with the hand-written part in the slot.
-        meta_params: of the hand-written part.
-        hyperparams: those of the evolution; random play is the learner under `random_play()`.
-        fitness_config: the fitness to be normalised.
-        seed: of the experiment.
-        progress: called with the number of agents just trained.
-
-    Raises:
-        ValueError: if the reference is no better than random play, which leaves no scale.
-    """
-    keys = keys_for(seed, Purpose.NORMALISATION, NORMALISATION_SEEDS)
-    bounds = []
-    for task in tasks:
-
-        def score(row, task=task):
-            result = train(task, row["key"], row["hyperparams"], meta_params)
-            return fitness_of(fitness_config, task, result)
-
-        chunk_size = devices.choose_chunk_size(
-            2 * NORMALISATION_SEEDS, working_set(task, hyperparams, meta_params)
-        )
-        rows = devices.RowMap(score, chunk_size=chunk_size)
-        both = [hyperparams.random_play(), hyperparams]
-        settings = jax.tree.map(lambda *leaves: jnp.repeat(jnp.stack(leaves), len(keys)), *both)
-        scores = rows({"key": jnp.tile(keys, 2), "hyperparams": settings}, progress)
-        low, high = np.mean(scores.reshape(2, -1), axis=1)
-        if not high > low:
-            raise ValueError(
-                f"{task.name}: the hand-written reference scores {high:.3g}, no better than "
-                f"random play ({low:.3g}); train longer or choose other hyperparams"
-            )
-        bounds.append((float(low), float(high)))
-    low_bounds, high_bounds = zip(*bounds, strict=True)
-    return Normalisation(low_bounds, high_bounds)

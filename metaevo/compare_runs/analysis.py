@@ -277,7 +277,7 @@ def _effect(
 
 
 def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
-    """Settings of which each tells the other: their effects cannot be told apart.
+    """Settings that always change together: their effects cannot be separated.
 
     The plainest one comes first.
     """

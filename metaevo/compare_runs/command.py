@@ -59,12 +59,7 @@ def analyse_runs(names: list[str], options: Options) -> Analysis:
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="metaevo compare",
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("compare", description)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN",
         help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "

@@ -45,7 +45,7 @@ def _curves(analysis: Analysis, path: Path) -> Path:
     tasks = list(dict.fromkeys(row.task for row in analysis.efficiency))[:_MOST_TASKS]
     columns = min(2, len(tasks))
     rows = -(-len(tasks) // columns)
-    figure: Figure = plots._figure("", 1.2 + 3.6 * rows)
+    figure: Figure = plots._figure(1.2 + 3.6 * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     styles = _styles(analysis)
     for axes, task in zip(panels, tasks, strict=False):
@@ -71,7 +71,7 @@ def _intervals(analysis: Analysis, path: Path) -> Path:
     """A dot and a bar a group, its single seeds behind."""
     order = analysis.rows[: 2 * _MOST_GROUPS]
     styles = _styles(analysis)
-    figure = plots._figure("", 1.4 + 0.42 * len(order))
+    figure = plots._figure(1.4 + 0.42 * len(order))
     axes = plots._style(figure.subplots(), what(analysis), "", grid="x")
     by_label = {each.label: each for each in analysis.groups}
     for at, row in enumerate(order):
@@ -88,7 +88,7 @@ def _intervals(analysis: Analysis, path: Path) -> Path:
 
 
 def _profile(analysis: Analysis, path: Path) -> Path:
-    figure = plots._figure("", 4.6)
+    figure = plots._figure(4.6)
     axes = plots._style(figure.subplots(), f"score: {what(analysis)}", "share of seeds above it")
     every = np.concatenate([s for each in analysis.groups for s in each.strata.values()])
     levels = np.linspace(every.min(), every.max(), 101)

@@ -80,7 +80,7 @@ def _telling(keys: Sequence[str], order: Sequence[tuple[str, ...]]) -> list[int]
     chosen: list[int] = []
     parts = 1
     while parts < len(order):
-        # All groups differ in some key, so that every step tells more of them apart.
+        # All groups differ in some key, so that every step separates more of them.
         candidates = [
             (
                 _told(columns, [*chosen, index]),

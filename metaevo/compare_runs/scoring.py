@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metaevo import statistics
 from metaevo.compare_runs import curves
 from metaevo.compare_runs.directions import EVALUATION, direction
 from metaevo.compare_runs.grouping import Group
@@ -77,15 +78,15 @@ def score(
     def of_task(each: Group, task: str) -> FloatArray:
         return np.array([known[id(seed)] for seed in each.seeds if seed.task == task])
 
-    raw = [{task: of_task(each, task) for task in each.tasks} for each in groups]
-    every = {task: np.concatenate([s[task] for s in raw if task in s]) for task in tasks}
-    lowest = {task: float(np.nanmin(values)) for task, values in every.items()}
-    highest = {task: float(np.nanmax(values)) for task, values in every.items()}
-    worst, best = (highest, lowest) if lower else (lowest, highest)
-    filled = [
-        {task: np.where(np.isfinite(s), s, worst[task]) for task, s in scores.items()}
-        for scores in raw
-    ]
+    sign = -1.0 if lower else 1.0
+    filled: list[dict[str, FloatArray]] = [{} for _ in groups]
+    worst, best = {}, {}
+    for task in tasks:
+        known_of = {i: sign * of_task(g, task) for i, g in enumerate(groups) if task in g.tasks}
+        for index, complete in statistics.fill_missing(known_of).items():
+            filled[index][task] = sign * complete
+        every = np.concatenate([sign * each[task] for each in filled if task in each])
+        worst[task], best[task] = sign * float(every.min()), sign * float(every.max())
     if len(tasks) > 1:
         notes.append(
             "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "

@@ -39,7 +39,7 @@ def seed_run(
         name: of the run.
         config: its settings, nested or dotted.
         rows: of its history; names of our own trackers (`update/mean_return`) lose their kind.
-        identity: what tells it from others if its settings name no seed.
+        identity: what distinguishes it from others if its settings name no seed.
     """
     settings = {key: literal(value) for key, value in flatten(dict(config)).items()}
     kind = _kind(rows)

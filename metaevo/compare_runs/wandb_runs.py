@@ -90,7 +90,7 @@ def _from_file(path: Path) -> Source:
     config = {key: value for key, value in config.items() if not key.startswith("_")}
     name, identity = f"{PREFIX}{path.parent}", path.stem.removeprefix("run-")
     seed = seed_run(name, config, rows, identity)
-    # An offline run says nothing until it ends: it may be going on, or was killed.
+    # An offline run says nothing until it ends: it may still run, or was killed.
     state = {None: "still going on or killed", 0: "finished"}.get(ended, "failed")
     return Source(name, "wandb offline", [seed] if seed else [], state)
 

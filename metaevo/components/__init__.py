@@ -7,6 +7,11 @@ A component is a module with
 - `Config`: a frozen dataclass of its settings, the `component:` section of a YAML,
 - `make(config) -> Component`,
 
+if it has numbers that can be tuned as a learner's hyperparameters are,
+
+- `Hyperparams`: a `flax.struct.PyTreeNode` of numbers, each with a default; its function finds
+  them as `context.component`,
+
 and, where it has other things to show than any component of its slot, any of
 
 - `draw(found, figures)`: draws PNG files into the folder `figures`,

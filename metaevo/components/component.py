@@ -29,7 +29,7 @@ class Found:
     apply: Callable[..., Any]
     """the slot function"""
     meta_params: Any
-    """of it"""
+    """of the slot function"""
     learner: LearnerEntry
     """that it is a part of"""
     hyperparams: Any
@@ -60,4 +60,4 @@ class Ablation(NamedTuple):
     """under which it stands there"""
     rows: list[Row]
     more: Mapping[str, Any] = {}
-    """what else is to stand in evaluation.json, by its keys"""
+    """what else goes into evaluation.json, by its keys"""

@@ -31,6 +31,7 @@ def save(run: RunDirectory, evolved: Evolved, meta_params: Any, generation: int)
     """Write what was discovered into the run directory."""
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
+        | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
         for name, part in evolved.parts.items()
     }
     metadata: dict[str, Any] = {"components": described}
@@ -68,7 +69,7 @@ def load(
     if slot is not None and slot not in parts:
         raise ConfigError(f"{run_dir} holds a component for the slot {has}, not {slot}")
     name = parts[slot or has]
-    return evolved.parts[name].component.apply, evolved.of(meta_params, name)
+    return evolved.parts[name].function, evolved.of(meta_params, name)
 
 
 def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolved, Any]:
@@ -108,7 +109,10 @@ def _part(run: RunDirectory, described: dict[str, Any], trust_source: bool) -> P
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
     module = _module(run, name, trust_source)
     config = from_dict(module.Config, described.get("config", {}))
-    return Part(name, module, SLOTS[module.SLOT], config, module.make(config))
+    own = None
+    if hasattr(module, "Hyperparams"):
+        own = from_dict(module.Hyperparams, described.get("hyperparams", {}))
+    return Part(name, module, SLOTS[module.SLOT], config, module.make(config), own)
 
 
 def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:

@@ -1,10 +1,14 @@
-"""The parts of a learner that are evolved together, as one component, and each for itself."""
+"""The parts of a learner that are evolved together, as one component, and each on its own."""
 
+import dataclasses
+import functools
+import types
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
+from flax import struct
 
 from metaevo.components import registry
 from metaevo.components.component import Component
@@ -22,11 +26,29 @@ class Part(NamedTuple):
     slot: Slot
     config: Any
     component: Component
+    hyperparams: Any = None
+    """of its own, where its module has `Hyperparams`"""
 
     @property
     def name(self) -> str:
         """The short name."""
         return registry.short_name(self.source)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """What fills the slot, with `hyperparams` in its context."""
+        return self.bound(lambda context: self.hyperparams)
+
+    def bound(self, own: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Return what fills the slot; `own` finds its hyperparameters in a learner's context."""
+        apply = self.component.apply
+        if self.hyperparams is None:
+            return apply
+
+        def of_slot(meta_params, context, *arguments):
+            return apply(meta_params, context.replace(component=own(context)), *arguments)
+
+        return of_slot
 
 
 class Evolved(NamedTuple):
@@ -51,17 +73,27 @@ class Evolved(NamedTuple):
         return meta_params[name] if self.is_dict else meta_params
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Return a function for every slot, which takes the meta-parameters of all parts."""
+        """Return a function for every slot.
+
+        It takes the meta-parameters of all parts, and a part's own hyperparameters from those of
+        the learner, which `hyperparams_class` has widened.
+        """
         if not self.is_dict:
-            return {part.slot.name: part.component.apply for part in self.parts.values()}
+            (part,) = self.parts.values()
+            return {part.slot.name: part.bound(lambda context: context.hyperparams.component)}
         return {
-            part.slot.name: of_key(name, part.component.apply) for name, part in self.parts.items()
+            part.slot.name: of_key(name, part.bound(_own_of(name)))
+            for name, part in self.parts.items()
         }
 
     def references(self, learner: str) -> dict[str, str]:
         """Return for every slot the name of the hand-written reference."""
         slots = [part.slot for part in self.parts.values()]
         return {slot.name: slot.names(learner)[0] for slot in slots}
+
+
+def _own_of(name: str) -> Callable[[Any], Any]:
+    return lambda context: getattr(context.hyperparams.component, name)
 
 
 def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,13 +144,40 @@ def modules_of(evolve: str | tuple[str, ...] | list[str], learner: str) -> dict[
     return modules
 
 
-def make(evolve: str | tuple[str, ...], configs: Any) -> Evolved:
+def hyperparams_class(learner: type, evolve: Any, modules: Mapping[str, ModuleType]) -> type:
+    """Return the hyperparams of a learner, with those that evolved parts have as `component`.
+
+    Args:
+        learner: its class.
+        evolve: the setting: of several parts, each has its own by its short name.
+        modules: of the parts, by short names.
+    """
+    own = {name: each.Hyperparams for name, each in modules.items() if hasattr(each, "Hyperparams")}
+    if not own:
+        return learner
+    if isinstance(evolve, str):
+        (component,) = own.values()
+    else:
+        component = _struct(struct.PyTreeNode, tuple(own.items()))
+    return _struct(learner, (("component", component),))
+
+
+@functools.cache  # the same settings, read twice, are of the same class
+def _struct(base: type, sections: tuple[tuple[str, type], ...]) -> type:
+    namespace = {name: dataclasses.field(default_factory=each) for name, each in sections}
+    members = {"__annotations__": dict(sections), "__module__": __name__, **namespace}
+    return types.new_class("Hyperparams", (base,), {}, lambda body: body.update(members))
+
+
+def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Any = None) -> Evolved:
     """Return what `evolve` names.
 
     Args:
         evolve: the setting.
         configs: the section `component`: of a single part, or a mapping by short names.
+        hyperparams: of the learner, of the class that `hyperparams_class` returns.
     """
+    all_own = getattr(hyperparams, "component", None)
     is_dict = not isinstance(evolve, str)
     parts = {}
     for short, name in names_of(evolve).items():
@@ -127,5 +186,6 @@ def make(evolve: str | tuple[str, ...], configs: Any) -> Evolved:
         if is_dict:
             config = configs[short] if isinstance(configs, Mapping) else getattr(configs, short)
         component = module.make(config)
-        parts[short] = Part(name, module, SLOTS[module.SLOT], config, component)
+        own = getattr(all_own, short, None) if is_dict else all_own
+        parts[short] = Part(name, module, SLOTS[module.SLOT], config, component, own)
     return Evolved(parts, is_dict)

@@ -12,6 +12,9 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from flax import struct
 
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, show
@@ -107,7 +110,20 @@ def checked(name: str, module: ModuleType) -> ModuleType:
         raise ConfigError(f"evolve = {show(name)}: Config: must be a frozen dataclass")
     if not callable(getattr(module, "make", None)):
         raise ConfigError(f"evolve = {show(name)}: make: must be a function of a Config")
+    own = getattr(module, "Hyperparams", None)
+    if own is not None and not _is_struct_of_numbers(own):
+        raise ConfigError(
+            f"evolve = {show(name)}: Hyperparams: must be a flax.struct.PyTreeNode of numbers, "
+            "each with a default"
+        )
     return module
+
+
+def _is_struct_of_numbers(cls: Any) -> bool:
+    if not (isinstance(cls, type) and issubclass(cls, struct.PyTreeNode)):
+        return False
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    return all(isinstance(each.default, int | float) for each in fields) and bool(fields)
 
 
 def source_of(module: ModuleType) -> bytes | None:

@@ -13,7 +13,7 @@ import optax
 from metaevo.components.component import Component
 from metaevo.config import ConfigError
 from purerl.learners import HAND_WRITTEN, LEARNERS
-from purerl.types import Context
+from purerl.types import PREDICTION_SIZE, Context, Trajectory
 
 
 def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context) -> jax.Array:
@@ -24,6 +24,26 @@ def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context)
     return jnp.float32(0.0)
 
 
+def _targets(update_rule: Callable, meta_params: Any, context: Context) -> jax.Array:
+    """The targets of a short rollout; their sum, a scalar as a loss is.
+
+    Raises:
+        ValueError: if they have other shapes than a learner can use.
+    """
+    steps = 3, 2
+    never, numbers = jnp.zeros(steps, bool), jnp.zeros((*steps, PREDICTION_SIZE))
+    trajectory = Trajectory(numbers[..., 0], never, never, numbers[..., 0], numbers, numbers)
+    targets = update_rule(meta_params, context, trajectory)
+    policy, prediction, entropy = targets
+    shapes = jnp.shape(policy), jnp.shape(prediction), jnp.shape(entropy)
+    if shapes not in ((steps, steps, ()), (steps, (*steps, PREDICTION_SIZE), ())):
+        raise ValueError(
+            f"targets of {steps[0]} steps in {steps[1]} environments have the shapes "
+            f"{', '.join(map(str, shapes))}; see purerl.types.Targets"
+        )
+    return jnp.sum(policy) + jnp.sum(prediction) + entropy
+
+
 @dataclass(frozen=True)
 class Slot:
     """A slot of learners."""
@@ -32,6 +52,8 @@ class Slot:
     """the learner's argument, also that of its signature in `purerl.types`"""
     scalars: tuple[str, ...] = ()
     """what a loss takes after meta_params and context, and returns one of"""
+    arguments: tuple[str, ...] = ()
+    """what a function that is no loss takes after them"""
     trace: Callable[[Callable, Any, Context], Any] | None = None
     """calls a function that is no loss, and returns a scalar"""
     own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -44,7 +66,8 @@ class Slot:
     @property
     def signature(self) -> str:
         """The call, as a user writes it."""
-        return f"{self.name}({', '.join(('meta_params', 'context', *self.scalars))})"
+        arguments = "meta_params", "context", *self.scalars, *self.arguments
+        return f"{self.name}({', '.join(arguments)})"
 
     @property
     def is_shared(self) -> bool:
@@ -73,7 +96,7 @@ class Slot:
 
         Args:
             name: of the component.
-            component: that is to fill the slot.
+            component: that will fill the slot.
             hyperparams: of the learner.
 
         Raises:
@@ -134,6 +157,20 @@ SLOTS: dict[str, Slot] = {
                 "momentum": {"learning_rate": _log_uniform(1e-4, 1.0)},
                 "rmsprop": {"learning_rate": _log_uniform(1e-5, 1e-1)},
                 "sgd": {"learning_rate": _log_uniform(1e-3, 10.0)},
+            },
+        ),
+        Slot(
+            "update_rule",
+            arguments=("trajectory",),
+            trace=_targets,
+            hooks="metaevo.components.update_rules",
+            # a learned rule brings its own discounts, traces and exploration
+            own_space={
+                "a2c": {
+                    "gamma": {"choice": [0.9, 0.95, 0.99]},
+                    "gae_lambda": {"uniform": [0.5, 1.0]},
+                    "entropy_coef": _log_uniform(1e-4, 0.1),
+                }
             },
         ),
     )

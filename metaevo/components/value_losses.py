@@ -36,7 +36,7 @@ def draw(found: Found, figures: Path) -> None:
     """Draw what was found and its derivative beside hand-written losses, into loss.png."""
     errors = found.value_targets()
     curves = loss_curves(found.apply, found.meta_params, found.hyperparams, errors)
-    plot_losses(curves, figures / "loss.png", title="", density=errors[0] - errors[1])
+    plot_losses(curves, figures / "loss.png", density=errors[0] - errors[1])
 
 
 def observe(found: Found) -> dict[str, float]:

@@ -35,6 +35,15 @@ T = TypeVar("T")
 class Parser(argparse.ArgumentParser):
     """Raises a ConfigError for what it refuses, where argparse would print its usage and exit."""
 
+    def __init__(self, command: str, description: str | None = None):
+        """Begin a command's parser; `description` keeps its lines."""
+        super().__init__(
+            prog=f"metaevo {command}",
+            description=description,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
     def error(self, message: str) -> NoReturn:
         """Refuse a command line."""
         raise ConfigError(message)
@@ -51,10 +60,9 @@ def parse_command_line(
 ) -> tuple[T, argparse.Namespace]:
     """The config and the parser's own arguments, from a command line.
 
-    `parser` holds the script's own flags and was built with `allow_abbrev=False`; `--config` is
-    added: a file, or a preset's name. Any other `--section.key value` is a setting that overrides
-    the file's (`default_config` if none is named: a file, or a function from the parsed flags and
-    these settings to the others).
+    `parser` holds the script's own flags; `--config` is added: a file, or a preset's name. Any
+    other `--section.key value` is a setting that overrides the file's (`default_config` if none is
+    named: a file, or a function from the parsed flags and these settings to the others).
     `make_class` chooses the dataclass from the raw settings.
     `quick` makes settings small, all but those of the command line, if `--quick` is among the
     flags.
@@ -193,8 +201,9 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
 def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any]) -> Any:
     """Settings whose mappings, given as a whole on the command line, replace the file's.
 
-    `--evaluation.grid {vf_coef: [1]}` is that grid and no more, while `--evaluation.grid.vf_coef
-    [1]` changes one axis; sections (`--strategy {sigma: 1}`) are always merged.
+    `--evaluation.space {vf_coef: [1]}` is that space and no more, while
+    `--evaluation.space.vf_coef [1]` changes one axis; sections (`--strategy {sigma: 1}`) are
+    always merged.
     """
     hints = get_type_hints(cls)
     result = dict(raw)

@@ -2,7 +2,8 @@
 
 A config is a nested dataclass that knows nothing of this module. Its annotations say what is
 allowed (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`)
-and its `__post_init__` checks what concerns several fields. Whatever a user gets wrong ends as a
+and its `__post_init__` checks what concerns several fields. A static method `upgraded` may turn the
+plain data of earlier versions into today's. Whatever a user gets wrong ends as a
 `ConfigError`: one line that names key, value and what is allowed.
 """
 
@@ -134,6 +135,8 @@ def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     prefix = f"{path}." if path else ""
     problems: list[str | hints.UnknownKey] = []
+    if hasattr(cls, "upgraded"):  # from what earlier versions wrote
+        value = cls.upgraded(value)
     for key in value:
         if key not in fields:
             problems.append(hints.UnknownKey(show(f"{prefix}{key}"), f"{prefix}{key}", [*fields]))

@@ -21,7 +21,7 @@ from metaevo.studies.settings import EvolveSettings, experiment_class
 
 COMPONENT = "value_loss"
 """What is evolved where neither settings nor command line say it."""
-LEARNERS = ("q_learning", "dqn", "ppo")
+LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Whose presets are looked for if none is asked for, the quickest first."""
 
 

@@ -62,7 +62,7 @@ def _draw_found(
 ) -> tuple[MetaParams, Path | None]:
     """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
     if records:
-        plots.plot_fitness(records, directory.figures / FITNESS, title="")
+        plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
     return found, directory.path if is_loadable(about) else None
@@ -148,11 +148,14 @@ def write_report(
     if unseen is not None:
         first.append(unseen_report.banner(unseen))
     if result is not None:
-        told = verdict.outcome(result)
-        against = f"{told.difference} against {verdict.short(result['best_hand_written'])}"
+        judged = verdict.outcome(result)
+        against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
         first.append(
             layout.Banner(
-                told.conclusion, told.conclusion.upper(), against, [told.sentence, told.budget]
+                judged.conclusion,
+                judged.conclusion.upper(),
+                against,
+                [judged.sentence, judged.budget],
             )
         )
     first.append(facts_of(saved, records, result, source))
@@ -200,9 +203,7 @@ def print_end(tables: list[page.Table], findings: list[str], words: list[str], q
 def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunDirectory) -> None:
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
-        plots.plot_fitness(
-            records, directory.figures / FITNESS, title="", baseline=reference_of(result)
-        )
+        plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
     unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
 
 

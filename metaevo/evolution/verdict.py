@@ -35,24 +35,16 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     pair = result.get("against_best")  # which comparisons of earlier versions do not have
     if pair is None:
         pair = next(each for each in result["pairs"] if each["other"] == best["name"])
-    low, high = pair["difference_interval"]
-    difference = page.signed(pair["difference"], low, high)
-    about = f"the difference is {difference}"
-    if pair["conclusion"] != "undecided":
-        about += " (95% interval)"
-    elif low <= 0 <= high:
-        about += ": a difference beyond that is excluded"
-    else:
-        about += ", which leaves out zero, but a rank test of the seeds does not confirm it"
     where = ""
     if "tasks" in result:
         where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
     sentence = (
         f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
         f"the best hand-written one (interquartile mean over {learned['seeds']} held-out "
-        f"seeds{where}); {about}. Probability of improvement "
+        f"seeds{where}); {page.difference(pair)}. Probability of improvement "
         f"{pair['probability_of_improvement']:.0%}."
     )
+    difference = page.signed(pair["difference"], *pair["difference_interval"])
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
 
 

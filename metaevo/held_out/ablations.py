@@ -8,15 +8,14 @@ import jax
 import numpy as np
 
 from metaevo import statistics
+from metaevo.agents.population import Population
 from metaevo.agents.task import Parts
-from metaevo.agents.train_learner import working_set
 from metaevo.components.component import Ablation, Found, Row
 from metaevo.components.parts import Part, of_key
 from metaevo.held_out.comparison import Comparison, Entry
-from metaevo.held_out.entries import Functions, MakeContender, half_way, references
-from metaevo.held_out.evaluation import LEARNED, Progress, Scores, without_diverged
+from metaevo.held_out.entries import Functions, MakeContender, references
+from metaevo.held_out.evaluation import LEARNED, Progress, Scores
 from metaevo.held_out.settings import JudgedSettings
-from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
 from purerl.learners import HAND_WRITTEN, LEARNERS
@@ -57,7 +56,7 @@ class Laboratory:
     def found(self, part: Part) -> Found:
         """Return what the functions of a part's module are given."""
         return Found(
-            part.component.apply,
+            part.function,
             self.parts.evolved.of(self.meta_params, part.name),
             LEARNERS[self.settings.learner],
             self.settings.hyperparams,
@@ -79,14 +78,15 @@ class Laboratory:
         settings = self.settings
         functions = references(self.parts, settings.learner)
         task = self.parts.tasks(settings, functions, None)[0]
-        rows = devices.RowMap(
-            lambda key: half_way(task, settings.hyperparams, None, key),
-            chunk_size=devices.choose_chunk_size(
-                AGENTS, working_set(task, settings.hyperparams, None)
-            ),
-        )
-        predictions, targets = rows(keys_for(settings.run.seed, Purpose.ILLUSTRATION, AGENTS))
-        errors = np.stack([predictions.ravel(), targets.ravel()])
+        population = Population(task, settings.hyperparams, None, settings.fitness, agents=AGENTS)
+        untrained = population.init(keys_for(settings.run.seed, Purpose.ILLUSTRATION, AGENTS))
+        agents = population.advance(untrained, population.num_updates // 2)
+
+        def observe(state):
+            return task.learner.value_targets(state, settings.hyperparams, task.env_params)
+
+        seen = jax.device_get(jax.jit(jax.vmap(observe))(population.states(agents)))
+        errors = np.stack([each.ravel() for each in seen])
         usable = errors[:, np.all(np.abs(errors) < DIVERGED, axis=0)]
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
@@ -149,7 +149,9 @@ class Laboratory:
             trained.setdefault(ablation.key, []).extend(zip(ablation.rows, scores, strict=True))
             result |= ablation.more
         for key, table in trained.items():
-            values = without_diverged({str(i): each for i, (_, each) in enumerate(table)})
+            values = statistics.fill_missing(
+                {str(i): each.fitness for i, (_, each) in enumerate(table)}
+            )
             result[key] = [
                 {**row.labels, **_summary(comparison.comparable(each))}
                 for (row, _), each in zip(table, values.values(), strict=True)

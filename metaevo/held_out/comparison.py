@@ -19,7 +19,6 @@ from metaevo.held_out.evaluation import (
     EvaluationConfig,
     Progress,
     Scores,
-    without_diverged,
 )
 from metaevo.held_out.racing import cost
 from metaevo.held_out.tuning import plan, tune
@@ -31,7 +30,7 @@ class Entry(NamedTuple):
     """One who takes part."""
 
     contender: Contender
-    """may be that of other entries: a compiled program that `meta_params` tells what to be"""
+    """may be that of other entries: one program, in which `meta_params` selects the function"""
     meta_params: Any
     space: Space
     """over what it is tuned, of `metaevo.held_out.tuning.tuning_space`"""
@@ -130,9 +129,9 @@ class Comparison:
         stage("held-out seeds")
         keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
-        fitness = without_diverged(scores)
+        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
         values = {name: self.comparable(each) for name, each in fitness.items()}
-        diverged = {name: each.diverged for name, each in scores.items()}
+        diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
         plan = self.plans[self.found]
         result = summary(variants, values, diverged, self.discovered) | {
             "tuning_settings": plan.settings,
@@ -170,7 +169,7 @@ class Comparison:
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # Whatever scores depend on; a run that was continued has found something else since.
             found = digest(meta_params) if name in self.discovered else ""
-            key = [self.context, self.plans[name], self.seed, self.config.combinations, found]
+            key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
                 contender,

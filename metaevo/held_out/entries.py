@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from metaevo.agents.task import Parts
@@ -91,23 +90,12 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
             f"{', '.join(sorted(names))}"
         )
     for name, rules in settings.evaluation.own.items():
-        if settings.evaluation.grid and (others := set(rules) - set(settings.evaluation.grid)):
+        others = set(rules) - set(settings.evaluation.space)
+        if settings.evaluation.sampler == "grid" and others:
             raise ConfigError(
-                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.grid, and every "
-                "contender races as many settings; tune over a space instead"
+                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.space, and in a "
+                "grid every contender races as many settings; use another evaluation.sampler"
             )
-
-
-def half_way(task: Any, hyperparams: Any, meta_params: Any, key: jax.Array) -> Any:
-    """Train an agent for half of its updates; return what its value loss sees then."""
-    learner, env_params = task.learner, task.env_params
-    state = learner.init(key, hyperparams, meta_params, env_params)
-
-    def update(_, state):
-        return learner.update(state, hyperparams, meta_params, env_params)[0]
-
-    state = jax.lax.fori_loop(0, learner.config.num_updates // 2, update, state)
-    return learner.value_targets(state, hyperparams, env_params)
 
 
 def references(parts: Parts, learner: str) -> dict[str, Callable[..., Any]]:

@@ -11,14 +11,15 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from annotated_types import Interval, MinLen
+from annotated_types import Interval
 
 from metaevo.agents.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.agents.population import Population
+from metaevo.agents.task import with_changes
 from metaevo.agents.train_learner import Task
 from metaevo.components.component import LEARNED as LEARNED
 from metaevo.search.config import MOST
-from metaevo.statistics import fill_missing
+from metaevo.search.space import dotted_space
 from purerl.learners import num_frames
 
 Progress = Callable[[int], Any]
@@ -42,27 +43,22 @@ class UnseenTask:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """The final comparison.
-
-    Raises:
-        ValueError: for a grid with an empty axis.
-    """
+    """The final comparison."""
 
     seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
     """held-out seeds of every variant; 0 for no comparison"""
-    grid: dict[str, Annotated[tuple[float, ...], MinLen(1)]] = field(default_factory=dict)
-    """hyperparams to tune, each with its values; every contender races all combinations"""
     space: dict[str, Any] = field(default_factory=dict)
-    """instead of a grid: hyperparams with ranges, as in a sweep ({log_uniform: [1e-4, 1e-2]})"""
+    """hyperparams to tune, each with a list of values or, as in a sweep, with a range
+    ({log_uniform: [1e-4, 1e-2]})"""
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
     """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
     those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
-    sampler: Literal["random", "sobol", "tpe", "cma_es"] = "tpe"
-    """who chooses settings in the space"""
+    sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
+    """who chooses settings in the space; grid: all combinations, with 5 values of a range"""
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
-    """settings in the space that every contender races"""
+    """settings in the space that every contender races, but in a grid"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
-    """seeds of every setting in the first round of the race, the better half of which goes on to
+    """seeds of every setting in the first round of the race, the better half of which gets
     twice as many, and so on; null for as many frames a contender as the evolution used"""
     ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
     """seeds of the ablation of scale against shape; 0 for none"""
@@ -72,28 +68,28 @@ class EvaluationConfig:
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
     what was found is judged there untuned, against hand-written functions tuned on each"""
 
-    @property
-    def combinations(self) -> int:
-        """Settings that every contender races beside the untuned one; 0 without tuning."""
-        if self.space:
-            return self.trials
-        if not self.grid:
-            return 0
-        return int(np.prod([len(values) for values in self.grid.values()], dtype=int))
+    @staticmethod
+    def upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+        """Return plain data with a dotted space, and without the `grid` of earlier versions."""
+        if isinstance(raw.get("space"), dict):
+            raw = {**raw, "space": dotted_space(raw["space"])}
+        rest = {key: value for key, value in raw.items() if key != "grid"}
+        grid = raw.get("grid")
+        if rest.get("sampler") == "grid" or (grid and rest.get("space")):
+            return raw  # in which the key is unknown
+        return {**rest, "space": grid, "sampler": "grid"} if grid else rest
 
 
 class Scores(NamedTuple):
     """What agents of one variant achieved."""
 
     fitness: np.ndarray
-    """[rows, tasks]; not finite where training diverged"""
+    """[rows, tasks]; NaN where an agent diverged or has no finished episode to be judged by"""
     curves: np.ndarray
     """[rows, tasks, points] the contender's `measure` in each stretch, NaN where there is none"""
 
-    @property
-    def diverged(self) -> int:
-        """How many are not finite."""
-        return int(np.sum(~np.isfinite(self.fitness)))
+    diverged: np.ndarray
+    """[rows, tasks] whether an agent's parameters are not finite"""
 
 
 class Contender:
@@ -163,27 +159,26 @@ class Contender:
         Returns:
             the scores of each variant, rows in the order of the keys.
         """
-        variants = [self.hyperparams.replace(**setting) for setting in settings]
-        fitness, curves = [], []
+        variants = [with_changes(self.hyperparams, setting) for setting in settings]
+        fitness, curves, diverged = [], [], []
         for index, population in enumerate(self._populations):
             task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
-            values, sums = population.train(task_keys, variants, meta_params, progress)
-            fitness.append(values)
+            trained = population.train(task_keys, variants, meta_params, progress)
+            sums = trained.episodes
+            fitness.append(trained.scores)
+            diverged.append(trained.diverged)
             curves.append(mean_rewards(sums) if self.measure == REWARD else mean_returns(sums))
         return [
             Scores(*each)
-            for each in zip(np.stack(fitness, axis=-1), np.stack(curves, axis=2), strict=True)
+            for each in zip(
+                np.stack(fitness, axis=-1),
+                np.stack(curves, axis=2),
+                np.stack(diverged, axis=-1),
+                strict=True,
+            )
         ]
 
 
 def curve_frames(config: Any, points: int) -> np.ndarray:
     """Return the environment steps at the end of each stretch of a curve."""
     return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update
-
-
-def without_diverged(scores: dict[str, Scores]) -> dict[str, np.ndarray]:
-    """Return the fitness [rows, tasks] of every variant; diverged agents get a task's worst score.
-
-    The worst of all variants, as `metaevo.statistics.fill_missing` says.
-    """
-    return fill_missing({name: each.fitness for name, each in scores.items()})

@@ -43,7 +43,7 @@ def compare(
         figures: where to draw.
         evolution_frames: what evolution used, for `tuning_seeds: null`.
         normalisation: of several environments.
-        check_stop: raises if the run is to stop; called between chunks of agents.
+        check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
         the content of evaluation.json.

@@ -1,28 +1,16 @@
 """What the held-out comparison knows of an evolution's settings."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.task import LearnerSettings
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.runs.settings import HasRun
-from purerl.types import Hyperparams
 
 
-class JudgedSettings(HasRun, Protocol):
+class JudgedSettings(LearnerSettings, HasRun, Protocol):
     """The settings of an evolution whose result is compared with tuned contenders."""
-
-    @property
-    def learner(self) -> str:
-        """The learner's name."""
-
-    @property
-    def train(self) -> Any:
-        """What is static of it."""
-
-    @property
-    def hyperparams(self) -> Hyperparams:
-        """The untuned ones."""
 
     @property
     def fitness(self) -> FitnessConfig:

@@ -1,12 +1,13 @@
 """Tuning the contenders of the held-out comparison: a race of settings, on the same seeds for all.
 
-Every contender races the same number of settings: all combinations of `evaluation.grid`, or as many
-points of `evaluation.space` as `evaluation.trials` says, from the same sampler with the same seed,
+Every contender races the same number of settings: as many points of `evaluation.space` as
+`evaluation.trials` says, from the same sampler with the same seed, or all combinations of a grid;
 and the untuned setting. The first round is a study in the run directory (an adaptive sampler learns
-from its scores), the later ones lie beside it: an interrupted comparison goes on with what is
-missing.
+from its scores), the later ones lie beside it: an interrupted comparison trains only what
+is missing.
 """
 
+import operator
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.held_out.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.held_out.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.held_out.settings import JudgedSettings
@@ -33,6 +34,8 @@ CHUNKS = 4
 
 Always several, as a chunk that is not full would have a program of its own.
 """
+GRID_POINTS = SweepConfig().grid_points
+"""Values of a range in a grid."""
 RACE = "race.json"
 """The mean scores of the untuned setting and of all later rounds, by round and setting."""
 
@@ -51,44 +54,48 @@ def tuning_space(
     settings: JudgedSettings,
     own: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Space:
-    """Return what a contender is tuned over; nothing, if neither grid nor space is given.
+    """Return what a contender is tuned over; nothing, if no space is given.
 
     Args:
         config: the section `evaluation`.
         settings: of the experiment, whose hyperparams are to allow all values.
-        own: hyperparams that the contender is tuned over differently from the others. In a space
-            they may stand beside those of all; in a grid, where every contender is to race as many
-            settings, they are another range for an axis, with as many values.
+        own: hyperparams that the contender is tuned over differently from the others, or besides.
+            In a grid, where every contender races as many settings, they are another range
+            for an axis, with as many values, or left out.
 
     Raises:
         ConfigError: naming what is wrong.
     """
-    if config.grid and config.space:
-        raise ConfigError(
-            "evaluation.grid and evaluation.space: only one of them can be tuned over"
-        )
-    known, section = to_dict(settings.hyperparams), "grid" if config.grid else "space"
-    rules = {name: {"choice": list(values)} for name, values in config.grid.items()} or config.space
-    if not rules:
+    if not config.space:
         return Space({}, {})
-    _check_names(f"evaluation.{section}", rules, known)
-    shared = _space(f"evaluation.{section}", rules, settings)
+    known = flatten(to_dict(settings.hyperparams))
+    _check_names("evaluation.space", config.space, known)
+    shared = _space("evaluation.space", config.space, settings)
     _check_names("evaluation.own", own or {}, known)
-    own = {name: rule for name, rule in (own or {}).items() if config.space or name in rules}
+    own = dict(own or {})
+    if config.sampler == "grid":
+        own = {name: rule for name, rule in own.items() if name in config.space}
     if not own:
         return shared
-    if config.grid:
+    if config.sampler == "grid":
         axes = _space("evaluation.own", own, settings).entries
-        for name, values in config.grid.items():
-            if name in own:
-                points = axes[TRACED + name].points(len(values))
-                if len(points) != len(values):
-                    raise ConfigError(
-                        f"evaluation.own.{name}: must have {len(values)} values, as "
-                        f"evaluation.grid.{name} has"
-                    )
-                own[name] = {"choice": points}
-    return _space("evaluation.own", {**rules, **own}, settings)
+        for name in own:
+            count = len(shared.axes(GRID_POINTS)[TRACED + name])
+            points = axes[TRACED + name].points(count)
+            if len(points) != count:
+                raise ConfigError(
+                    f"evaluation.own.{name}: must have {count} values, as evaluation.space.{name} "
+                    "has"
+                )
+            own[name] = {"choice": points}
+    return _space("evaluation.own", {**config.space, **own}, settings)
+
+
+def trials_of(config: EvaluationConfig, space: Space) -> int:
+    """Return how many settings of the space a contender races; 0 without tuning."""
+    if not space.entries:
+        return 0
+    return len(space.grid(GRID_POINTS)) if config.sampler == "grid" else config.trials
 
 
 def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) -> None:
@@ -146,12 +153,12 @@ def plan(
             a race cannot be as short.
     """
     names = [_short_name(name) for name in space.entries]
-    untuned = {name: float(getattr(hyperparams, name)) for name in names}
+    untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
     is_trial = None
-    if config.grid:
-        grid = [_short(params) for params in space.grid(2)]  # of choices, which have all points
+    if config.sampler == "grid" and names:
+        grid = [_short(params) for params in space.grid(GRID_POINTS)]
         is_trial = grid.index(untuned) if untuned in grid else None
-    settings = config.combinations
+    settings = trials_of(config, space)
     if settings and is_trial is None:
         settings += 1
     first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
@@ -183,23 +190,17 @@ def tune(
         comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
         progress: called with the number of frames just done, and of those done before.
     """
-    sweep = SweepConfig(
-        trials=config.combinations,
-        sampler="grid" if config.grid else config.sampler,
-        seeds=plan.first_seeds,
-    )
+    beside = trials_of(config, space)
+    sweep = SweepConfig(trials=beside, sampler=config.sampler, seeds=plan.first_seeds)
     keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))
     study, kept = _open(directory, sweep, space, seed)
     before = frozenset(kept)
 
     def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
-        """Mean scores on the seeds of a round; None where an agent diverged."""
+        """Mean scores on the seeds of a round; None where an agent has no score."""
         chosen = keys[this.start : this.start + this.seeds]
         results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
-        return [
-            None if result.diverged else objective(comparable(result.fitness).ravel(), sweep)
-            for result in results
-        ]
+        return [objective(comparable(result.fitness).ravel(), sweep) for result in results]
 
     def report(settings: int, this: Round) -> None:
         if progress is not None:
@@ -213,7 +214,7 @@ def tune(
         kept.update({f"{number}/{each}": v for each, v in zip(settings, values, strict=True)})
         write_json_atomic(directory / RACE, kept)
 
-    first, beside = plan.rounds[0], config.combinations
+    first = plan.rounds[0]
     adaptive = sweep.sampler in ("tpe", "cma_es")
     with study:
         report(len(study.records()), first)

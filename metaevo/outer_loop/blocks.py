@@ -59,12 +59,12 @@ def run_generations(
     """Run the generations that are missing, or until a signal. All processes call it.
 
     Args:
-        evolution: how many generations there are to be is in its config.
-        start: one copy of the state to go on from; that of the first process counts.
+        evolution: its config has the number of generations.
+        start: one copy of the state to start from; that of the first process counts.
         every: blocks end at multiples of this number of generations.
         keep_chunks: whether chunks that do not fit are only warned of.
         stop: asked between two blocks.
-        watch: told of every block.
+        watch: called with every block.
 
     Returns:
         the evolution (its chunks may have become smaller), its state, the generations done.
@@ -95,7 +95,7 @@ def in_lockstep(stop: Stop, length: int) -> int:
     """Return how many generations all processes do next; 0, to end, if any is to stop.
 
     Args:
-        stop: told to stop if the signal came to another process.
+        stop: also set if another process got the signal.
         length: what the first process proposes.
     """
     answers: list[Any] = hosts.gather([length, stop.requested])

@@ -62,7 +62,7 @@ class State(struct.PyTreeNode):
 
 
 class Traced(NamedTuple):
-    """What may change without compiling anew."""
+    """What may change without compiling again."""
 
     seed: Any
     """[] uint32, of all randomness"""
@@ -117,7 +117,7 @@ class Evolution:
         """
         ours = self.strategy.config
         if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
-            raise ValueError("only sigma and learning_rate can change without compiling anew")
+            raise ValueError("only sigma and learning_rate can change without compiling again")
         other = copy.copy(self)
         other.traced = _traced(seed, strategy, self.config)
         return other

@@ -20,7 +20,7 @@ def enable() -> None:
     """Keep what takes a second or longer to compile in `~/.cache/metaevo/xla`.
 
     A user's own `JAX_COMPILATION_CACHE_DIR` and `JAX_ENABLE_COMPILATION_CACHE=false` are respected.
-    Where the folder cannot be written, every process compiles for itself, as JAX does by default.
+    Where the folder cannot be written, each process compiles on its own, as JAX does by default.
     """
     chosen = jax.config.values
     if chosen["jax_compilation_cache_dir"] or not chosen["jax_enable_compilation_cache"]:
@@ -40,7 +40,7 @@ def enable() -> None:
 def _remove_torn(folder: Path) -> None:
     """Remove programs that a killed process or a full disk has left half written.
 
-    JAX would warn of each whenever it is wanted, compile it anew and not replace it. It notes when
+    JAX would warn of each whenever it is wanted, compile it again and not replace it. It notes when
     a program was used, `...-atime`, after it has written the program, `...-cache`; both, and
     reading, under a lock. A program without a note was not finished.
     """

@@ -335,7 +335,7 @@ def even_chunk_size(rows: int, limit: int) -> int:
 
 
 def memory_bytes() -> int | None:
-    """Return the memory of a device of this process, if it tells; on a CPU, the machine's."""
+    """Return the memory of a device of this process, if it is known; on a CPU, the machine's."""
     device = jax.local_devices()[0]
     if device.platform == "cpu":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

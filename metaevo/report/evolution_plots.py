@@ -35,7 +35,7 @@ def plot_evolutions(
     """
     if not any(evolutions.values()):
         raise ValueError("no generation to plot")
-    figure = plots._figure("", 5.0)
+    figure = plots._figure(5.0)
     axes = plots._style(figure.subplots(), "generation", ylabel)
     for name, records in evolutions.items():
         generation, key = plots._column(records, "generation"), "fitness_of_mean"

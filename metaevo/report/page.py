@@ -116,6 +116,21 @@ def signed(value: float, low: float, high: float) -> str:
     return f"{middle} [{', '.join(ends)}]"
 
 
+def difference(pair: Mapping[str, Any]) -> str:
+    """Say how large a compared difference is, and how sure.
+
+    Args:
+        pair: with `conclusion`, `difference` and `difference_interval`, as in evaluation.json.
+    """
+    low, high = pair["difference_interval"]
+    text = f"the difference is {signed(pair['difference'], low, high)}"
+    if pair["conclusion"] != "undecided":
+        return f"{text} (95% interval)"
+    if low <= 0 <= high:
+        return f"{text}: a difference beyond that is excluded"
+    return f"{text}, which leaves out zero, but a rank test of the seeds does not confirm it"
+
+
 def _numeric(texts: Iterable[str]) -> bool:
     """Whether a column reads as numbers, and so is aligned to the right."""
     known = [text for text in texts if text not in ("", _MISSING)]

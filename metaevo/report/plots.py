@@ -47,7 +47,7 @@ def _plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _figure(title: str, height: float, width: float = WIDTH) -> Figure:
+def _figure(height: float, width: float = WIDTH, title: str = "") -> Figure:
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.07)
     figure = Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
     if title:
@@ -108,12 +108,12 @@ def is_learned(name: str, learned: str = "learned") -> bool:
     return name == learned or name.startswith(f"{learned} ")
 
 
-def _line_styles(names: Iterable[str], learned: str) -> dict[str, dict[str, Any]]:
+def _line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """How to draw each variant's line; the learned one stands out and lies on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, dict[str, Any]] = {}
     for name in names:
-        if is_learned(name, learned):
+        if is_learned(name):
             styles[name] = {"color": LEARNED, "linestyle": "-", "linewidth": 3.0, "zorder": 4}
         else:
             color, dash = next(baselines)
@@ -139,9 +139,7 @@ def plot_fitness(
     records: Sequence[Mapping[str, Any]],
     path: PathLike,
     *,
-    title: str,
     baseline: Mapping[str, float] | None = None,
-    ylabel: str = "fitness",
 ) -> Path:
     """Draw how the population's fitness went over the generations; returns ``path``.
 
@@ -162,11 +160,11 @@ def plot_fitness(
     of_mean, diverged = _column(records, "fitness_of_mean"), _column(records, "diverged")
     any_diverged = bool(np.nansum(diverged) > 0)
 
-    figure = _figure(title, 5.6 if any_diverged else 5.0)
+    figure = _figure(5.6 if any_diverged else 5.0)
     upper = figure.subplots(
         1 + any_diverged, sharex=True, squeeze=False, height_ratios=[6, 1][: 1 + any_diverged]
     )[:, 0]
-    axes = _style(upper[0], "" if any_diverged else "generation", ylabel)
+    axes = _style(upper[0], "" if any_diverged else "generation", "fitness")
     low, high, label = _band(records, mean, best)
     axes.fill_between(generation, low, high, color=SKY, alpha=0.3, linewidth=0, label=label)
     axes.plot(
@@ -236,34 +234,30 @@ def plot_losses(
     curves: Mapping[str, LossCurve],
     path: PathLike,
     *,
-    title: str,
     density: ArrayLike | None = None,
-    normalise: bool = True,
-    learned: str = "learned",
 ) -> Path:
     """Draw losses, and below them their derivatives, against the error; returns ``path``.
 
     Every loss is shifted to a minimum of 0: a constant trains nothing. A positive derivative lowers
-    the prediction. ``normalise`` scales each loss to a maximum of 1 in the window, and its
-    derivative by the same factor, so that shapes compare: the scale is a coefficient, which tuning
-    chooses anyway. ``density`` are observed errors [any shape], shaded in the background. The curve
-    named ``learned`` stands out (is_learned).
+    the prediction. Each loss is scaled to a maximum of 1 in the window, and its derivative by the
+    same factor, so that shapes compare: the scale is a coefficient, which tuning chooses anyway.
+    ``density`` are observed errors [any shape], shaded in the background.
 
     Raises:
         ValueError: no curves.
     """
     if not curves:
         raise ValueError("no losses to plot")
-    figure = _figure(title, 6.2, NARROW)
+    figure = _figure(6.2, NARROW)
     upper, lower = figure.subplots(2, sharex=True)
-    _style(upper, "", "loss, drawn equally high" if normalise else "loss")
+    _style(upper, "", "loss, drawn equally high")
     _style(lower, "error: prediction - target", "slope of the curve above")
-    styles = _line_styles(curves, learned)
+    styles = _line_styles(curves)
     window = [np.inf, -np.inf]
     for name, curve in curves.items():
         error, loss, derivative = (np.asarray(part, dtype=np.float64) for part in curve)
         loss = loss - np.nanmin(loss)
-        scale = np.nanmax(loss) if normalise and np.nanmax(loss) > 0 else 1.0
+        scale = np.nanmax(loss) if np.nanmax(loss) > 0 else 1.0
         upper.plot(error, loss / scale, label=name, **styles[name])
         lower.plot(error, derivative / scale, label=name, **styles[name])
         window = [min(window[0], error.min()), max(window[1], error.max())]
@@ -300,9 +294,8 @@ def plot_learning_curves(
     frames: ArrayLike,
     path: PathLike,
     *,
-    title: str,
+    title: str = "",
     ylabel: str = "return of finished episodes",
-    learned: str = "learned",
 ) -> Path:
     """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
 
@@ -315,9 +308,9 @@ def plot_learning_curves(
     if not curves:
         raise ValueError("no learning curves to plot")
     steps = np.asarray(frames, dtype=np.float64)
-    figure = _figure(title, 5.0)
+    figure = _figure(5.0, title=title)
     axes = _style(figure.subplots(), "environment steps", ylabel)
-    styles = _line_styles(curves, learned)
+    styles = _line_styles(curves)
     for name, curve in curves.items():
         scores = np.asarray(curve, dtype=np.float64)
         if scores.shape[1:] != steps.shape:

@@ -24,24 +24,19 @@ class PolicyCurve(NamedTuple):
 def plot_policy_losses(
     panels: Mapping[float, Mapping[str, PolicyCurve]],
     path: plots.PathLike,
-    *,
-    title: str = "",
-    learned: str = "learned",
 ) -> Path:
     """Draw drifts (above) and derivatives of objectives (below) against the ratio; returns `path`.
 
     Args:
         panels: for each advantage, a column of the figure, the curves by name.
         path: of the PNG.
-        title: above the figure.
-        learned: the name of the curve that stands out.
 
     Raises:
         ValueError: no curves.
     """
     if not panels or not all(panels.values()):
         raise ValueError("no policy losses to plot")
-    figure = plots._figure(title, 6.2, plots.NARROW)
+    figure = plots._figure(6.2, plots.NARROW)
     grid = figure.subplots(2, len(panels), sharex="col", sharey="row", squeeze=False)
     for column, (advantage, curves) in enumerate(panels.items()):
         drift_axes, slope_axes = grid[:, column]
@@ -51,7 +46,7 @@ def plot_policy_losses(
             slope_axes, "ratio: new / old probability", "∂ objective / ∂ ratio" if first else ""
         )
         drift_axes.set_title(f"advantage {advantage:+g}", fontsize=11, color=plots.INK)
-        styles = plots._line_styles(curves, learned)
+        styles = plots._line_styles(curves)
         for name, curve in curves.items():
             ratio = np.asarray(curve.ratio)
             drift_axes.plot(ratio, np.asarray(curve.drift), label=name, **styles[name])

@@ -21,7 +21,6 @@ def plot_scores(
     path: plots.PathLike,
     *,
     xlabel: str,
-    title: str = "",
     learned: str = "learned",
     differences: Mapping[str, Difference] | None = None,
     reference: str = "",
@@ -35,7 +34,6 @@ def plot_scores(
         rows: each with name, iqm, interval (low, high) and tuned (a hollow dot if false).
         path: of the PNG.
         xlabel: what the scores are.
-        title: above the figure.
         learned: the variant whose interval is shaded.
         differences: by the names of variants; none for no such panel.
         reference: the variant that they are from.
@@ -47,7 +45,7 @@ def plot_scores(
         raise ValueError("no scores to plot")
     below = [row for row in rows if row["name"] in (differences or {})]
     heights = [len(rows)] + [len(below)] * bool(below)
-    figure = plots._figure(title, 1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
+    figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
     _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], _score)
     if below and differences is not None:

@@ -13,6 +13,7 @@ Move = tuple[int, int]
 
 MOVES: dict[str, tuple[Move, ...]] = {
     "GridWorld": grid.MOVES,
+    "GridWorlds": grid.MOVES,
     "Doors": ((0, 0), *grid.MOVES),
     "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
     "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
@@ -69,7 +70,7 @@ def plot_value_map(
     if q.shape != visits.shape or q.shape[0] != rows * cols:
         raise ValueError(f"q {q.shape} and visits {visits.shape} do not fit a grid {cells.shape}")
     seen = visits.sum(axis=1) > 0
-    figure = _figure(title, height=4.6 if rows <= 1.3 * cols else 6.0)
+    figure = _figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
     left, right = figure.subplots(1, 2)
     values = np.where(seen, q.max(axis=1), np.nan).reshape(rows, cols)
     _map(left, values, "highest action value, greedy actions")

@@ -32,12 +32,7 @@ class StopRequestedError(Exception):
 
 def run_parser(command: str, description: str | None) -> Parser:
     """Return a parser with the flags that all commands with a run directory share."""
-    parser = Parser(
-        prog=f"metaevo {command}",
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(command, description)
     parser.add_argument(
         "--run-dir",
         type=run_argument,

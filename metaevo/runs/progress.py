@@ -7,7 +7,7 @@ from tqdm import tqdm
 
 
 class Progress(tqdm):
-    """A `tqdm` bar that a thread draws anew every second where it stands on a terminal.
+    """A `tqdm` bar that a thread redraws every second on a terminal.
 
     Compiling, or a first block of generations, is minutes without a step; the clock shows that the
     program is alive.

@@ -31,7 +31,6 @@ MOST = {
 }
 """Numbers that a quick look has at most; what is null gets them too, where that means many."""
 _MANY = ("evaluation.tuning_seeds",)
-_GRID_VALUES = 2
 _UNSEEN = 2
 
 
@@ -45,9 +44,8 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
     for key in ("annealing_steps", "epsilon_decay_steps"):
         if hyperparams.get(key):
             hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
-    if "grid" in small.get("evaluation", {}):
-        grid = small["evaluation"]["grid"]
-        small["evaluation"]["grid"] = {key: values[:_GRID_VALUES] for key, values in grid.items()}
+    if small.get("evaluation", {}).get("sampler") == "grid":
+        small["evaluation"]["sampler"] = "random"
     _quicken_unseen(small)
     small["run"]["quick"] = True
     return small
@@ -73,7 +71,7 @@ def is_quick(settings: dict[str, Any]) -> bool:
 
 
 def mark(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what evaluation.json says of it: `quick`, and nothing of any other run."""
+    """Return what evaluation.json says of a quick look; nothing of any other run."""
     return {"quick": True, "note": NOTE} if is_quick(settings) else {}
 
 

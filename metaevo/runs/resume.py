@@ -1,4 +1,4 @@
-"""Where a run goes on: at the newest checkpoint that is usable and whose records are all there."""
+"""Where a run continues: at the newest usable checkpoint whose records are all there."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence

@@ -52,7 +52,7 @@ class Kind:
 
 
 class Run(Generic[S]):
-    """A run that is going on; made by `living`."""
+    """A run in progress; made by `living`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Run(Generic[S]):
         """Write config.yaml and begin to mirror the run.
 
         Args:
-            resolved: what is to be kept beside the settings.
+            resolved: what is kept beside the settings.
         """
         self.resolved = {**resolved, "run_id": self.resolved.get("run_id", uuid.uuid4().hex)}
         self.directory.write_config(
@@ -166,7 +166,7 @@ class Run(Generic[S]):
     def restore(
         self, template: Any, logged: Callable[[int], Iterable[int]] = range
     ) -> Resumed | None:
-        """Return where a resumed run goes on, and forget what was logged after it.
+        """Return where a resumed run continues, and forget what was logged after it.
 
         Args:
             template: the structure, shapes and dtypes of what was saved.
@@ -187,7 +187,7 @@ class Run(Generic[S]):
         return restored
 
     def forget_end(self) -> None:
-        """Remove report and evaluation of an earlier end: the run goes on, to another one."""
+        """Remove report and evaluation of an earlier end: the run continues to another one."""
         self.directory.report_path.unlink(missing_ok=True)
         self.directory.evaluation_path.unlink(missing_ok=True)
 

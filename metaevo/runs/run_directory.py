@@ -1,4 +1,4 @@
-"""The directory of a run: everything that a run leaves, and all that is needed to go on with it.
+"""The directory of a run: everything that a run leaves, and all that is needed to continue it.
 
 `config.yaml` says what was run and with what, `metrics.jsonl` what happened: one JSON object a
 line, each with a `kind` (`generation`, `update`, ...) and its index under that name.

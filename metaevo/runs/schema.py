@@ -268,6 +268,7 @@ class Scores:
 
     key: Any
     scores: dict[str, Annotated[list[Measure], Len(1)]]
+    diverged: dict[str, Index] = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class SweepConfig:
     scheduler: Literal["none", "successive_halving", "hyperband", "pbt"] = "none"
     """who stops trials early; pbt instead changes the settings of agents in mid-training"""
     eta: Annotated[int, Gt(1)] = 3
-    """of successive halving and hyperband: one in eta goes on, with eta times the training"""
+    """of successive halving and hyperband: one in eta survives, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
     """of the training that the shortest rung gets at least"""
     confirm_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 32
@@ -47,7 +47,7 @@ class SweepConfig:
     def __post_init__(self) -> None:
         """Check what no single field can."""
         if self.sampler == "cma_es" and self.scheduler in ("successive_halving", "hyperband"):
-            # Optuna's CMA-ES is told of complete trials only.
+            # Optuna's CMA-ES sees complete trials only.
             raise ValueError(
                 f"sampler = 'cma_es' learns nothing from trials that scheduler = "
                 f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
@@ -65,4 +65,4 @@ class PbtConfig:
     perturb: tuple[Annotated[float, Gt(0)], ...] = (0.8, 1.25)
     """factors, one of which multiplies each setting of a copy"""
     resample: Annotated[float, Interval(ge=0, le=1)] = 0.25
-    """probability that a setting of a copy is drawn anew instead"""
+    """probability that a setting of a copy is drawn from its range instead"""

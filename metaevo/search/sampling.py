@@ -46,7 +46,7 @@ def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
 
 
 def num_trials(config: SweepConfig, space: Space) -> int:
-    """Return how many trials a sweep has: as many as it is told, or as a grid has points."""
+    """Return how many trials a sweep has: as many as its settings say, or as a grid has points."""
     if config.sampler != "grid":
         return config.trials
     return min(config.trials, grid_size(config, space))

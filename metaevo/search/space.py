@@ -3,7 +3,7 @@
     space:
       hyperparams.learning_rate: {log_uniform: [1e-4, 1e-2]}
       train.num_steps: {integer: [32, 128], step: 32}
-      value_loss: {choice: [squared, huber]}
+      value_loss: [squared, huber] # short for {choice: [squared, huber]}
       hyperparams.vf_coef: {fixed: 0.5}
 
 Everything that a user can get wrong here is found before anything is trained.
@@ -147,6 +147,19 @@ def make_space(
     return Space(entries, fixed)
 
 
+def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a space with the dotted names of its settings, each with its rule.
+
+    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
+    comes last and wins.
+    """
+    found: dict[str, Any] = {}
+    for key, rule in space.items():
+        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
+        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {f"{prefix}{key}": rule}
+    return found
+
+
 # --- Names ----------------------------------------------------------------------------------------
 
 
@@ -198,8 +211,12 @@ def _close(key: str, names: Iterable[str]) -> str | None:
 def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
     """Return kind, value and step from the rule of a setting."""
     allowed = f"a single one of {', '.join(KINDS)}"
+    if isinstance(rule, list | tuple):
+        return "choice", rule, 1
     if not isinstance(rule, dict):
-        raise ConfigError(f"space.{key} = {show(rule)}: must be a mapping with {allowed}")
+        raise ConfigError(
+            f"space.{key} = {show(rule)}: must be a list, or a mapping with {allowed}"
+        )
     for name in rule:
         if name not in (*KINDS, "step"):
             close = difflib.get_close_matches(str(name), KINDS, n=1)

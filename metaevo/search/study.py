@@ -164,7 +164,7 @@ class Study:
             if index >= self._total:
                 self._fail(number, "surplus")
                 break
-            # Anew in every batch, from what all workers know: a resumed study goes on the same.
+            # For every batch from what all workers know: a resumed study continues the same way.
             sampler = sampler or self._sampler(_seed_of(self._seed, index))
             batch.append(Trial(number, index, self._suggest(number, sampler)))
         return batch

@@ -40,7 +40,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Write the first beat and go on in the background."""
+        """Write the first beat, and the next ones in the background."""
         self._write(0)
         _open_here.add(self._worker)
         self._thread.start()

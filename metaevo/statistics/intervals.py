@@ -75,7 +75,7 @@ class Summary:
     seeds: int  # runs a task
 
 
-def summarise(scores: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> Summary:
+def summarise(scores: ArrayLike) -> Summary:
     """Summary of a table of scores [runs] or [runs, tasks].
 
     Raises:
@@ -83,15 +83,13 @@ def summarise(scores: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -
     """
     strata = strata_of(scores)
     runs = len(strata[0])
-    found = estimate(strata, resamples=resamples, seed=seed)
+    found = estimate(strata)
     variance = np.var(strata, axis=1, ddof=1).mean() if runs > 1 else 0.0
     mean = float(np.mean(strata))
     return Summary(found.value, found.interval, mean, float(np.sqrt(variance)), runs)
 
 
-def optimality_gap(
-    strata: Strata, optimum: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def optimality_gap(strata: Strata, optimum: Sequence[float]) -> Estimate:
     """How far the runs are below the optimum on average; beyond it nothing is gained.
 
     Agarwal et al. 2021, section 4.3: the mean of max(0, optimum - score).
@@ -101,7 +99,7 @@ def optimality_gap(
         below = [np.maximum(0, best - each) for best, each in zip(optimum, samples, strict=True)]
         return np.asarray(np.concatenate(below, axis=-1).mean(axis=-1))
 
-    return estimate(strata, gap, resamples=resamples, seed=seed)
+    return estimate(strata, gap)
 
 
 def redrawn_counts(rng: np.random.Generator, runs: int, resamples: int) -> FloatArray:

@@ -91,7 +91,7 @@ def against_strongest(
       better than each, which needs no allowance (an intersection-union test, Berger 1982), and of
       the rank tests the largest p counts.
     - its high end is the smallest difference plus a margin: how far the luckiest of the others
-      strays from its own score, chosen anew in each resample (the single-step method of Romano &
+      strays from its own score, chosen again in each resample (the single-step method of Romano &
       Wolf 2005). Of the rank tests the strongest one's p counts, adjusted by Holm's method.
 
     With a single other group both are those of `contrast`. The simpler rule, the percentiles of
@@ -101,8 +101,8 @@ def against_strongest(
     Args:
         x: the group.
         others: at least one, on the same tasks.
-        resamples: of the bootstrap.
-        seed: of it.
+        resamples: how many.
+        seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     of_x = bootstrap(x, pooled_iqm, rng, resamples)

@@ -7,7 +7,8 @@ from typing import Any
 import jax
 
 from metaevo.agents.checks import check_agents
-from metaevo.agents.train_learner import Normalisation, TrainLearner, measure_normalisation
+from metaevo.agents.normalisation import measure_normalisation
+from metaevo.agents.train_learner import Normalisation, TrainLearner
 from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol, unseen
@@ -19,7 +20,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from purerl.learners import LEARNERS
 
-LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning"}
+LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}
 
 
 def what(component: str, slot: str) -> str:
@@ -85,7 +86,7 @@ class LearnerStudy:
         tasks = self.parts.tasks(settings, entries.references(self.parts, settings.learner), None)
         try:
             bounds = measure_normalisation(
-                tasks, settings.hyperparams, None, settings.fitness, seed=settings.run.seed
+                tasks, settings.hyperparams, settings.fitness, seed=settings.run.seed
             )
         except ValueError as error:
             raise ConfigError(f"task.env: {error}") from error

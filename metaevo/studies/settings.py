@@ -126,6 +126,7 @@ def evolving(raw: dict[str, Any], component: str | None) -> Opened:
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {', '.join(known())}")
     modules = parts.modules_of(evolve, learner)
     configs = {name: module.Config for name, module in modules.items()}
+    sections["hyperparams"] = parts.hyperparams_class(sections["hyperparams"], evolve, modules)
     if isinstance(evolve, str):
         (sections["component"],) = configs.values()
     else:
@@ -163,9 +164,10 @@ def make_parts(
         ConfigError: if one of them cannot be built.
     """
     environments = make_environments(settings.task, settings.learner)
-    evolved = parts.make(settings.evolve, settings.component)
+    evolved = parts.make(settings.evolve, settings.component, settings.hyperparams)
     for part in evolved.parts.values():
-        part.slot.check(part.source, part.component, settings.hyperparams)
+        bound = part.component._replace(apply=part.function)
+        part.slot.check(part.source, bound, settings.hyperparams)
     fixed = {}
     for slot in fixed_slots(settings):
         name = getattr(settings, slot)

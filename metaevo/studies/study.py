@@ -33,11 +33,11 @@ class Study(Protocol):
         """Write into a run's directory what the run needs beside its settings.
 
         Args:
-            directory: of a run that begins or goes on.
+            directory: of a run that begins or is resumed.
             measured: what `measure` returned, now or when the run began.
 
         Raises:
-            ConfigError: if a run that goes on would become another one.
+            ConfigError: if a resumed run would become another one.
         """
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
@@ -66,10 +66,10 @@ class Study(Protocol):
 
         Args:
             meta_params: what was found.
-            path: the run's directory: an interrupted comparison goes on with what it left there.
+            path: the run's directory: an interrupted comparison continues from what it left there.
             evolution_frames: environment steps that evolution used.
             measured: as for `problem`.
-            check_stop: raises if the run is to stop; called often.
+            check_stop: raises if the run should stop; called often.
 
         Returns:
             the content of evaluation.json, with what `metaevo.held_out` says of every contender.

@@ -63,12 +63,13 @@ class Evolutions(Trials[EvolutionSweepSettings]):
 
     def confirm(
         self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress
-    ) -> list[np.ndarray]:
-        """Return the scores [seeds] of some settings on seeds that the search has not seen."""
-        return [
+    ) -> list[tuple[np.ndarray, int]]:
+        """Evolve with some settings on seeds that the search has not seen; scores, who failed."""
+        found = [
             self.scores(self.settings_of(each), Purpose.HELD_OUT, seeds, progress)
             for each in params
         ]
+        return [(scores, int(np.sum(~np.isfinite(scores)))) for scores in found]
 
     def static_key(self, settings: EvolutionSweepSettings) -> str:
         """Everything but sigma and the learning rate is static."""

@@ -87,7 +87,7 @@ def run_bracket(
 
     Args:
         groups: populations, untrained agents, and the numbers of their trials.
-        bracket: how many go on, and when.
+        bracket: how many survive, and when.
         objective: from the scores of a trial [seeds] to its value; None where one is not known.
         report: called with a trial's number, its environment steps (of one agent) and its value.
         progress: called with the environment steps just done.
@@ -136,7 +136,7 @@ def updates_at(fraction: float, num_updates: int) -> int:
 
 
 def _best(numbers: list[int], results: dict[int, Result], count: int) -> set[int]:
-    """Rank trials; diverged ones never go on, those without a score if too few others do."""
+    """Rank trials; diverged ones never survive, those without a score if too few others do."""
     alive = [number for number in numbers if not results[number].diverged]
 
     def rank(number: int) -> tuple[float, int]:

@@ -36,7 +36,7 @@ class Dim(NamedTuple):
     """drawn evenly on a logarithmic scale"""
     integer: bool = False
     choices: tuple[float, ...] = ()
-    """instead of a range; never multiplied, only drawn anew"""
+    """instead of a range; never multiplied, only drawn again"""
 
 
 class State(struct.PyTreeNode):
@@ -217,7 +217,7 @@ class Pbt:
         return jax.tree.map(members, trained)
 
     def _parents(self, values: jax.Array, keys: jax.Array) -> jax.Array:
-        """Return whose copy each member becomes [members]; its own index if it goes on."""
+        """Return whose copy each member becomes [members]; its own index if it stays."""
         number = max(1, int(self.config.truncation * self.members))
         order = jnp.argsort(-values)  # stable
         rank = jnp.argsort(order)
@@ -228,7 +228,7 @@ class Pbt:
         return jnp.where(replaced & (fit > 0), chosen, jnp.arange(self.members))
 
     def _explore(self, dim: Dim, value: jax.Array, key: jax.Array) -> jax.Array:
-        """Return another value of a setting: near this one, or drawn anew."""
+        """Return another value of a setting: near this one, or one drawn from its range."""
         coin, factor_key, draw_key = jax.random.split(key, 3)
         if dim.choices:
             drawn, near = jax.random.choice(draw_key, jnp.asarray(dim.choices)), value

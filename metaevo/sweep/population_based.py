@@ -21,7 +21,7 @@ from metaevo.search.ranges import Choice
 from metaevo.search.space import TRACED, Space
 from metaevo.search.study import Trial
 from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
-from metaevo.sweep.trainings import Trainings
+from metaevo.sweep.trainings import Trainings, judged
 from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
 
 HISTORY = "pbt.json"
@@ -166,13 +166,15 @@ class PopulationBased:
         )
 
 
-def replay(trials: Trainings, run: RunDirectory, seeds: int, progress: Progress) -> np.ndarray:
-    """Train fresh agents with the schedule that won; scores [seeds]."""
+def replay(
+    trials: Trainings, run: RunDirectory, seeds: int, progress: Progress
+) -> tuple[np.ndarray, int]:
+    """Train fresh agents with the schedule that won; scores [seeds], and how many diverged."""
     history = read_json(run.path / HISTORY, schema.Schedule)
     schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
     population = trials.population(trials.settings_of({}))
     keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)
-    return population.scores(train_schedule(population, schedule, keys, progress))[0]
+    return judged(population, train_schedule(population, schedule, keys, progress))
 
 
 def dims(space: Space) -> list[Dim]:
@@ -204,7 +206,7 @@ def _draw(space: Space, history: History, schedule: dict[str, np.ndarray], path:
     """Draw scores and settings of all members over the rounds, the winner's ancestors thick."""
     panels = {"fitness of the round": history.scores, **history.hyperparams}
     best = {"fitness of the round": history.scores.max(axis=1), **schedule}
-    figure = plots._figure("", 1.0 + 1.9 * len(panels))
+    figure = plots._figure(1.0 + 1.9 * len(panels))
     rounds = np.arange(1, len(history.scores) + 1)
     rows = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     for axes, (name, values) in zip(rows, panels.items(), strict=True):

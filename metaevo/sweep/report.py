@@ -55,17 +55,10 @@ def conclusion(result: dict[str, Any]) -> str:
     """Say in words whether the winner is better than the settings before, on fresh seeds."""
     winner, before = result["variants"][0], result["variants"][-1]
     pair = result["pairs"][-1]
-    low, high = pair["difference_interval"]
-    words = {
-        "better": "{} beats the settings before the sweep",
-        "worse": "{} is worse than the settings before the sweep",
-        "undecided": "Neither {} nor the settings before the sweep are better",
-    }
-    text = words[pair["conclusion"]].format(f"the {winner['name']}")
     return (
-        f"{text[0].upper()}{text[1:]} on {winner['seeds']} fresh seeds: IQM {winner['iqm']:.4g} "
-        f"against {before['iqm']:.4g}, difference {pair['difference']:+.3g} with 95% interval "
-        f"[{low:.3g}, {high:.3g}].{_optimism(result)} The search took "
+        f"{pair['conclusion'].capitalize()}: the {winner['name']} {winner['iqm']:.4g}, the "
+        f"{before['name']} {before['iqm']:.4g} (interquartile mean over {winner['seeds']} fresh "
+        f"seeds); {report.difference(pair)}.{_optimism(result)} The search took "
         f"{winner['tuning_frames']:,} environment steps. {BEST} holds its settings, {TRIALS} every "
         "trial."
     )

@@ -67,12 +67,17 @@ def write_best(run: RunDirectory, trials: AnyTrials, params: dict[str, Any], com
 
 
 def confirmation(
-    scores: dict[str, np.ndarray], settings: dict[str, dict[str, Any]], best: Record, frames: int
+    scores: dict[str, np.ndarray],
+    diverged: dict[str, int],
+    settings: dict[str, dict[str, Any]],
+    best: Record,
+    frames: int,
 ) -> dict[str, Any]:
     """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
 
     Args:
         scores: of every variant [seeds]; the last one is where the sweep began.
+        diverged: how many agents of every variant did.
         settings: of every variant, those that the sweep has chosen.
         best: the best trial of the search.
         frames: environment steps of the whole search.
@@ -90,7 +95,7 @@ def confirmation(
                 "iqm": summary.iqm,
                 "interval": list(summary.interval),
                 "mean": summary.mean,
-                "diverged": int(np.sum(~np.isfinite(scores[name]))),
+                "diverged": diverged[name],
             }
         )
     winner, *others = rows

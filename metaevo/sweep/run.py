@@ -16,14 +16,14 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.space import make_space
+from metaevo.search.space import dotted_space, make_space
 from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan, trials_of
 from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
-from metaevo.sweep.settings import SweepSettings, dotted_space
+from metaevo.sweep.settings import SweepSettings
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
 
@@ -318,7 +318,8 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     known = read_json(kept, schema.Scores) if kept.exists() else {}
     if known.get("key") != key or any(len(each) != seeds for each in known["scores"].values()):
         known = {"key": key, "scores": {}}
-    missing = [name for name in settings if name not in known["scores"]]
+    diverged = known.setdefault("diverged", {})  # which earlier versions did not count
+    missing = [name for name in settings if not (name in diverged and name in known["scores"])]
     frames = seeds * trials.frames(trials.settings_of(best.params))
     total = len(missing) * frames
     with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
@@ -330,16 +331,16 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
         for name in missing:
             if name == SCHEDULE:
                 assert isinstance(trials, Trainings)
-                scores = replay(trials, run, seeds, progress)
+                scores, diverged[name] = replay(trials, run, seeds, progress)
             else:
-                (scores,) = trials.confirm([settings[name]], seeds, progress)
+                ((scores, diverged[name]),) = trials.confirm([settings[name]], seeds, progress)
             known["scores"][name] = plain_scores(scores)
-            write_json_atomic(kept, known)  # so that an interrupted end goes on here
+            write_json_atomic(kept, known)  # an interrupted end continues here
     found = {
         name: np.array([np.nan if score is None else score for score in known["scores"][name]])
         for name in settings
     }
-    result = results.confirmation(found, settings, best, search_frames)
+    result = results.confirmation(found, diverged, settings, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]

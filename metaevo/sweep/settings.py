@@ -15,7 +15,6 @@ from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import PbtConfig, SweepConfig
-from metaevo.search.space import KINDS
 from metaevo.studies.settings import EvolveSettings, evolving, experiment_class
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
 from metaevo.training.settings import with_named_functions
@@ -96,16 +95,3 @@ def sweep_class(raw: dict[str, Any]) -> type[SweepSettings]:
         order = ("learner", "evolve", *opened.texts, *ORDER)
         return specialised(EvolutionSweepSettings, *opened, later=opened.texts, order=order)
     return with_named_functions(SweepSettings, raw, ("learner",))
-
-
-def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a space with the dotted names of its settings, each with its rule.
-
-    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
-    comes last and wins.
-    """
-    found: dict[str, Any] = {}
-    for key, rule in space.items():
-        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
-        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {prefix + key: rule}
-    return found

@@ -66,14 +66,14 @@ class Trainings(Trials[SweepSettings]):
 
     def confirm(
         self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress
-    ) -> list[np.ndarray]:
-        """Train some settings on seeds that no search has seen; scores [seeds] of each."""
+    ) -> list[tuple[np.ndarray, int]]:
+        """Train some settings on seeds that no search has seen; their scores, who diverged."""
         keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, seeds)
         scores = []
         for each in params:
             settings = self.settings_of(each)
             agents = self.train([settings], keys, progress)
-            scores.append(self.population(settings).scores(agents)[0])
+            scores.append(judged(self.population(settings), agents))
         return scores
 
     def train(
@@ -119,6 +119,11 @@ class Trainings(Trials[SweepSettings]):
                 num_devices=settings.run.num_devices,
             )
         return self._populations[key]
+
+
+def judged(population: Population, agents: Agents) -> tuple[np.ndarray, int]:
+    """Return the scores [seeds] of a single setting, and how many of its agents diverged."""
+    return population.scores(agents)[0], int(population.diverged(agents).sum())
 
 
 class FullTraining:

@@ -93,8 +93,12 @@ class Trials(Generic[S]):
 
     def confirm(
         self, params: Sequence[dict[str, Any]], seeds: int, progress: Progress
-    ) -> list[np.ndarray]:
-        """Return the scores [seeds] of some settings on seeds that no search has seen."""
+    ) -> list[tuple[np.ndarray, int]]:
+        """Train some settings on seeds that no search has seen.
+
+        Returns:
+            of each its scores [seeds], and how many of its agents diverged.
+        """
         raise NotImplementedError
 
     def frames(self, settings: S) -> int:

@@ -12,10 +12,10 @@ from metaevo.runs.files import write_json_atomic
 from metaevo.runs.lifecycle import start_tracker
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.objective import objective
-from metaevo.search.space import Space, make_space
+from metaevo.search.space import Space, dotted_space, make_space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import trials_of
-from metaevo.sweep.settings import SweepSettings, dotted_space
+from metaevo.sweep.settings import SweepSettings
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import plain_scores
 

@@ -96,7 +96,7 @@ def finish(
     curves = mean_returns(episodes)
     _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
-        {settings.learner: curves}, steps, directory.figures / "learning_curves.png", title=""
+        {settings.learner: curves}, steps, directory.figures / "learning_curves.png"
     )
     _draw_table(this, policies)
     if settings.evaluation.film:

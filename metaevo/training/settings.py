@@ -30,6 +30,7 @@ from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import MOST
 from metaevo.studies.settings import learner_sections
 from purerl.learners import HAND_WRITTEN
+from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Learner
 
 T = TypeVar("T")
@@ -159,6 +160,11 @@ def make_trainee(
     if len(environments) != 1:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     ((env_name, env, env_params),) = environments
+    if sampler(env) is not None:
+        raise ConfigError(
+            f"task.env = {env_name!r}: is a distribution of tasks, in which every agent gets its "
+            "own: evolve in it, but train in a single task"
+        )
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)

@@ -52,12 +52,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         argv: without the program's name.
         description: for `--help`.
     """
-    parser = Parser(
-        prog="metaevo evaluate",
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("evaluate", description)
     parser.add_argument(
         "--run-dir",
         type=run_argument,

@@ -10,6 +10,8 @@ Cell = tuple[int, int]
 
 _FREE, _WALL = np.array([[246, 246, 242], [70, 70, 78]], np.uint8)
 
+PIXELS = 24
+"""Side of a cell in pictures."""
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 """What right, down, left and up add to (row, column)."""
 
@@ -111,24 +113,23 @@ def door_rows(size: int, doors: Any) -> tuple[int, ...]:
     return rows
 
 
-def paint(is_wall: np.ndarray, goal: Cell, agent: Cell, pixels: int = 24) -> np.ndarray:
+def paint(is_wall: np.ndarray, goal: Cell, agent: Cell) -> np.ndarray:
     """Return a picture of a grid: the agent a blue disc, the goal green, walls dark.
 
     Args:
         is_wall: bool [rows, cols].
         goal: where the goal is.
         agent: where the agent is.
-        pixels: side of a cell.
 
     Returns:
-        uint8 [rows * pixels, cols * pixels, 3].
+        uint8 [rows * PIXELS, cols * PIXELS, 3].
     """
     cells = np.where(is_wall[..., None], _WALL, _FREE)
     cells[goal] = (96, 190, 104)
-    frame = cells.repeat(pixels, axis=0).repeat(pixels, axis=1)
-    frame[::pixels] = frame[:, ::pixels] = (205, 205, 200)
-    offset = np.arange(pixels) - pixels // 2
-    is_disc = offset[:, None] ** 2 + offset[None, :] ** 2 <= (0.33 * pixels) ** 2
-    top, left = agent[0] * pixels, agent[1] * pixels
-    frame[top : top + pixels, left : left + pixels][is_disc] = (38, 92, 204)
+    frame = cells.repeat(PIXELS, axis=0).repeat(PIXELS, axis=1)
+    frame[::PIXELS] = frame[:, ::PIXELS] = (205, 205, 200)
+    offset = np.arange(PIXELS) - PIXELS // 2
+    is_disc = offset[:, None] ** 2 + offset[None, :] ** 2 <= (0.33 * PIXELS) ** 2
+    top, left = agent[0] * PIXELS, agent[1] * PIXELS
+    frame[top : top + PIXELS, left : left + PIXELS][is_disc] = (38, 92, 204)
     return frame

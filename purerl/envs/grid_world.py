@@ -119,7 +119,7 @@ class GridWorld(environment.Environment):
         moved, reward, terminated = self._move(slip_bits, state, action, params)
         truncated = self.is_truncated(moved, params)
         done = terminated | truncated
-        cell = jnp.where(done, self._start_cell(start_bits), moved.cell)
+        cell = jnp.where(done, self._start_cell(start_bits, params), moved.cell)
         info = {"terminated": terminated, "truncated": truncated, "final_observation": moved.cell}
         state = EnvState(cell=cell, time=jnp.where(done, 0, moved.time))
         return cell, state, reward, terminated, truncated, info
@@ -133,12 +133,12 @@ class GridWorld(environment.Environment):
 
     def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[jax.Array, EnvState]:
         """Begin an episode."""
-        cell = self._start_cell(self._draw(key)[1])
+        cell = self._start_cell(self._draw(key)[1], params)
         return cell, EnvState(cell=cell, time=jnp.int32(0))
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> jax.Array:
         """Whether the agent is at the goal."""
-        return state.cell == self._goal_cell
+        return state.cell == self._goal(params)
 
     def observe(self, key: jax.Array, state: EnvState, action: Any, params: EnvParams) -> jax.Array:
         """Return the state's index."""
@@ -174,7 +174,15 @@ class GridWorld(environment.Environment):
         slip_bits, start_bits = jax.random.bits(key, (2,))
         return slip_bits, start_bits
 
-    def _start_cell(self, bits: jax.Array) -> jax.Array:
+    def _goal(self, params: EnvParams) -> jax.Array | int:
+        return self._goal_cell
+
+    def _neighbour(self, cell: jax.Array, action: jax.Array, params: EnvParams) -> jax.Array:
+        """Return where a move leads."""
+        index = action * self.is_wall.size + cell
+        return jnp.asarray(self._neighbours).at[index].get(mode="clip")
+
+    def _start_cell(self, bits: jax.Array, params: EnvParams) -> jax.Array:
         if len(self._starts) == 1:
             return jnp.int32(self._starts[0])
         # the remainder favours some cells by less than one in 2**32 / cells
@@ -188,9 +196,8 @@ class GridWorld(environment.Environment):
         if self.slippery:  # one draw has room for both: 24 bits say whether to slip, 2 where to
             slips = (bits >> 8).astype(jnp.float32) * 2.0**-24 < params.slip_probability
             action = jnp.where(slips, (bits & 3).astype(jnp.int32), action)
-        index = action * self.is_wall.size + state.cell
-        cell = jnp.asarray(self._neighbours).at[index].get(mode="clip")
-        terminated = cell == self._goal_cell
+        cell = self._neighbour(state.cell, action, params)
+        terminated = cell == self._goal(params)
         reward = jnp.where(terminated, params.goal_reward, params.step_reward)
         return EnvState(cell=cell, time=state.time + 1), reward.astype(jnp.float32), terminated
 

@@ -48,7 +48,7 @@ class GymnasiumEnv(gymnasium.Env):
     ) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; there are no options."""
         super().reset(seed=seed)
-        if seed is not None or self._key is None:  # else the stream of keys goes on
+        if seed is not None or self._key is None:  # else the stream of keys continues
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
         self._key, obs, self._state = _reset(self.jax_env, self._key, self.env_params)
         return self._observation(obs), {}

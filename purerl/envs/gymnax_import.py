@@ -17,7 +17,7 @@ DRAWING = "seaborn", "matplotlib.pyplot"
 
 
 class StandIn(ModuleType):
-    """A module that is imported when something of it is first used."""
+    """A module that is imported when it is first used."""
 
     def _module(self) -> ModuleType:
         if sys.modules.get(self.__name__) is self:

@@ -13,11 +13,12 @@ from gymnax import registration
 from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
+from purerl.envs.grid_worlds import GridWorlds
 from purerl.envs.state_index import with_state_index
 
 Observations = Literal["auto", "flat", "raw", "index"]
 
-OWN: dict[str, type] = {"GridWorld": GridWorld, "Doors": Doors}
+OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds, "Doors": Doors}
 """The environments of this package; all others are gymnax's."""
 
 

@@ -12,11 +12,6 @@ from purerl.envs.registry import OWN
 from purerl.types import Learner
 
 
-def save_image(path: str | os.PathLike[str], frame: np.ndarray) -> None:
-    """Write a picture, uint8 [height, width, 3]; the file's ending says in which format."""
-    Image.fromarray(frame).save(path)
-
-
 def save_gif(
     path: str | os.PathLike[str] | IO[bytes], frames: Sequence[np.ndarray], fps: float = 8.0
 ) -> None:

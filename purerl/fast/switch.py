@@ -27,5 +27,5 @@ def cpu_arithmetic() -> bool:
 
 
 def in_use() -> bool:
-    """Return what `use_cpu_arithmetic` was told last; False at first."""
+    """Return the last argument of `use_cpu_arithmetic`; False at first."""
     return _in_use

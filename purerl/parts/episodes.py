@@ -1,4 +1,4 @@
-"""The returns of episodes while they go on, and sums over those that finished."""
+"""The returns of unfinished episodes, and sums over those that finished."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from purerl.types import EpisodeSums
 
 
 class Unfinished(NamedTuple):
-    """The episodes that go on, one per environment."""
+    """The unfinished episodes, one per environment."""
 
     returns: jax.Array
     """[N] undiscounted rewards so far."""

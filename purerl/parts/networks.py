@@ -79,6 +79,36 @@ class ActorCritic(nn.Module):
         return policy, value
 
 
+class ActorPredictor(nn.Module):
+    """A policy head and a head of predictions on one torso; without hidden layers, tables.
+
+    Tables start at zero: a uniform policy. Other kernels start orthogonal, as in `ActorCritic`.
+    """
+
+    obs_ndim: int
+    num_actions: int
+    prediction_size: int
+    hidden_sizes: Sequence[int]
+    activation: str
+
+    def setup(self) -> None:
+        """Create the layers."""
+        torso = (self.obs_ndim, self.hidden_sizes, self.activation, orthogonal(2.0**0.5))
+        self.torso = Torso(*torso)
+        if self.hidden_sizes:
+            self.policy_head = _dense(self.num_actions, orthogonal(0.01))
+            self.prediction_head = _dense(self.prediction_size, orthogonal())
+        else:
+            table: dict[str, Any] = {"use_bias": False, "kernel_init": nn.initializers.zeros}
+            self.policy_head = nn.Dense(self.num_actions, **table)
+            self.prediction_head = nn.Dense(self.prediction_size, **table)
+
+    def __call__(self, obs: jax.Array) -> "tuple[Categorical, jax.Array]":
+        """Return the policy and predictions [..., prediction_size] at [..., *obs_shape]."""
+        features = self.torso(obs)
+        return Categorical(self.policy_head(features)), self.prediction_head(features)
+
+
 class QNetwork(nn.Module):
     """The values of all actions; `dueling` splits them into a state's value and advantages.
 
@@ -218,6 +248,31 @@ def actor_critic(
         hidden_sizes=tuple(hidden_sizes),
         activation=activation,
         shared=shared,
+    )
+
+
+def actor_predictor(
+    env: Any,
+    env_params: Any,
+    *,
+    prediction_size: int,
+    hidden_sizes: Sequence[int],
+    activation: str,
+) -> ActorPredictor:
+    """Build the policy and predictions that fit an environment's spaces.
+
+    Raises:
+        ValueError: if the action space is not discrete.
+    """
+    action_space = env.action_space(env_params)
+    if not hasattr(action_space, "n"):
+        raise ValueError(f"{env.name}: LPG needs a discrete action space")
+    return ActorPredictor(
+        obs_ndim=len(env.observation_space(env_params).shape),
+        num_actions=int(action_space.n),
+        prediction_size=prediction_size,
+        hidden_sizes=tuple(hidden_sizes),
+        activation=activation,
     )
 
 

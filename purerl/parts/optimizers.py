@@ -86,12 +86,3 @@ HAND_WRITTEN: dict[str, MakeOptimizer] = {
     "sgd": sgd,
 }
 """The optimizers by the names that configs use; first the reference, by its older name too."""
-
-STEP_SIZE = "learning_rate", "final_learning_rate", "annealing_steps", "max_grad_norm"
-HYPERPARAMS: dict[str, tuple[str, ...]] = {
-    "adam": (*STEP_SIZE, "adam_epsilon"),
-    "momentum": (*STEP_SIZE, "momentum"),
-    "rmsprop": (*STEP_SIZE, "rmsprop_decay", "rmsprop_epsilon"),
-    "sgd": STEP_SIZE,
-}
-"""The hyperparams that each reads: what it can be tuned over."""

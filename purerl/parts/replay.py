@@ -52,7 +52,7 @@ class Layout(NamedTuple):
     """How a ring is filled and read; all static. Time is counted in writes, each of equal size."""
 
     writes: int
-    """that the ring holds before it begins anew"""
+    """that the ring holds before it starts over"""
     rows_per_write: int
     """a multiple of `num_envs`"""
     num_envs: int
@@ -206,7 +206,7 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
     levels = [priorities.levels[0].at[rows].set(values)]
     for level in priorities.levels[1:]:
         rows = rows // FAN_OUT
-        # Sums are computed anew, not corrected: rounding errors cannot pile up.
+        # Sums are recomputed, not corrected: rounding errors cannot pile up.
         sums = jnp.sum(levels[-1].reshape(-1, FAN_OUT)[rows], axis=1)
         levels.append(level.at[rows].set(sums))
     return Priorities(tuple(levels), jnp.maximum(priorities.largest, jnp.max(values)))

@@ -22,7 +22,7 @@ hyperparams: {learning_rate: 2e-2}
 component: {hidden_size: 4, start: random}
 strategy: {population_size: 4, sigma: 0.5}
 evolution: {generations: 3, validation_every: 2, validation_seeds: 2, chunk_size: 1}
-evaluation: {seeds: 4, grid: {learning_rate: [1e-2, 3e-2]}, tuning_seeds: 2}
+evaluation: {seeds: 4, sampler: grid, space: {learning_rate: [1e-2, 3e-2]}, tuning_seeds: 2}
 """
 
 

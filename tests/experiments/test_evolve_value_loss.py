@@ -43,7 +43,8 @@ hyperparams: {learning_rate: 2e-2, max_grad_norm: 0.1}
 component: {hidden_sizes: [4]}
 strategy: {population_size: 8, sigma: 0.5}
 evolution: {generations: 6, validation_every: 4, validation_seeds: 4, chunk_size: 1}
-evaluation: {seeds: 4, grid: {learning_rate: [1e-2, 3e-2]}, tuning_seeds: 2, ablation_seeds: 0}
+evaluation: {seeds: 4, sampler: grid, space: {learning_rate: [1e-2, 3e-2]},
+             tuning_seeds: 2, ablation_seeds: 0}
 """
 
 

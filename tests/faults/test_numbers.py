@@ -83,7 +83,13 @@ EVOLUTION = {
     "evolution": {"generations": 3, "validation_seeds": 2},
     "run": {"checkpoint_every": 1},
 }
-COMPARISON = {"seeds": 4, "tuning_seeds": 2, "ablation_seeds": 2, "grid": {"learning_rate": [0.1]}}
+COMPARISON = {
+    "seeds": 4,
+    "tuning_seeds": 2,
+    "ablation_seeds": 2,
+    "sampler": "grid",
+    "space": {"learning_rate": [0.1]},
+}
 
 
 def call(script, config, tmp_path, *arguments, code=0, before=()):

@@ -34,7 +34,8 @@ class Fake:
         results = []
         for setting, meta in zip(settings, meta_params, strict=True):
             values = np.stack([self.score(setting, meta, luck)] * self.num_tasks, -1)
-            results.append(Scores(values, np.zeros((len(keys), self.num_tasks, 4))))
+            curves = np.zeros((len(keys), self.num_tasks, 4))
+            results.append(Scores(values, curves, np.zeros(values.shape, bool)))
         return results
 
 
@@ -77,7 +78,9 @@ def comparison(
     others=(),
     **config,
 ):
-    config = EvaluationConfig(**({"seeds": 32, "grid": GRID, "tuning_seeds": 4} | config))
+    config = EvaluationConfig(
+        **({"seeds": 32, "space": GRID, "sampler": "grid", "tuning_seeds": 4} | config)
+    )
     raw = {"evolve": "value_loss"}
     settings = from_dict(experiment_class(raw, None), raw)
     space = tuning_space(config, settings)

@@ -167,7 +167,7 @@ def test_equal_arguments_share_the_environment():
     [
         ("Cartpole-v1", {}, r"unknown environment 'Cartpole-v1'; did you mean CartPole-v1"),
         ("BREAKOUT", {}, r"unknown environment 'BREAKOUT'; did you mean Breakout-MinAtar"),
-        ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, Doors, CartPole-v1, "),
+        ("qqqq", {}, r"unknown environment 'qqqq'; known: GridWorld, GridWorlds, Doors, "),
         (3, {}, r"unknown environment 3; known: "),
         ("CartPole-v1", {"gravty": 1.0}, r"CartPole-v1 has no parameter 'gravty'; it has: .*gravi"),
         ("DeepSea-bsuite", {"sizes": 1}, r"no parameter 'sizes'; it has: .*size"),

@@ -1,4 +1,4 @@
-"""Mirrors of a run on tracking servers. They may fail; the run goes on, and `sync` sends the rest.
+"""Mirrors of a run on tracking servers. If they fail, the run continues; `sync` sends the rest.
 
 The run only appends lines to files (`tracker`). A process of its own for every service (`process`,
 `mirror`) reads those files and hands them on (`wandb_service`, `mlflow_service`). `state` keeps

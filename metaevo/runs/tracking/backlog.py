@@ -12,7 +12,7 @@ from metaevo.runs.schema import check_record, check_tracked
 from metaevo.runs.tracking.state import State, has
 
 REVISED = ("evaluation",)
-"""Kinds of records that every end of a run writes anew, perhaps with other numbers."""
+"""Kinds of records that every end of a run writes again, perhaps with other numbers."""
 RESULTS = ("evaluation.json", "learning_curves.csv", "figures", "meta_params", "report.html")
 """What a run leaves that is worth storing, if it is there."""
 

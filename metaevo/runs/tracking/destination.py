@@ -24,7 +24,7 @@ class Destination:
 
     @property
     def key(self) -> str:
-        """What tells it from other destinations; without the password that a URI may hold."""
+        """Its identity among destinations; without the password that a URI may hold."""
         return f"{self.service}:{_without_password(self.where)}#{self.project}"
 
     @property

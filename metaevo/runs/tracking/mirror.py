@@ -1,7 +1,7 @@
-"""Brings a destination up to date with a run directory: once, or for as long as the run goes on.
+"""Brings a destination up to date with a run directory: once, or for as long as the run lasts.
 
 `python -m metaevo.runs.tracking.mirror` is the process that metaevo.runs.tracking.process starts.
-It is told on stdin what to mirror, says on stdout what goes wrong, and imports no JAX.
+It reads on stdin what to mirror, writes to stdout what goes wrong, and imports no JAX.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class Mirror:
             results: also store what lies in the directory without having been announced.
 
         Raises:
-            ConfigError: if a file of the run is damaged, or a folder of it is a link.
+            ConfigError: if one of the run's files is damaged, or one of its folders a link.
         """
         files.refuse_linked_folders(run.path)  # wandb writes there
         self._run, self._key, self._service = run, destination.key, service
@@ -104,7 +104,7 @@ class Mirror:
         self._save()
 
     def begin_again(self) -> bool:
-        """After a failure: forget what may not have arrived; False if that cannot be told."""
+        """After a failure: forget what may not have arrived; False if that is not known."""
         if self._remote is not None and not self._remote.confirms:
             return False
         self._remote, self._given = None, self._arrived.copy()

@@ -14,7 +14,7 @@ from metaevo.runs.schema import check_tracked
 from metaevo.runs.tracking.state import State
 
 Status = Literal["finished", "stopped"]
-"""How a run ended: a stopped one may go on."""
+"""How a run ended: a stopped one may be resumed."""
 
 
 class PermanentError(Exception):
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class About:
-    """What a service is told of a run."""
+    """What a service gets to know about a run."""
 
     id: str
     """the same whenever the run is sent; no other run has it"""
@@ -81,7 +81,7 @@ class Service(Protocol):
 
         Args:
             about: the run.
-            state: what the service is known to have of it.
+            state: what the service is known to have.
             parent: id at the service of the run that it belongs to, if it is nested.
         """
 
@@ -98,7 +98,7 @@ def row_of(record: dict[str, Any]) -> Row:
 
 
 def about_run(run: RunDirectory, project: str, fallback_id: str) -> About:
-    """Return what services are told of a run.
+    """Return what services get to know about a run.
 
     Args:
         run: the run.
@@ -127,7 +127,7 @@ def about_run(run: RunDirectory, project: str, fallback_id: str) -> About:
 
 
 def about_child(parent: About, name: str, job_type: str, config: dict[str, Any]) -> About:
-    """Return what services are told of a nested run: all settings, with its own in their places.
+    """Return the same of a nested run: all settings, with its own in their places.
 
     Args:
         parent: the run that it belongs to.

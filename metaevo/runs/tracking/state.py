@@ -25,13 +25,13 @@ class State:
     remote: Text = ""
     """the run's id there"""
     status: Text = ""
-    """how the run ended there (metaevo.runs.tracking.service.Status); nothing while it goes on"""
+    """how the run ended there (metaevo.runs.tracking.service.Status); nothing before that"""
     sent: dict[str, list[Annotated[list[Index], Len(2, 2)]]] = field(default_factory=dict)
     """by kind, the indices of the records there, as [first, last] of every stretch"""
     rows: Index = 0
     """how many records that is"""
     revised: dict[str, str] = field(default_factory=dict)
-    """digests of the records that every end of a run writes anew, by kind and index"""
+    """digests of the records that every end of a run writes again, by kind and index"""
     children: dict[str, str] = field(default_factory=dict)
     """nested runs that are complete there, by name: their ids there"""
     artifacts: dict[str, str] = field(default_factory=dict)

@@ -42,12 +42,7 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="metaevo sync",
-        description=description,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("sync", description)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run directories, globs, or latest")
     parser.add_argument(
         "--wandb",

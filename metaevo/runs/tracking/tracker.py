@@ -1,4 +1,4 @@
-"""What a run tells its trackers. It costs a line in a file; others read it and send it on."""
+"""What a run reports to its trackers. It costs a line in a file; others read it and send it on."""
 
 import os
 import sys
@@ -44,7 +44,7 @@ class Tracker(Protocol):
 class RunTracker:
     """Mirrors a run directory to any number of destinations, or to none.
 
-    What is to be mirrored lies in the directory in any case: the records in metrics.jsonl, nested
+    What is mirrored lies in the directory in any case: the records in metrics.jsonl, nested
     runs and announcements of artifacts in tracked.jsonl.
     """
 
@@ -56,7 +56,7 @@ class RunTracker:
         job_type: str,
         wait: float = 60.0,
     ) -> None:
-        """Start a process for every destination; they begin while the run goes on.
+        """Start a process for every destination; they begin while the run continues.
 
         Args:
             run: whose config.yaml is written.

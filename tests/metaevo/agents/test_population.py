@@ -245,16 +245,18 @@ def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
     variants = settings(RATES)
     agents = population.advance(population.init(keys, variants), population.num_updates)
     frames = []
-    found, episodes = population.train(keys, variants, None, frames.append)
+    found, diverged, episodes = population.train(keys, variants, None, frames.append)
     np.testing.assert_allclose(found, population.scores(agents), rtol=1e-6)
+    np.testing.assert_array_equal(diverged, population.diverged(agents))
     rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), episodes)
     for one, other in zip(rows, agents.rows.episodes, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
     assert sum(frames) == len(RATES) * SEEDS * 60 * 10
     compiled = compilations()
-    again, _ = population.train(keys, settings([2.0, 0.3, 0.4, 0.5, 0.6]))
+    again, lost, _ = population.train(keys, settings([2.0, 0.3, 0.4, 0.5, 0.6]))
     assert compilations() == compiled
     np.testing.assert_array_equal(np.isnan(again), [[True] * SEEDS] + [[False] * SEEDS] * 4)
+    np.testing.assert_array_equal(lost, np.isnan(again))
 
 
 def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
@@ -269,7 +271,7 @@ def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
     both = [np.float32(0.0), np.float32(1.0)]
     base = q_learning.Hyperparams(learning_rate=0.5)
     own = Population(its_task, base, both[0], FITNESS, chunk_size=4)
-    found, _ = own.train(keys, [base] * 2, both)
+    found, *_ = own.train(keys, [base] * 2, both)
     for scores, meta_params in zip(found, both, strict=True):
         shared = Population(its_task, base, meta_params, FITNESS, chunk_size=4)
         np.testing.assert_allclose(shared.train(keys)[0][0], scores, rtol=1e-6)

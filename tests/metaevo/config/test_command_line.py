@@ -21,7 +21,7 @@ def command_line(
     default: Path | Callable[..., dict[str, Any]] | None = None,
     quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[Config, argparse.Namespace, dict[str, Any]]:
-    parser = Parser(prog="train.py", allow_abbrev=False)
+    parser = Parser("train")
     parser.add_argument("--run-dir", type=Path, help="where the run goes")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--quick", action="store_true")

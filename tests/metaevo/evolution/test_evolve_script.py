@@ -76,4 +76,4 @@ def test_a_quick_look_keeps_what_the_command_line_says():
     assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
     assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
     of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], None, None)["settings"])
-    assert {len(values) for values in of_ppo.evaluation.grid.values()} == {2}
+    assert (of_ppo.evaluation.sampler, of_ppo.evaluation.trials) == ("random", 4)

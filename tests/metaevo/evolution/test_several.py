@@ -12,7 +12,7 @@ from metaevo.compare_runs import run_directories
 from metaevo.config import ConfigError
 from metaevo.evolution import several, spread
 from metaevo.evolution.command import _parse
-from metaevo.outer_loop import generations as loop
+from metaevo.outer_loop import blocks as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory

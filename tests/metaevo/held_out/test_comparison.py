@@ -9,7 +9,7 @@ import pytest
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.train_learner import Normalisation
 from metaevo.components.slots import SLOTS
-from metaevo.held_out.evaluation import LEARNED, Contender, Scores, without_diverged
+from metaevo.held_out.evaluation import LEARNED, Contender
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.files import write_json_atomic
 from purerl import ppo
@@ -125,7 +125,7 @@ def test_several_discoveries_meet_the_same_contenders(tmp_path):
 
 
 def test_without_a_grid_nothing_is_tuned(tmp_path):
-    this = comparison(grid={})
+    this = comparison(space={})
     result, _ = this.run(tmp_path / "tuning")
     assert [row["name"].split()[0] for row in result["variants"]] == [LEARNED, *NAMES]
     assert all(row["tuning_frames"] == 0 for row in result["variants"])
@@ -156,19 +156,23 @@ def test_tuning_over_several_tasks_weighs_them_alike(tmp_path):
     assert np.shape(rows["learned (tuned)"]["scores"]) == (32, 2)
 
 
-def test_diverged_agents_count_as_the_worst_of_all():
-    """Where returns are negative, a zero would make a variant that diverged the winner."""
-    nan = np.nan
-    scores = {
-        "a": Scores(np.array([[-90.0, 1.0], [nan, 2.0]]), np.zeros((2, 2, 1))),
-        "b": Scores(np.array([[-500.0, 3.0], [-80.0, nan]]), np.zeros((2, 2, 1))),
-        "c": Scores(np.full((2, 2), np.inf), np.zeros((2, 2, 1))),
-    }
-    filled = without_diverged(scores)
-    np.testing.assert_array_equal(filled["a"], [[-90, 1], [-500, 2]])
-    np.testing.assert_array_equal(filled["b"], [[-500, 3], [-80, 1]])
-    np.testing.assert_array_equal(filled["c"], [[-500, 1], [-500, 1]])
-    assert [each.diverged for each in scores.values()] == [1, 1, 4]
+def test_who_has_no_score_is_the_worst_but_need_not_have_diverged(tmp_path):
+    """Where returns are negative, a zero would make it the winner."""
+
+    class Failing(Fake):
+        def run(self, keys, settings, meta_params, progress=None):
+            results = super().run(keys, settings, meta_params, progress)
+            for result in results:
+                result.fitness[:2] = np.nan  # the first one diverged, the second has no episode
+                result.diverged[0] = True
+            return results
+
+    failing = Failing(lambda setting, index, luck: luck - 100.0)
+    result, _ = comparison(failing, space={}).run(tmp_path / "tuning")
+    rows = {row["function"]: row for row in result["variants"]}
+    assert [row["diverged"] for row in rows.values()] == [1, 0, 0]
+    scores = rows["learned"]["scores"]
+    assert scores[0] == scores[1] == min(scores)
 
 
 # --- With PPO -----------------------------------------------------------------------------------

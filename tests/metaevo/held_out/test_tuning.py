@@ -38,7 +38,7 @@ def test_what_was_found_later_is_tuned_anew(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"tuning_seeds": 5}, {"grid": {"vf_coef": (1.0, 3.0)}}, {"task": "a larger grid"}]
+    "changed", [{"tuning_seeds": 5}, {"space": {"vf_coef": (1.0, 3.0)}}, {"task": "a larger grid"}]
 )
 def test_other_tuning_is_not_reused(tmp_path, changed):
     directory = tmp_path / "tuning"
@@ -85,7 +85,7 @@ def test_contenders_can_be_tuned_over_a_space(tmp_path, sampler):
         return luck - 4.0 * np.abs(np.log10(rate) + 2.0)
 
     space = {"learning_rate": {"log_uniform": [1e-4, 1.0]}}
-    config = {"grid": {}, "space": space, "sampler": sampler, "trials": 24}
+    config = {"space": space, "sampler": sampler, "trials": 24}
     this, frames = comparison(Fake(score), **config), []
     result, _ = this.run(tmp_path / "tuning", frames.append)
     rows = {row["name"]: row for row in result["variants"]}
@@ -102,7 +102,7 @@ def test_an_infinite_limit_survives_the_cache(tmp_path):
         return luck + 9.0 * np.isinf(setting.get("max_grad_norm", 0.0))
 
     for _ in range(2):
-        this = comparison(Fake(score), grid={"max_grad_norm": (0.5, float("inf"))})
+        this = comparison(Fake(score), space={"max_grad_norm": (0.5, float("inf"))})
         result, _ = this.run(tmp_path / "tuning")
         rows = {row["name"]: row for row in result["variants"]}
         assert rows["learned (tuned)"]["settings"] == {"max_grad_norm": float("inf")}
@@ -124,8 +124,8 @@ def test_all_combinations_of_a_grid_are_tried(tmp_path):
     ]
     assert tried[:6] == expected
     assert tried[6] == {"learning_rate": 2.5e-4, "vf_coef": 0.5}  # untuned
-    assert this.config.combinations == 6
-    assert EvaluationConfig().combinations == 0
+    assert this.plan.settings == 6 + 1
+    assert comparison(space={}).plan.settings == 0
 
 
 def test_tuning_can_use_as_many_frames_as_evolution():
@@ -139,8 +139,8 @@ def test_tuning_can_use_as_many_frames_as_evolution():
 def test_the_untuned_setting_is_among_the_candidates(tmp_path):
     """Once: of a grid that contains it, it is one of the combinations."""
     inside = {"learning_rate": (2.5e-4, 1e-3), "vf_coef": (0.5, 1.0)}
-    assert comparison(grid=inside).plan.settings == 4
-    assert comparison(grid=inside).plan.is_trial == 0
+    assert comparison(space=inside).plan.settings == 4
+    assert comparison(space=inside).plan.is_trial == 0
     assert comparison().plan.settings == 7
 
     def score(setting, meta, luck):
@@ -184,12 +184,12 @@ def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
             return super().run(keys, settings, meta_params, progress)
 
     grid = {"learning_rate": (0.1, 0.2, 0.3), "vf_coef": (1.0, 2.0, 3.0)}
-    whole = comparison(grid=grid)
+    whole = comparison(space=grid)
     first, _ = whole.run(tmp_path / "whole")
     before = Interrupted(learned_score)
     with pytest.raises(KeyboardInterrupt):
-        comparison(before, grid=grid).run(tmp_path / "tuning")
-    again = comparison(grid=grid)
+        comparison(before, space=grid).run(tmp_path / "tuning")
+    again = comparison(space=grid)
     second, _ = again.run(tmp_path / "tuning")
     assert second == first
     agents = sum(seeds * count for seeds, count in before.calls + again.learned.calls)
@@ -197,8 +197,33 @@ def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
 
 
 def test_an_empty_axis_is_refused():
-    with pytest.raises(ConfigError, match=r"grid\.vf_coef"):
-        from_dict(EvaluationConfig, {"grid": {"vf_coef": []}})
+    with pytest.raises(ConfigError, match=r"evaluation\.space\.vf_coef"):
+        comparison(space={"vf_coef": []})
+
+
+def test_a_range_in_a_grid_has_a_few_values():
+    space = {"vf_coef": {"log_uniform": [0.01, 1.0]}, "learning_rate": [0.1, 0.2, 0.3]}
+    assert comparison(space=space).plan.settings == 5 * 3 + 1
+
+
+def test_names_of_a_space_may_be_nested_as_on_the_command_line():
+    nested = {"vf_coef": [0.5, 1.0], "component": {"weight": {"uniform": [0.0, 1.0]}}}
+    assert from_dict(EvaluationConfig, {"space": nested}).space == {
+        "vf_coef": [0.5, 1.0],
+        "component.weight": {"uniform": [0.0, 1.0]},
+    }
+
+
+def test_the_grid_of_earlier_versions_is_a_space():
+    grid = {"vf_coef": [0.5, 1.0]}
+    same = EvaluationConfig(space=grid, sampler="grid")
+    assert from_dict(EvaluationConfig, {"grid": grid, "space": {}, "sampler": "tpe"}) == same
+    ranges = {"vf_coef": {"uniform": [0.0, 1.0]}}
+    kept = from_dict(EvaluationConfig, {"grid": {}, "space": ranges, "sampler": "sobol"})
+    assert kept == EvaluationConfig(space=ranges, sampler="sobol")
+    for both in ({"space": ranges}, {"space": grid, "sampler": "grid"}):
+        with pytest.raises(ConfigError, match="unknown key 'grid'"):
+            from_dict(EvaluationConfig, {"grid": grid, **both})
 
 
 def test_a_setting_that_diverges_is_not_chosen(tmp_path):
@@ -217,7 +242,7 @@ def test_settings_and_results_of_earlier_versions_are_understood():
     """A run directory of a version that had no race can be resumed, and its result told."""
     old = {"grid": {"learning_rate": [0.1]}, "space": {}, "sampler": "tpe", "trials": 64}
     config = from_dict(EvaluationConfig, {**old, "tuning_seeds": 8, "seeds": 128})
-    assert rounds_of(config.combinations + 1, config.tuning_seeds)[0].seeds == 64
+    assert rounds_of(1 + len(config.space["learning_rate"]), config.tuning_seeds)[0].seeds == 64
     row = {"iqm": 2.0, "interval": [1.0, 3.0], "seeds": 8, "tuning_frames": 10}
     pair = {
         "learned": "learned (tuned)",

@@ -30,7 +30,8 @@ strategy: {population_size: 4, sigma: 0.1}
 evolution: {generations: 1, validation_seeds: 2, num_devices: 1}
 evaluation:
   seeds: 16
-  grid: {learning_rate: [0.2, 0.5]}
+  space: {learning_rate: [0.2, 0.5]}
+  sampler: grid
   tuning_seeds: 2
   ablation_seeds: 0
   unseen:

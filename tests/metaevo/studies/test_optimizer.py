@@ -26,7 +26,8 @@ train: {total_timesteps: 64, num_envs: 2, num_steps: 16, update_epochs: 1, num_m
 hyperparams: {learning_rate: 1e-3}
 strategy: {population_size: 4, sigma: 0.5}
 evolution: {generations: 1, validation_seeds: 2, chunk_size: 1, num_devices: 1}
-evaluation: {seeds: 2, grid: {learning_rate: [1e-3, 1e-2]}, tuning_seeds: 1, ablation_seeds: 0}
+evaluation: {seeds: 2, sampler: grid, space: {learning_rate: [1e-3, 1e-2]},
+             tuning_seeds: 1, ablation_seeds: 0}
 """
 
 
@@ -80,7 +81,7 @@ def test_each_is_tuned_over_its_own_rates(place):
     own = {"momentum": {"learning_rate": {"log_uniform": [0.1, 1.0]}}}
     found = spaces(study_of("scheduled_adam.py", {**space, "own": own}))
     assert found["momentum"] == {RATE: {"log_uniform": [0.1, 1.0]}}
-    grid = {"grid": {"learning_rate": [1e-4, 1e-3, 1e-2]}}
+    grid = {"sampler": "grid", "space": {"learning_rate": [1e-4, 1e-3, 1e-2]}}
     found = spaces(study_of("scheduled_adam.py", {**grid, "own": own}))
     np.testing.assert_allclose(found["momentum"][RATE]["choice"], [0.1, 0.1**0.5, 1.0])
     assert len(found["rmsprop"][RATE]["choice"]) == 3
@@ -100,7 +101,7 @@ def test_a_loss_that_has_a_slope_is_tuned_over_it():
     [
         ({"own": {"sgdd": {}}}, r"evaluation\.own: \['sgdd'\] are not compared"),
         ({"own": {"momentum": {"rate": {}}}}, r"evaluation\.own: \['rate'\] are no hyperparams"),
-        ({"own": {"momentum": {"momentum": {}}}}, r"\['momentum'\] are not in evaluation\.grid"),
+        ({"own": {"momentum": {"momentum": {}}}}, r"\['momentum'\] are not in evaluation\.space"),
         (
             {"own": {"momentum": {"learning_rate": {"choice": [1.0]}}}},
             r"evaluation\.own\.learning_rate: must have 2 values",
@@ -110,7 +111,7 @@ def test_a_loss_that_has_a_slope_is_tuned_over_it():
 def test_what_cannot_be_tuned_over_is_refused(place, evaluation, text):
     grid = {"learning_rate": [1e-3, 1e-2]}
     with pytest.raises(ConfigError, match=text):
-        study_of("scheduled_adam.py", {"grid": grid, **evaluation}).check()
+        study_of("scheduled_adam.py", {"sampler": "grid", "space": grid, **evaluation}).check()
 
 
 def test_every_slot_has_a_reference_wherever_it_is():

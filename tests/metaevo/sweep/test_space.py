@@ -163,7 +163,7 @@ def test_the_settings_of_an_evolution():
         ("task.env: {choice: [[CartPole-v1, Acrobot-v1]]}", "each of a single environment"),
         ("task.env_params: {choice: [1]}", "unknown setting 'space.task.env_params'"),
         ("task.env_params.a.b: {choice: [1]}", "unknown setting"),
-        ("hyperparams.gamma: 0.9", "must be a mapping with a single one of uniform"),
+        ("hyperparams.gamma: 0.9", "must be a list, or a mapping with a single one of uniform"),
         ("hyperparams.gamma: {unifrom: [0, 1]}", "did you mean 'uniform'"),
         ("hyperparams.gamma: {}", "not none"),
         ("hyperparams.gamma: {fixed: 1, choice: [1]}", "not fixed and choice"),

@@ -1,0 +1,54 @@
+"""Train one agent and print how it learns: `python -m purerl ppo CartPole-v1`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+
+from purerl import envs
+from purerl.learners import LEARNERS
+
+ROWS = 10
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train, print a table, return the exit code."""
+    parser = _Parser(prog="python -m purerl", description=__doc__)
+    parser.add_argument("learner", choices=LEARNERS)
+    parser.add_argument("env", nargs="?", help="default: CartPole-v1, of q_learning GridWorld")
+    parser.add_argument("--steps", type=int, help="of the environment; default: the learner's")
+    parser.add_argument("--seed", type=int, default=0)
+    try:
+        args = parser.parse_args(argv)
+        entry = LEARNERS[args.learner]
+        name = args.env or ("GridWorld" if entry.observations == "index" else "CartPole-v1")
+        env, env_params = envs.make(name, observations=entry.observations)
+        sizes: dict[str, Any] = {} if args.steps is None else {"total_timesteps": args.steps}
+        learner = entry.make(entry.module.Config(**sizes), env)
+        train = jax.jit(learner.train)
+        arguments = jax.random.key(args.seed), entry.module.Hyperparams(), None, env_params
+        compiled = train.lower(*arguments).compile()
+    except (TypeError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    episodes = jax.device_get(compiled(*arguments).episodes)
+    print("     steps  episodes  mean return")
+    for part in np.array_split(np.arange(learner.config.num_updates), ROWS):
+        if len(part):
+            steps = (part[-1] + 1) * learner.config.frames_per_update
+            count, total = episodes.episodes[part].sum(), episodes.returns[part].sum()
+            mean = f"{total / count:.4g}" if count else "-"
+            print(f"{steps:>10,}{count:>10,.0f}{mean:>13}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Learners whose agents each get a task of their own, where an environment is a distribution."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from flax import struct
+
+from purerl.types import (
+    EnvParams,
+    EpisodeSums,
+    Hyperparams,
+    Learner,
+    MetaParams,
+    TrainResult,
+)
+
+SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
+"""`(key, env_params) -> env_params`: draws a task; those that it is given are the extremes."""
+
+
+def sampler(env: Any) -> SampleParams | None:
+    """Return the `sample_params` of an environment, with or without adapters; None: it has none."""
+    while hasattr(env, "env"):
+        env = env.env
+    return getattr(env, "sample_params", None)
+
+
+class State(struct.PyTreeNode):
+    """An agent and its task."""
+
+    agent: Any
+    """the learner's state"""
+    env_params: EnvParams
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """A learner that draws a task for every agent; conforms to `purerl.types.Learner`.
+
+    The task depends on nothing but the agent's key and the extremes that `env_params` are: agents
+    with the same key learn in the same task, whatever they learn with.
+    """
+
+    learner: Learner
+    sample_params: SampleParams
+
+    @property
+    def config(self) -> Any:
+        """What is static."""
+        return self.learner.config
+
+    @property
+    def env(self) -> Any:
+        """The distribution."""
+        return self.learner.env
+
+    def init(
+        self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+    ) -> State:
+        """Return a new agent in a new task."""
+        env_params = self.task_of(key, env_params)
+        return State(self.learner.init(key, hyperparams, meta_params, env_params), env_params)
+
+    def update(
+        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+    ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
+        """Update the agent in its task."""
+        del env_params
+        agent, sums, metrics = self.learner.update(
+            state.agent, hyperparams, meta_params, state.env_params
+        )
+        return State(agent, state.env_params), sums, metrics
+
+    def train(
+        self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+    ) -> TrainResult:
+        """Train one agent from scratch in a new task."""
+        env_params = self.task_of(key, env_params)
+        result = self.learner.train(key, hyperparams, meta_params, env_params)
+        return TrainResult(State(result.state, env_params), result.episodes, result.metrics)
+
+    def value_targets(
+        self, state: State, hyperparams: Hyperparams, env_params: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return predictions and targets of the agent in its task."""
+        del env_params
+        return self.learner.value_targets(state.agent, hyperparams, state.env_params)
+
+    def policy(self, state: State) -> Any:
+        """Return the part of the agent that acting needs."""
+        return self.learner.policy(state.agent)
+
+    def act(
+        self,
+        policy: Any,
+        key: jax.Array,
+        obs: jax.Array,
+        *,
+        greedy: bool,
+        env_params: Any = None,
+    ) -> jax.Array:
+        """Return the action for one observation."""
+        return self.learner.act(policy, key, obs, greedy=greedy, env_params=env_params)
+
+    def task_of(self, key: jax.Array, env_params: Any) -> Any:
+        """Return the task of the agent with that key."""
+        return self.sample_params(jax.random.fold_in(key, 0x7A5C), env_params)

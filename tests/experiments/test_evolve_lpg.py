@@ -1,0 +1,86 @@
+"""A tiny evolution of an update rule in a distribution of tasks, as a real process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import pytest
+
+import metaevo
+from purerl import envs, lpg
+
+pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parent.parent.parent
+TINY = """
+evolve: lpg
+learner: lpg
+task: {env: GridWorlds, env_params: {size: 3, max_steps_in_episode: 6}}
+train: {total_timesteps: 192, num_envs: 4, num_steps: 8, shortest_lifetime: 0.5}
+component: {hidden_size: 4, temporal: true}
+fitness: {mean_return: 0, reward_per_step: 1}
+strategy: {population_size: 4, sigma: 0.5}
+evolution: {generations: 3, validation_every: 2, validation_seeds: 2, chunk_size: 1}
+evaluation: {seeds: 4, grid: {learning_rate: [0.1, 0.3]}, tuning_seeds: 2}
+"""
+
+
+def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
+    (tmp_path / "tiny.yaml").write_text(TINY)
+    run_dir = tmp_path / "run"
+    command = [sys.executable, "-m", "metaevo", "evolve", "--config", str(tmp_path / "tiny.yaml")]
+    done = subprocess.run(
+        [*command, "--run-dir", str(run_dir)],
+        cwd=ROOT,
+        env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((run_dir / "evaluation.json").read_text())
+    assert {row["name"] for row in result["variants"]} == {
+        "learned (same hyperparameters)", "a2c (same hyperparameters)",
+        "learned (tuned)", "a2c (tuned)",
+    }  # fmt: skip
+    figures = {path.name for path in (run_dir / "figures").iterdir()}
+    assert figures >= {"credit.png", "targets.png", "predictions.png", "scores.png"}
+    report = (run_dir / "report.html").read_text()
+    assert "Evolving lpg (an update rule) for an actor-critic on GridWorlds" in report
+
+    update_rule, meta_params = metaevo.load(run_dir)
+    env, env_params = envs.make("GridWorld", size=3)
+    train = lpg.make_train(lpg.Config(32, 4, 8), env, update_rule=update_rule)
+    outcome = jax.jit(train)(jax.random.key(0), lpg.Hyperparams(), meta_params, env_params)
+    assert outcome.episodes.steps == 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--evolve", "lpg", "--learner", "ppo"],
+            "error: learner = 'ppo' has no slot 'update_rule'; it has: value_loss, policy_loss, "
+            "make_optimizer",
+        ),
+        (["--evolve", "lpg", "--task.env", "Pendulum-v1"], "LPG needs a discrete action space"),
+        (
+            ["--evolve", "lpg", "--task.env_params.walls", "0.7"],
+            "walls = 0.7 must be at least 0 and at most 0.5",
+        ),
+        (
+            ["--evolve", "lpg", "--train.shortest_lifetime", "0"],
+            "train.shortest_lifetime = 0: must be greater than 0",
+        ),
+    ],
+)
+def test_mistakes_are_one_line(arguments, message, tmp_path):
+    command = [sys.executable, "-m", "metaevo", "evolve", *arguments, "--run-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    assert message in line

@@ -1,0 +1,53 @@
+"""Agents of a candidate learn in tasks of their own, which all candidates share."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.population import Population
+from metaevo.agents.task import Parts, TaskConfig, make_environments
+from metaevo.components import parts
+from metaevo.components.lpg import Config
+from metaevo.config import ConfigError, from_dict
+from metaevo.studies.settings import experiment_class
+from metaevo.training.settings import make_trainee, training_class
+from purerl.parts.own_task import OwnTask
+
+RAW = {
+    "evolve": "lpg",
+    "learner": "lpg",
+    "task": {"env": "GridWorlds", "env_params": {"size": 3, "max_steps_in_episode": 6}},
+    "train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 8},
+    "component": {"hidden_size": 2},
+    "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
+}
+
+
+def test_tasks_belong_to_keys():
+    settings = from_dict(experiment_class(RAW, None), RAW)
+    evolved = parts.make("lpg", Config(2))
+    built = Parts(evolved, {}, make_environments(settings.task, "lpg"))
+    candidates = [evolved.init(jax.random.key(seed)) for seed in (0, 1)]
+    (task,) = built.tasks(settings, evolved.functions(), candidates[0])
+    assert isinstance(task.learner, OwnTask)
+    population = Population(
+        task, settings.hyperparams, candidates[0], FitnessConfig(0.0, 0.0, 1.0), chunk_size=4
+    )
+    keys = jax.random.split(jax.random.key(2), 4)
+    agents = population.init(keys, meta_params=jax.device_get(candidates))
+    goals = agents.rows.agent.env_params.layout.goal.reshape(2, 4)
+    np.testing.assert_array_equal(*goals)
+    assert len(set(goals[0].tolist())) > 1
+    agents = population.advance(agents, settings.train.num_updates)
+    scores, _ = population.train(keys, meta_params=jax.device_get(candidates))
+    np.testing.assert_allclose(population.scores(agents), scores, rtol=1e-5)
+    assert jnp.isfinite(scores).all()
+
+
+def test_a_single_training_refuses_a_distribution():
+    raw = {"task": {"env": "GridWorlds"}, "learner": "lpg"}
+    with pytest.raises(ConfigError, match=r"task.env = 'GridWorlds': is a distribution of tasks"):
+        make_trainee(from_dict(training_class(raw), raw))
+    assert TaskConfig("GridWorlds").items() == [("GridWorlds", {})]

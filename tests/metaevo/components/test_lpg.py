@@ -1,0 +1,211 @@
+"""The learned update rule against NumPy and flax, what it forgets, and what it is told."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from metaevo.components import lpg as component
+from metaevo.components.component import Component
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError
+from purerl import envs, lpg
+from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+
+KEY = jax.random.key(0)
+T, N, SIZE = 5, 2, 4
+HYPERPARAMS = lpg.Hyperparams()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["lpg", "lpg-t"])
+def rule(request):
+    """Random meta-parameters (biases, too), the compiled rule, and whether it knows the time."""
+    made = component.make(component.Config(SIZE, temporal=request.param))
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(made.init, KEY)
+    meta_params = jax.tree.map(
+        lambda x: (0.5 * rng.normal(size=x.shape)).astype(np.float32), shapes
+    )
+    return meta_params, jax.jit(made.apply), request.param
+
+
+def rollout(seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    seen = Trajectory(
+        reward=rng.normal(size=(T, N)).astype(np.float32),
+        terminated=np.zeros((T, N), bool),
+        truncated=np.zeros((T, N), bool),
+        log_prob=np.log(rng.random((T, N))).astype(np.float32),
+        prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
+        next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
+    )
+    return seen._replace(**changes)
+
+
+def mark(*places):
+    flags = np.zeros((T, N), bool)
+    for place in places:
+        flags[place] = True
+    return flags
+
+
+CONTEXT = Context(HYPERPARAMS, progress=0.25, num_updates=100)
+
+
+def test_against_numpy(rule):
+    meta_params, apply, temporal = rule
+    seen = rollout(terminated=mark((1, 0), (3, 1)), truncated=mark((2, 0), (3, 1)))
+    m = jax.tree.map(lambda x: x.astype(np.float64), meta_params)
+
+    def embed(logits):
+        hidden = np.maximum(softmax(logits) @ m["embedding"] + m["embedding_bias"], 0)
+        return float((hidden @ m["embedded"] + m["embedded_bias"])[0])
+
+    targets = apply(meta_params, CONTEXT, seen)
+    for n in range(N):
+        hidden = np.zeros(SIZE)
+        for t in reversed(range(T)):
+            over = seen.terminated[t, n]
+            if over or seen.truncated[t, n]:
+                hidden = np.zeros(SIZE)
+            after = 0.0 if over else embed(seen.next_prediction[t, n])
+            x = [seen.reward[t, n], over, np.exp(seen.log_prob[t, n])]
+            x = np.array([*x, embed(seen.prediction[t, n]), after, 0.25, np.log(100)])
+            x = x if temporal else x[:5]
+            gates = x @ m["input"] + m["input_bias"]
+            recurrent = hidden @ m["recurrent"]
+            reset = expit(gates[:SIZE] + recurrent[:SIZE])
+            update = expit(gates[SIZE : 2 * SIZE] + recurrent[SIZE : 2 * SIZE])
+            remembered = recurrent[2 * SIZE :] + m["recurrent_bias"]
+            candidate = np.tanh(gates[2 * SIZE :] + reset * remembered)
+            hidden = (1 - update) * candidate + update * hidden
+            outputs = np.maximum(hidden, 0) @ m["output"] + m["output_bias"]
+            np.testing.assert_allclose(targets.policy[t, n], outputs[0], rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(targets.prediction[t, n], outputs[1:], rtol=1e-4, atol=1e-4)
+    assert targets.entropy == 0.0
+
+
+def test_the_memory_is_a_gru_of_flax():
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(T, N, 5)).astype(np.float32)
+    cell = nn.GRUCell(SIZE)
+    params = cell.init(KEY, jnp.zeros((N, SIZE)), inputs[0])
+    layers = params["params"]
+    meta_params = {
+        "input": jnp.concatenate([layers[f"i{gate}"]["kernel"] for gate in "rzn"], axis=1),
+        "input_bias": jnp.concatenate([layers[f"i{gate}"]["bias"] for gate in "rzn"]),
+        "recurrent": jnp.concatenate([layers[f"h{gate}"]["kernel"] for gate in "rzn"], axis=1),
+        "recurrent_bias": layers["hn"]["bias"],
+    }
+    hidden, expected = jnp.zeros((N, SIZE)), []
+    for x in inputs[::-1]:
+        hidden, _ = cell.apply(params, hidden, x)
+        expected.insert(0, hidden)
+    found = component.reverse_gru(meta_params, inputs, mark())
+    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("temporal", "numbers"), [(False, 203_946), (True, 205_482)])
+def test_the_size_of_the_papers(temporal, numbers):
+    made = component.make(component.Config(256, temporal))
+    shapes = jax.eval_shape(made.init, KEY)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == numbers
+
+
+@pytest.mark.parametrize("end", ["terminated", "truncated"])
+def test_what_followed_an_end_is_forgotten(rule, end):
+    meta_params, apply, _ = rule
+    flags = {end: mark((2, 0))}
+    before = apply(meta_params, CONTEXT, rollout(**flags))
+    other = rollout(1, **flags)
+    changed = rollout(**flags)
+    for each, new in zip(changed, other, strict=True):
+        each[3:] = new[3:]
+    after = apply(meta_params, CONTEXT, changed)
+    for now, then in zip(before[:2], after[:2], strict=True):
+        same = np.asarray(now == then).reshape(T, N, -1).all(axis=-1)
+        assert same[:3, 0].all()  # up to the end, in the environment where it was
+        assert not same[:3, 1].any()
+        assert not same[3:].any()
+
+
+def test_what_a_terminal_state_would_predict_does_not_matter(rule):
+    meta_params, apply, _ = rule
+
+    def policy_targets(end, shift):
+        seen = rollout(**{end: mark((2, 0))})
+        seen.next_prediction[2, 0, 0] += shift
+        return np.asarray(apply(meta_params, CONTEXT, seen).policy)
+
+    np.testing.assert_array_equal(policy_targets("terminated", 0), policy_targets("terminated", 3))
+    assert (policy_targets("truncated", 0) != policy_targets("truncated", 3))[:3, 0].any()
+
+
+def test_time_is_seen_by_the_temporal_rule_alone(rule):
+    meta_params, apply, temporal = rule
+    base = apply(meta_params, CONTEXT, rollout()).policy
+    for changes in ({"progress": 0.5}, {"num_updates": 1000}):
+        other = apply(meta_params, CONTEXT.replace(**changes), rollout()).policy
+        assert (np.asarray(other) != np.asarray(base)).any() == temporal
+
+
+def test_every_meta_parameter_matters(rule):
+    """No part of the rule is cut off from its targets; `tests/purerl` has the way on from there."""
+    meta_params, apply, _ = rule
+
+    def outcome(meta_params):
+        targets = apply(meta_params, CONTEXT, rollout(terminated=mark((3, 1))))
+        return jnp.sum(jnp.sin(targets.policy)) + jnp.sum(jnp.sin(targets.prediction))
+
+    slopes = jax.device_get(jax.jit(jax.grad(outcome))(meta_params))
+    assert all(np.abs(slope).max() > 0 for slope in jax.tree.leaves(slopes))
+    assert all(np.abs(slopes["input"]).max(axis=1) > 0)  # of every input
+
+
+def test_a_rule_that_explodes_moves_the_agent_by_no_more_than_others():
+    made = component.make(component.Config(SIZE))
+    env, env_params = envs.make("GridWorld", size=2)
+    config = lpg.Config(total_timesteps=T * N, num_envs=N, num_steps=T)
+    learner = lpg.LPG(config, env, made.apply)
+    state = learner.init(KEY, HYPERPARAMS, None, env_params)
+    meta_params = jax.tree.map(lambda x: 1e6 * (1 + x), made.init(KEY))
+    after, _, _ = jax.jit(learner.update)(state, HYPERPARAMS, meta_params, env_params)
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.params, state.params)
+    assert 0 < max(jax.tree.leaves(moved)) <= 1.01 * HYPERPARAMS.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda m, c, seen: seen.reward, r"have the shapes \(2,\), \(2,\), \(2,\)"),
+        (
+            lambda m, c, seen: Targets(seen.reward[0], seen.reward),
+            r"have the shapes \(2,\), \(3, 2\), \(\); see purerl.types.Targets",
+        ),
+        (
+            lambda m, c, seen: Targets(seen.reward, seen.prediction[..., :3]),
+            r"have the shapes \(3, 2\), \(3, 2, 3\), \(\)",
+        ),
+        (lambda m, c: None, r"update_rule\(meta_params, context, trajectory\) fails: TypeError"),
+    ],
+)
+def test_rules_that_are_refused(function, message):
+    broken = Component(lambda key: jnp.zeros(1), function)
+    with pytest.raises(ConfigError, match=message) as caught:
+        SLOTS["update_rule"].check("mine", broken, HYPERPARAMS)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_lapack_in_a_population():
+    """Batched calls of LAPACK deadlock on few cores."""
+    made = component.make(component.Config(SIZE))
+    env, env_params = envs.make("CartPole-v1")
+    learner = lpg.LPG(lpg.Config(T * N, N, T, hidden_sizes=(8,)), env, made.apply)
+
+    def train(key):
+        return learner.train(key, HYPERPARAMS, made.init(key), env_params).episodes
+
+    lowered = jax.jit(jax.vmap(train)).lower(jax.random.split(KEY, 2)).as_text().lower()
+    assert not any(name in lowered for name in ("lapack", "geqrf", "householder"))

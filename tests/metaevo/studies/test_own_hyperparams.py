@@ -1,0 +1,167 @@
+"""A component's own hyperparameters: settings that are tuned and traced as a learner's are."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.components import registry
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.evolution.command import main
+from metaevo.held_out.evaluation import Contender
+from metaevo.search.space import make_space
+from metaevo.studies.settings import experiment_class, make_parts
+from purerl.types import Context
+
+PENALTY = """
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from flax import struct
+
+from metaevo import Component
+
+SLOT = "value_loss"
+
+
+@dataclass(frozen=True)
+class Config:
+    pass
+
+
+class Hyperparams(struct.PyTreeNode):
+    weight: float = 1.0
+    power: float = 2.0
+
+
+def make(config):
+    def value_loss(meta_params, context, prediction, target, old_prediction):
+        own = context.component
+        error = jnp.abs(prediction - target) + 1e-6
+        return own.weight * jnp.exp(meta_params["scale"]) * error**own.power
+
+    return Component(lambda key: {"scale": jnp.zeros(())}, value_loss)
+"""
+SETTINGS = {
+    "learner": "q_learning",
+    "task": {"env": "GridWorld", "env_params": {"size": 4}},
+    "train": {"total_timesteps": 200, "num_steps": 100},
+    "strategy": {"population_size": 4, "sigma": 0.5},
+    "evolution": {"generations": 1, "validation_seeds": 2, "chunk_size": 2, "num_devices": 1},
+    "evaluation": {"seeds": 2, "ablation_seeds": 0},
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    (tmp_path / "penalty.py").write_text(PENALTY)
+    shutil.copy(Path(__file__).parents[3] / "examples/scheduled_adam.py", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "IMPORTED", {})
+    return tmp_path
+
+
+def settings_of(**changes):
+    raw = {**SETTINGS, "evolve": "penalty.py", **changes}
+    return from_dict(experiment_class(raw, None), raw)
+
+
+def test_the_function_finds_its_own_in_the_context(place):
+    changes = {"hyperparams": {"component": {"weight": 3.0}}}
+    settings = settings_of(**changes)
+    assert to_dict(settings.hyperparams)["component"] == {"weight": 3.0, "power": 2.0}
+    assert type(settings.hyperparams) is type(settings_of().hyperparams)
+    function = make_parts(settings).evolved.functions()["value_loss"]
+    arguments = {"scale": 0.0}, Context(settings.hyperparams), 3.0, 1.0, 0.0
+    np.testing.assert_allclose(function(*arguments), 3.0 * 2.0**2, rtol=1e-5)
+
+
+def test_each_of_several_parts_has_its_own(place):
+    (place / "other.py").write_text(
+        PENALTY.replace('"value_loss"', '"policy_loss"').replace(
+            "prediction, target, old_prediction", "prediction, target"
+        )
+    )
+    own = {"penalty": {"weight": 3.0}, "other": {"power": 1.0}}
+    settings = settings_of(
+        evolve=["penalty.py", "other.py", "scheduled_adam.py"],
+        learner="ppo",
+        task={},
+        train={},
+        hyperparams={"component": own},
+    )
+    functions = make_parts(settings).evolved.functions()
+    meta_params = {"penalty": {"scale": 0.0}, "other": {"scale": 0.0}}
+    context = Context(settings.hyperparams)
+    value = functions["value_loss"](meta_params, context, 3.0, 1.0, 0.0)
+    policy = functions["policy_loss"](meta_params, context, 3.0, 1.0)
+    np.testing.assert_allclose([value, policy], [3.0 * 2.0**2, 2.0], rtol=1e-5)
+
+
+def test_what_is_unknown_or_no_number_is_refused(place):
+    with pytest.raises(ConfigError, match=r"hyperparams\.component\.wait.*weight"):
+        settings_of(hyperparams={"component": {"wait": 1.0}})
+    (place / "penalty.py").write_text(PENALTY.replace("float = 2.0", "str = 'two'"))
+    registry.IMPORTED.clear()
+    with pytest.raises(ConfigError, match="Hyperparams: must be a flax"):
+        settings_of()
+
+
+def test_a_change_compiles_nothing(place):
+    settings = settings_of()
+    parts = make_parts(settings)
+    traces = []
+    functions = parts.evolved.functions()
+
+    def counted(*arguments):
+        traces.append(1)
+        return functions["value_loss"](*arguments)
+
+    meta_params = jax.device_get(parts.evolved.init(jax.random.key(0)))
+    contender = Contender(
+        parts.tasks(settings, {"value_loss": counted}, meta_params),
+        settings.hyperparams,
+        meta_params,
+        FitnessConfig(mean_return=0.0, reward_per_step=1.0),
+        curve_points=2,
+    )
+    keys = jax.random.split(jax.random.key(0), 4)
+    rows = [{}, {"component.weight": 0.0}], [{"component.weight": 2.0}, {"component.power": 1.0}]
+    one, still = contender.run(keys, rows[0], [meta_params] * 2)
+    before = len(traces)
+    contender.run(keys, rows[1], [meta_params] * 2)
+    assert len(traces) == before
+    # Without a loss, nothing is learned.
+    assert not np.array_equal(one.fitness, still.fitness)
+
+
+def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
+    monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
+    space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}
+    evaluation = {"space": space, "trials": 4, "sampler": "random", "tuning_seeds": 1}
+    raw = {**SETTINGS, "evaluation": {**SETTINGS["evaluation"], **evaluation}}
+    (place / "tiny.yaml").write_text(json.dumps(raw))
+    argv = ["--evolve", "penalty.py", "--config", "tiny.yaml", "--run-dir", "run"]
+    argv += ["--hyperparams.component.power", "1"]
+    assert main(argv, component=None, description="") == 0
+    result = json.loads((place / "run" / "evaluation.json").read_text())
+    tuned = [row for row in result["variants"] if row["tuning_frames"]]
+    assert {row["function"] for row in tuned} == {"learned", "squared", "huber", "sloped_squared"}
+    assert all(row["settings"]["component.weight"] in (0.25, 1.0, 4.0) for row in tuned)
+    # What a learner without them is given has those of the run.
+    function, _ = metaevo.load("run", trust_source=True)
+    found = function({"scale": 0.0}, Context(None), 3.0, 1.0, 0.0)
+    np.testing.assert_allclose(found, 2.0, rtol=1e-5)
+
+
+def test_a_sweep_names_them_by_their_settings(place):
+    settings = settings_of()
+    space = {"hyperparams.component.weight": {"log_uniform": [0.1, 10.0]}}
+    assert make_space(space, type(settings), to_dict(settings)).traced == tuple(space)
+    with pytest.raises(ConfigError, match=r"component\.wight.*component\.weight"):
+        make_space({"hyperparams.component.wight": {}}, type(settings), to_dict(settings))

@@ -1,0 +1,240 @@
+"""The learner of update rules: its targets, losses and steps against computations by hand."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from purerl import envs, lpg
+from purerl.parts import optimizers, update_rules
+from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+
+KEY = jax.random.key(0)
+T, N = 6, 3
+CONFIG = lpg.Config(total_timesteps=T * N * 4, num_envs=N, num_steps=T)
+HYPERPARAMS = lpg.Hyperparams(
+    learning_rate=0.3, prediction_coef=0.7, max_grad_norm=1e9, gamma=0.9, gae_lambda=0.8
+)
+
+
+def grid_world(**overrides):
+    return envs.make("GridWorld", **{"size": 3, "max_steps_in_episode": 4, **overrides})
+
+
+def categorical(meta_params, context, trajectory):
+    """A rule with targets that are easy to compute: functions of what it sees."""
+    del meta_params
+    logits = jnp.flip(trajectory.next_prediction, axis=-1) + trajectory.reward[..., None]
+    return Targets(jnp.exp(trajectory.log_prob) + context.progress, logits)
+
+
+def trajectory(rng, terminated=0.2, truncated=0.2):
+    return Trajectory(
+        reward=rng.normal(size=(T, N)).astype(np.float32),
+        terminated=rng.random((T, N)) < terminated,
+        truncated=rng.random((T, N)) < truncated,
+        log_prob=np.log(rng.random((T, N))).astype(np.float32),
+        prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
+        next_prediction=rng.normal(size=(T, N, PREDICTION_SIZE)).astype(np.float32),
+    )
+
+
+def a2c_by_hand(seen, gamma, decay):
+    """Advantages as explicit sums of what each step brought; and value targets."""
+    value = np.asarray(seen.prediction, np.float64)[..., 0]
+    next_value = np.where(seen.terminated, 0.0, seen.next_prediction[..., 0])
+    surprise = seen.reward + gamma * next_value - value
+    done = seen.terminated | seen.truncated
+    advantage = np.zeros((T, N))
+    for n in range(N):
+        for t in range(T):
+            for later in range(t, T):
+                advantage[t, n] += (gamma * decay) ** (later - t) * surprise[later, n]
+                if done[later, n]:
+                    break
+    return advantage, advantage + value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a2c_against_explicit_sums(seed):
+    seen = trajectory(np.random.default_rng(seed))
+    targets = update_rules.a2c(None, Context(HYPERPARAMS), seen)
+    advantage, target = a2c_by_hand(seen, 0.9, 0.8)
+    np.testing.assert_allclose(targets.policy, advantage, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(targets.prediction, target, rtol=1e-4, atol=1e-5)
+    assert targets.entropy == HYPERPARAMS.entropy_coef
+
+
+def tables_after_one_step(tables, experience, targets, entropy_coef):
+    """Plain gradient descent on tables [states, actions] and [states, predictions], in loops."""
+    policy, prediction = (np.asarray(table, np.float64) for table in tables)
+    steps = [np.zeros_like(policy), np.zeros_like(prediction)]
+    for t in range(T):
+        for n in range(N):
+            state = int(np.argmax(experience.obs[t, n]))
+            chances = softmax(policy[state])
+            likelier = np.eye(4)[experience.action[t, n]] - chances
+            steps[0][state] += float(targets.policy[t, n]) * likelier
+            surprise = -log_softmax(policy[state])
+            spread = chances * (surprise - chances @ surprise)
+            steps[0][state] += entropy_coef * spread
+            if targets.prediction.ndim == 2:
+                error = prediction[state, 0] - float(targets.prediction[t, n])
+                steps[1][state, 0] -= 0.7 * error
+            else:
+                own = softmax(prediction[state])
+                gap = log_softmax(prediction[state]) - log_softmax(targets.prediction[t, n])
+                steps[1][state] -= 0.7 * own * (gap - own @ gap)
+    return policy + 0.3 * steps[0] / (T * N), prediction + 0.3 * steps[1] / (T * N)
+
+
+@pytest.mark.parametrize("rule", [update_rules.a2c, categorical])
+def test_a_tabular_update_by_hand(rule):
+    env, env_params = grid_world()
+    learner = lpg.LPG(CONFIG, env, rule, optimizers.sgd)
+    hyperparams = HYPERPARAMS.replace(entropy_coef=0.2)
+    state = learner.init(KEY, hyperparams, None, env_params)
+    rng = np.random.default_rng(1)
+    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
+    state = state.replace(params=params, update=jnp.int32(2))
+    state, experience, _ = jax.jit(learner.collect)(state, env_params)
+    after, _ = jax.jit(learner.learn)(state, experience, hyperparams, None, env_params)
+
+    seen = experience.trajectory
+    targets = rule(None, Context(hyperparams, progress=0.5), seen)
+    if rule is update_rules.a2c:  # this one is checked, too
+        advantage, target = a2c_by_hand(jax.tree.map(np.asarray, seen), 0.9, 0.8)
+        targets = Targets(advantage, target)
+    tables = [params["params"][f"{name}_head"]["kernel"] for name in ("policy", "prediction")]
+    coefficient = 0.2 if rule is update_rules.a2c else 0.0
+    expected = tables_after_one_step(tables, experience, targets, coefficient)
+    found = after.params["params"]
+    np.testing.assert_allclose(found["policy_head"]["kernel"], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found["prediction_head"]["kernel"], expected[1], rtol=1e-4, atol=1e-5
+    )
+    # where the agent was, both tables have learned
+    visited = np.unique(np.argmax(experience.obs, axis=-1))
+    for table, before in zip(found.values(), params["params"].values(), strict=True):
+        moved = np.abs(np.asarray(table["kernel"] - before["kernel"])).max(axis=1)
+        assert (moved[visited] > 0).all()
+        assert not np.delete(moved, visited).any()
+
+
+def test_what_a_rule_sees():
+    """Probabilities and predictions are those of the agent in the states that it was in."""
+    env, env_params = grid_world(slip_probability=0.3)
+    learner = lpg.LPG(CONFIG, env)
+    state = learner.init(KEY, HYPERPARAMS, None, env_params)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
+    _, experience, sums = learner.collect(state.replace(params=params), env_params)
+    seen, states = experience.trajectory, np.argmax(experience.obs, axis=-1)
+    policy, prediction = (
+        np.asarray(params["params"][f"{name}_head"]["kernel"]) for name in ("policy", "prediction")
+    )
+    chosen = log_softmax(policy, axis=1)[states, experience.action]
+    np.testing.assert_allclose(seen.log_prob, chosen, rtol=1e-5)
+    np.testing.assert_allclose(seen.prediction, prediction[states], rtol=1e-5)
+    done = np.asarray(seen.terminated | seen.truncated)
+    assert done.any()
+    within = ~done[:-1]
+    np.testing.assert_allclose(
+        seen.next_prediction[:-1][within], prediction[states[1:]][within], rtol=1e-5
+    )
+    ended = seen.next_prediction[seen.terminated]  # the goal itself, not the next episode's start
+    np.testing.assert_allclose(ended, np.tile(prediction[8], (len(ended), 1)), rtol=1e-5)
+    assert sums.steps == T * N
+
+
+@pytest.mark.parametrize("rule", [update_rules.a2c, categorical])
+def test_the_prediction_head_of_a_network_learns(rule):
+    env, env_params = envs.make("CartPole-v1")
+    config = lpg.Config(T * N, N, T, hidden_sizes=(8,))
+    learner = lpg.LPG(config, env, rule)
+    state = learner.init(KEY, HYPERPARAMS, None, env_params)
+    after, _, metrics = jax.jit(learner.update)(state, HYPERPARAMS, None, env_params)
+    moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), after.params, state.params)
+    assert all(jax.tree.leaves(moved["params"]["prediction_head"]))
+    assert all(jax.tree.leaves(moved["params"]["policy_head"]))
+    assert all(jax.tree.leaves(moved["params"]["torso"]))
+    assert set(metrics) == {"policy_loss", "prediction_loss", "policy_target", "entropy"}
+
+
+@pytest.mark.long
+def test_a2c_learns_a_grid():
+    env, env_params = envs.make("GridWorld", size=5)
+    config = lpg.Config(total_timesteps=16_000, num_envs=8, num_steps=20)
+    train = jax.jit(jax.vmap(lpg.make_train(config, env), in_axes=(0, None, None, None)))
+    keys = jax.random.split(KEY, 8)
+    episodes = train(keys, lpg.Hyperparams(learning_rate=0.2), None, env_params).episodes
+    per_step = np.asarray(episodes.rewards / episodes.steps)
+    assert per_step[:, -20:].mean() > 0.085  # the shortest way takes 8 steps: 0.125
+    idle = train(keys, lpg.Hyperparams().random_play(), None, env_params).episodes
+    assert np.mean(idle.rewards / idle.steps) < 0.03
+
+
+def test_training_is_init_and_updates():
+    env, env_params = grid_world()
+    learner = lpg.LPG(CONFIG, env)
+    whole = jax.jit(learner.train)(KEY, HYPERPARAMS, None, env_params)
+    state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)
+    for _ in range(CONFIG.num_updates):
+        state, _, _ = jax.jit(learner.update)(state, HYPERPARAMS, None, env_params)
+    for a, b in zip(*map(jax.tree.leaves, (whole.state.params, state.params)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_lifetimes():
+    env, env_params = grid_world(step_reward=-0.1)
+    config = lpg.Config(T * N * 40, N, T, shortest_lifetime=0.1)
+    learner = lpg.LPG(config, env)
+    keys = jax.random.split(KEY, 200)
+    states = jax.vmap(lambda key: learner.init(key, HYPERPARAMS, None, env_params))(keys)
+    lifetimes = np.asarray(states.lifetime)
+    assert lifetimes.min() >= 4
+    assert lifetimes.max() <= 40
+    # log-uniform: the middle one is the root of the shortest
+    assert np.median(lifetimes) == pytest.approx(0.1**0.5 * 40, abs=2)
+    everyone = lpg.LPG(CONFIG, env).init(KEY, HYPERPARAMS, None, env_params)
+    assert everyone.lifetime == CONFIG.num_updates
+
+    state = learner.init(KEY, HYPERPARAMS, None, env_params).replace(lifetime=jnp.int32(2))
+    update, told = jax.jit(learner.update), []
+    params = [state.params]
+    for _ in range(4):
+        context = learner._context(state, HYPERPARAMS)
+        told.append((float(context.progress), int(context.num_updates)))
+        state, sums, _ = update(state, HYPERPARAMS, None, env_params)
+        params.append(state.params)
+        assert sums.steps == T * N  # it acts on
+    changes = [
+        any(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a != b).any()), *pair)))
+        for pair in itertools.pairwise(params)
+    ]
+    assert changes == [True, True, False, False]
+    assert told == [(0.0, 2), (0.5, 2), (1.0, 2), (1.0, 2)]
+
+
+def test_mistakes():
+    with pytest.raises(ValueError, match=r"total_timesteps = 10 must be at least one batch"):
+        lpg.Config(total_timesteps=10, num_envs=4, num_steps=8)
+    env, _ = envs.make("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"Pendulum-v1: LPG needs a discrete action space"):
+        lpg.LPG(CONFIG, env)
+
+
+def test_acting():
+    env, env_params = grid_world()
+    learner = lpg.LPG(CONFIG, env)
+    policy = learner.policy(learner.init(KEY, HYPERPARAMS, None, env_params))
+    table = policy["params"]["policy_head"]["kernel"].at[:, 2].set(1.0)
+    policy["params"]["policy_head"]["kernel"] = table
+    obs, _ = env.reset(KEY, env_params)
+    assert learner.act(policy, KEY, obs, greedy=True) == 2
+    keys = jax.random.split(KEY, 400)
+    sampled = jax.vmap(lambda key: learner.act(policy, key, obs, greedy=False))(keys)
+    assert np.mean(sampled == 2) == pytest.approx(np.e / (np.e + 3), abs=0.08)
