@@ -5,11 +5,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo import statistics
 from metaevo.config import to_dict
-from metaevo.evolution import verdict
+from metaevo.evolution import unseen_report, verdict
 from metaevo.outer_loop.problem import MetaParams
-from metaevo.report import layout, page, plots, score_plots
+from metaevo.report import layout, page, plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.quick import NOTE, is_quick, mark
@@ -121,17 +120,26 @@ def write_report(
     saved = directory.read_config()
     records = directory.read_metrics("generation")
     quick = is_quick(saved["config"])
-    result = None
+    result, unseen, drawn = None, None, {}
     if directory.evaluation_path.exists():
         result = read_json(directory.evaluation_path, schema.Evaluation)
+        unseen = result.get("unseen")
+        if not result["variants"]:  # judged on unseen tasks only
+            result = None
+    if unseen is not None:
+        drawn = unseen_report.draw(unseen, directory.figures)
+    if result is not None:
         _draw(result, records, directory)
     findings = study.findings(found, result or {})
     if numbers := verdict.evolved_numbers(found):
         findings = [*findings, verdict.numbers_text(numbers)]
     own = study.tables(result) if result is not None else []
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
+    if unseen is not None:
+        tables.append(unseen_report.table(unseen))
     if not quiet:
         words = [] if result is None else [verdict.conclusion_text(result)]
+        words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
         print_end([*own, *tables], findings, words, quick)
     if not study.folds:
         tables = [*own, *tables]
@@ -139,6 +147,8 @@ def write_report(
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
+    if unseen is not None:
+        first.append(unseen_report.banner(unseen))
     if result is not None:
         judged = verdict.outcome(result)
         against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
@@ -151,7 +161,8 @@ def write_report(
             )
         )
     first.append(facts_of(saved, records, result, source))
-    captions = {**CAPTIONS, **study.captions, **caption_of_curves(result or {}, saved["config"])}
+    of_curves = caption_of_curves(result or {}, saved["config"])
+    captions = {**CAPTIONS, **study.captions, **drawn, **of_curves}
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in pictures(directory, list(study.captions))}  # fmt: skip
     top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
@@ -162,6 +173,8 @@ def write_report(
     rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
     folded = fold(study.folds, own, saved)
+    if unseen is not None:
+        folded.insert(0, unseen_report.folded(unseen))
     title, subtitle = study.title(len(records))
     page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
 
@@ -193,25 +206,7 @@ def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunD
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
-    pairs = {pair["other"]: pair for pair in result["pairs"]}
-    rows = {row["name"]: row for row in result["variants"]}
-    best, learned = result["best_hand_written"], result["learned"]
-    judged = result.get("against_best", pairs[best])
-    differences = {}
-    for name, row in rows.items():
-        if name == learned:
-            differences[name] = (judged["difference"], judged["difference_interval"])
-        elif name != best:
-            compared = statistics.compare(row["scores"], rows[best]["scores"])
-            differences[name] = (compared.difference, compared.difference_interval)
-    score_plots.plot_scores(
-        [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
-        directory.figures / SCORES,
-        xlabel="fitness on held-out seeds, IQM",
-        differences=differences,
-        learned=learned,
-        reference=best,
-    )
+    unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
 
 
 def reference_of(result: Mapping[str, Any]) -> dict[str, float]:

@@ -35,10 +35,13 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     pair = result.get("against_best")  # which comparisons of earlier versions do not have
     if pair is None:
         pair = next(each for each in result["pairs"] if each["other"] == best["name"])
+    where = ""
+    if "tasks" in result:
+        where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
     sentence = (
         f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
-        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out seeds); "
-        f"{page.difference(pair)}. Probability of improvement "
+        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out "
+        f"seeds{where}); {page.difference(pair)}. Probability of improvement "
         f"{pair['probability_of_improvement']:.0%}."
     )
     difference = page.signed(pair["difference"], *pair["difference_interval"])
@@ -77,9 +80,20 @@ def _budget(result: Mapping[str, Any], learned: Mapping[str, Any], best: Mapping
         )
     if len(tuned) == 2:
         return f"Each was tuned {how}."
+    if "tasks" in result:
+        how = how.replace("frames)", "frames in all)")
+        return (
+            f"{short(learned['name'])} has the run's hyperparameters on every task; "
+            f"{short(best['name'])} was tuned on each of them {how}."
+        )
     names = [short(row["name"]) for row in (learned, best)]
     who, other = names if tuned[0] is learned else names[::-1]
     return f"{who} was tuned {how}; {other} is strongest with the run's hyperparameters."
+
+
+def _scaled(unseen: Mapping[str, Any]) -> list[str]:
+    """The tasks over which unseen ones are pooled."""
+    return [name for name in unseen["tasks"] if name not in unseen["without_scale"]]
 
 
 def contenders(result: Mapping[str, Any]) -> page.Table:

@@ -5,7 +5,7 @@ result = comparison.run(...)      # the content of evaluation.json, and the curv
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,6 +60,8 @@ class Comparison:
         normalisation: Normalisation | None,
         context: str = "",
         learned: int = 1,
+        tunes_found: bool = True,
+        purpose: Purpose = Purpose.HELD_OUT,
     ):
         """Bind the parts.
 
@@ -72,11 +74,14 @@ class Comparison:
             normalisation: of several environments; scores are then normalised.
             context: whatever else scores depend on; tuning kept under another one is not used.
             learned: how many were discovered, by as many evolutions.
+            tunes_found: whether what was discovered is tuned too.
+            purpose: of the fresh seeds.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
         names = list(self.entries)
         self.found, self.discovered, self.names = names[0], names[:learned], names[learned:]
         self.normalisation, self.context = normalisation, context
+        self.tunes_found, self.purpose = tunes_found, purpose
         self.frames_per_seed = self.entries[self.found].contender.frames_per_seed
         self.plans = {
             name: plan(
@@ -90,10 +95,17 @@ class Comparison:
         }
 
     @property
+    def tuned(self) -> list[str]:
+        """The entries that are tuned, if anything is."""
+        return [*self.discovered, *self.names] if self.tunes_found else self.names
+
+    @property
     def frames(self) -> int:
         """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
-        tuning = sum(cost(each.rounds) for each in self.plans.values())
-        variants = len(self.entries) + (len(self.discovered) + 1 if tuning else 0)
+        tuning = sum(cost(self.plans[name].rounds) for name in self.tuned)
+        variants = len(self.entries)
+        if tuning:
+            variants += 1 + len(self.discovered) * self.tunes_found
         return (tuning + variants * self.config.seeds) * self.frames_per_seed
 
     def run(
@@ -115,9 +127,18 @@ class Comparison:
         """
         variants = self._variants(directory, progress, stage)
         stage("held-out seeds")
-        keys = keys_for(self.seed, Purpose.HELD_OUT, self.config.seeds)
+        keys = keys_for(self.seed, self.purpose, self.config.seeds)
         scores = self.train(variants, keys, progress)
-        return self._summary(variants, scores), scores
+        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
+        values = {name: self.comparable(each) for name, each in fitness.items()}
+        diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
+        plan = self.plans[self.found]
+        result = summary(variants, values, diverged, self.discovered) | {
+            "tuning_settings": plan.settings,
+            "tuning_seeds": plan.first_seeds if plan.settings else 0,
+            "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
+        }
+        return result, scores
 
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
@@ -143,11 +164,11 @@ class Comparison:
             return variants + [Variant(f"{name} ({same})", name, {}, 0) for name in self.names]
         reference = self.names[0]
         variants.append(Variant(f"{reference} ({same})", reference, {}, 0))
-        entries = enumerate(self.entries.items(), start=1)
-        for number, (name, (contender, meta_params, space)) in entries:
-            stage(f"tuning {name}, {number} of {len(self.entries)}")
+        for number, name in enumerate(self.tuned, start=1):
+            contender, meta_params, space = self.entries[name]
+            stage(f"tuning {name}, {number} of {len(self.tuned)}")
             # Whatever scores depend on; a run that was continued has found something else since.
-            found = _digest(meta_params) if name in self.discovered else ""
+            found = digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
             tuned = tune(
@@ -156,76 +177,13 @@ class Comparison:
                 space,
                 self.config,
                 self.plans[name],
-                directory=directory / f"{_file_name(name)}-{_digest_of_text(str(key))}",
+                directory=directory / f"{_file_name(name)}-{digest_of_text(str(key))}",
                 seed=self.seed,
                 comparable=self.comparable,
                 progress=progress,
             )
             variants.append(Variant(f"{name} (tuned)", name, tuned.best, tuned.frames))
         return variants
-
-    def _summary(self, variants: list[Variant], scores: dict[str, Scores]) -> dict[str, Any]:
-        fitness = statistics.fill_missing({name: each.fitness for name, each in scores.items()})
-        values = {name: self.comparable(each) for name, each in fitness.items()}
-        tuned = [each for each in variants if each.tuning_frames] or variants
-        learned = [each.name for each in tuned if each.function in self.discovered]
-        baselines = [each.name for each in tuned if each.function not in self.discovered]
-        strata = {name: statistics.strata_of(each) for name, each in values.items()}
-        others = [strata[name] for name in baselines]
-        against, pairs = {}, []
-        for this in learned:
-            strongest = statistics.against_strongest(strata[this], others)
-            best = baselines[strongest.place]  # the same for all
-            verdict = statistics.plain(strongest.contrast, strongest.verdict)
-            against[this] = {"learned": this, "other": best, **verdict._asdict()}
-            own = this.partition(" (")[0]
-            for other in values:
-                if other != this and other.partition(" (")[0] in (own, *self.names):
-                    compared = statistics.compare(values[this], values[other])
-                    pairs.append({"learned": this, "other": other, **compared._asdict()})
-        rows = []
-        for variant in variants:
-            summary = statistics.summarise(values[variant.name])
-            rows.append(
-                {
-                    "name": variant.name,
-                    "function": variant.function,
-                    "settings": variant.settings,
-                    "tuning_frames": variant.tuning_frames,
-                    "seeds": summary.seeds,
-                    "scores": values[variant.name].tolist(),
-                    "iqm": summary.iqm,
-                    "interval": list(summary.interval),
-                    "mean": summary.mean,
-                    "diverged": int(scores[variant.name].diverged.sum()),
-                }
-            )
-        plan = self.plans[self.found]
-        result = {
-            "variants": rows,
-            "pairs": pairs,
-            "learned": learned[0],
-            "best_hand_written": best,
-            "conclusion": against[learned[0]]["conclusion"],
-            "against_best": against[learned[0]],
-            "tuning_settings": plan.settings,
-            "tuning_seeds": plan.first_seeds if plan.settings else 0,
-            "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
-        }
-        if len(learned) > 1:
-            found = statistics.together([strata[name] for name in learned], others)
-            result["evolutions"] = list(against.values())
-            result["together"] = {
-                "evolutions": len(learned),
-                "better": sum(each["conclusion"] == "better" for each in against.values()),
-                "iqm": found.mean.value,
-                "interval": list(found.mean.interval),
-                "difference": found.difference.value,
-                "difference_interval": list(found.difference.interval),
-                "p": found.p,
-                "conclusion": found.verdict,
-            }
-        return result
 
     def comparable(self, fitness: np.ndarray) -> np.ndarray:
         """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
@@ -235,14 +193,87 @@ class Comparison:
         return np.asarray((fitness - low) / (high - low))
 
 
+def summary(
+    variants: Sequence[Variant],
+    values: Mapping[str, np.ndarray],
+    diverged: Mapping[str, int],
+    discovered: Sequence[str],
+) -> dict[str, Any]:
+    """Say how good every variant is, and how what was discovered compares with each of them.
+
+    Args:
+        variants: of every entry the untuned one first; the last one of each is judged.
+        values: their scores by name, [seeds] or [seeds, tasks], all finite.
+        diverged: how many agents of each have diverged.
+        discovered: the entries that evolutions have found.
+    """
+    judged = {each.function: each.name for each in variants}
+    learned = [judged.pop(name) for name in discovered]
+    hand_written, baselines = list(judged), list(judged.values())
+    strata = {name: statistics.strata_of(each) for name, each in values.items()}
+    others = [strata[name] for name in baselines]
+    against, pairs = {}, []
+    for this in learned:
+        strongest = statistics.against_strongest(strata[this], others)
+        best = baselines[strongest.place]  # the same for all
+        verdict = statistics.plain(strongest.contrast, strongest.verdict)
+        against[this] = {"learned": this, "other": best, **verdict._asdict()}
+        own = this.partition(" (")[0]
+        for other in values:
+            if other != this and other.partition(" (")[0] in (own, *hand_written):
+                compared = statistics.compare(values[this], values[other])
+                pairs.append({"learned": this, "other": other, **compared._asdict()})
+    rows = []
+    for variant in variants:
+        of_variant = statistics.summarise(values[variant.name])
+        rows.append(
+            {
+                "name": variant.name,
+                "function": variant.function,
+                "settings": variant.settings,
+                "tuning_frames": variant.tuning_frames,
+                "seeds": of_variant.seeds,
+                "scores": values[variant.name].tolist(),
+                "iqm": of_variant.iqm,
+                "interval": list(of_variant.interval),
+                "mean": of_variant.mean,
+                "diverged": diverged[variant.name],
+            }
+        )
+    result = {
+        "variants": rows,
+        "pairs": pairs,
+        "learned": learned[0],
+        "best_hand_written": best,
+        "conclusion": against[learned[0]]["conclusion"],
+        "against_best": against[learned[0]],
+    }
+    if len(learned) > 1:
+        found = statistics.together([strata[name] for name in learned], others)
+        result["evolutions"] = list(against.values())
+        result["together"] = {
+            "evolutions": len(learned),
+            "better": sum(each["conclusion"] == "better" for each in against.values()),
+            "iqm": found.mean.value,
+            "interval": list(found.mean.interval),
+            "difference": found.difference.value,
+            "difference_interval": list(found.difference.interval),
+            "p": found.p,
+            "conclusion": found.verdict,
+        }
+    return result
+
+
 def _file_name(name: str) -> str:
     return name.replace(" + ", "+").replace(" ", "_")
 
 
-def _digest(tree: Any) -> str:
+def digest(tree: Any) -> str:
+    """Return what tells trees of arrays apart."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(tree))
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
-def _digest_of_text(text: str) -> str:
+def digest_of_text(text: str) -> str:
+    """Return what tells texts apart, short enough for a file name."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -28,6 +28,20 @@ RETURN, REWARD = "return of finished episodes", "reward per step"
 
 
 @dataclass(frozen=True)
+class UnseenTask:
+    """A task that evolution has not seen, and what is different there."""
+
+    env: str = ""
+    """the environment; empty for the one that is called like the task"""
+    env_params: dict[str, Any] = field(default_factory=dict)
+    """overrides of the environment's parameters"""
+    train: dict[str, Any] = field(default_factory=dict)
+    """changes of the section train"""
+    hyperparams: dict[str, Any] = field(default_factory=dict)
+    """changes of the section hyperparams"""
+
+
+@dataclass(frozen=True)
 class EvaluationConfig:
     """The final comparison."""
 
@@ -50,6 +64,9 @@ class EvaluationConfig:
     """seeds of the ablation of scale against shape; 0 for none"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
+    unseen: dict[str, UnseenTask] = field(default_factory=dict)
+    """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
+    what was found is judged there untuned, against hand-written functions tuned on each"""
 
     @staticmethod
     def upgraded(raw: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from metaevo.components import filling
 from metaevo.config import to_dict
 from metaevo.held_out.ablations import Laboratory
 from metaevo.held_out.comparison import Comparison
-from metaevo.held_out.entries import Functions, entries_of
+from metaevo.held_out.entries import Functions, MakeContender, entries_of
 from metaevo.held_out.evaluation import Contender, Scores, curve_frames
 from metaevo.held_out.settings import JudgedSettings
 from metaevo.report import plots
@@ -49,17 +49,7 @@ def compare(
         the content of evaluation.json.
     """
     config, seed = settings.evaluation, settings.run.seed
-
-    def contender(functions: Functions, example: Any) -> Contender:
-        return Contender(
-            parts.tasks(settings, functions, example),
-            settings.hyperparams,
-            example,
-            settings.fitness,
-            curve_points=config.curve_points,
-            chunk_size=settings.evolution.chunk_size,
-        )
-
+    contender = contender_maker(settings, parts)
     comparison = Comparison(
         entries_of(settings, parts, learned, contender),
         config,
@@ -89,6 +79,22 @@ def compare(
     others = comparison.discovered[1:]
     _draw_curves(settings, tasks, figures, result, scores, without=others)
     return result
+
+
+def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
+    """Return what makes a contender on the tasks of the settings."""
+
+    def contender(functions: Functions, example: Any) -> Contender:
+        return Contender(
+            parts.tasks(settings, functions, example),
+            settings.hyperparams,
+            example,
+            settings.fitness,
+            curve_points=settings.evaluation.curve_points,
+            chunk_size=settings.evolution.chunk_size,
+        )
+
+    return contender
 
 
 def task_of(settings: JudgedSettings) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class Purpose(enum.IntEnum):
     """the agents of a training run"""
     PLAYING = 8
     """episodes of trained policies"""
+    UNSEEN = 9
+    """the comparison on tasks that evolution has not seen"""
 
 
 def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:

@@ -31,6 +31,7 @@ MOST = {
 }
 """Numbers that a quick look has at most; what is null gets them too, where that means many."""
 _MANY = ("evaluation.tuning_seeds",)
+_UNSEEN = 2
 
 
 def quickened(settings: dict[str, Any]) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
         _shorten(small)
     if small.get("evaluation", {}).get("sampler") == "grid":
         small["evaluation"]["sampler"] = "random"
+    _quicken_unseen(small)
     small["run"]["quick"] = True
     return small
 
@@ -53,6 +55,20 @@ def _shorten(small: dict[str, Any]) -> None:
     for key in ("annealing_steps", "epsilon_decay_steps"):
         if hyperparams.get(key):
             hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
+
+
+def _quicken_unseen(small: dict[str, Any]) -> None:
+    """Shorten the training on unseen tasks, and judge on few of them."""
+    evaluation = small.get("evaluation", {})
+    if not evaluation.get("unseen"):
+        return
+    tasks = list(evaluation["unseen"].items())[:_UNSEEN]
+    evaluation["unseen"] = dict(tasks)
+    for _, task in tasks:
+        train = small["train"] | task["train"]
+        steps = train["num_steps"] * train.get("num_envs", 1)
+        least = max(UPDATES * steps, 2 * train.get("learning_starts", 0))
+        task["train"] = task["train"] | {"total_timesteps": min(train["total_timesteps"], least)}
 
 
 def is_quick(settings: dict[str, Any]) -> bool:

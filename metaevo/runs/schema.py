@@ -272,6 +272,26 @@ class Scores:
 
 
 @dataclass(frozen=True)
+class _UnseenVariant:
+    name: Text
+    function: Text
+    settings: dict[str, Measure]
+    tuning_frames: Index
+    diverged: Index
+    scores: Annotated[list[Number], Len(1)]
+
+
+@dataclass(frozen=True)
+class UnseenScores:
+    """unseen/NAME.json: what was trained on a task that evolution has not seen."""
+
+    key: Text
+    variants: Annotated[list[_UnseenVariant], Len(2)]
+    random: Annotated[list[Number], Len(1)]
+    reference: Annotated[list[Number], Len(1)]
+
+
+@dataclass(frozen=True)
 class Schedule:
     """pbt.json: of all rounds, the settings that won."""
 

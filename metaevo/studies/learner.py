@@ -11,7 +11,7 @@ from metaevo.agents.normalisation import measure_normalisation
 from metaevo.agents.train_learner import Normalisation, TrainLearner
 from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
-from metaevo.held_out import entries, protocol
+from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.checks import check_evolution
@@ -58,6 +58,7 @@ class LearnerStudy:
         self.evolved = self.parts.evolved
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
         self.tasks = self.parts.tasks(settings, self.evolved.functions(), example)
+        self.unseen = unseen.unseen_tasks(settings, settings.task, self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory: Laboratory | None = None
 
@@ -132,14 +133,21 @@ class LearnerStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Compare the parts with tuned hand-written ones on held-out seeds."""
-        return self.compare_several(
+        """Compare the parts with tuned hand-written ones, on unseen tasks too."""
+        later = {}
+        if self.unseen and self.settings.evaluation.seeds:
+            # First, as its finished tasks are kept when the rest is interrupted.
+            later["unseen"] = self.judge_unseen(
+                meta_params, path, evolution_frames=evolution_frames, check_stop=check_stop
+            )
+        result = self.compare_several(
             {LEARNED: meta_params},
             path,
             evolution_frames=evolution_frames,
             measured=measured,
             check_stop=check_stop,
         )
+        return result if result is None else result | later
 
     def compare_several(
         self,
@@ -165,6 +173,23 @@ class LearnerStudy:
             check_stop=check_stop,
         )
 
+    def judge_unseen(
+        self,
+        meta_params: Any,
+        path: Path,
+        *,
+        evolution_frames: int,
+        check_stop: Callable[[], None],
+    ) -> dict[str, Any]:
+        """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
+        return unseen.judge(
+            self.unseen,
+            meta_params,
+            path,
+            evolution_frames=evolution_frames,
+            check_stop=check_stop,
+        )
+
     def title(self, generations: int) -> tuple[str, str]:
         """Return what was evolved, and in which environments."""
         settings = self.settings
@@ -173,6 +198,9 @@ class LearnerStudy:
         parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
         part = " and ".join(parts)
         learner = LEARNER_NAMES.get(settings.learner, settings.learner)
+        if not generations and self.unseen:
+            where = ", ".join(each.name for each in self.unseen)
+            return f"{part[0].upper()}{part[1:]} for {learner} on unseen tasks", where
         if not generations:
             params = settings.task.env_params
             where = ", ".join([names, *(f"{key} {value}" for key, value in params.items())])

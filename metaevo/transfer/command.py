@@ -7,11 +7,12 @@ grid, and the winners meet on held-out seeds. Nothing is evolved.
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, to_dict
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, load_yaml, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.evolution.conclusion import write_report
 from metaevo.held_out.protocol import task_of
@@ -61,6 +62,14 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser.add_argument(
         "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
     )
+    parser.add_argument(
+        "--unseen",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="judge it untuned on several tasks: those of evaluation.unseen in the run's settings, "
+        "or of a YAML file, by their names",
+    )
     discovery.add_flag(parser)
     saved: dict[str, Any] = {}
 
@@ -73,7 +82,7 @@ def main(argv: list[str], *, description: str | None) -> int:
                 f"{args.run_dir} holds no discovered component: nothing evolved there"
             )
         discovery.admit(args.run_dir, saved["evolve"], trust_source=args.trust_source)
-        return for_environment_of(overrides, saved)
+        return for_environment_of(overrides, _with_unseen(saved, args.unseen))
 
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, None), defaults
@@ -87,12 +96,30 @@ def main(argv: list[str], *, description: str | None) -> int:
             f"{', '.join(changed)}: a component is judged as it is; what may change begins with "
             f"{', '.join(FREE)}"
         )
-    if task_of(settings) == task_of(before):
+    if args.unseen is not None:
+        if not settings.evaluation.unseen:
+            raise ConfigError(
+                "--unseen: the run's settings have no evaluation.unseen; name a YAML file of tasks"
+            )
+        if settings.task != before.task:
+            raise ConfigError("task: with --unseen it is the run's; name tasks in a YAML file")
+    elif settings.evaluation.unseen:
+        raise ConfigError("evaluation.unseen: is judged with --unseen")
+    elif task_of(settings) == task_of(before):
         raise ConfigError(
             "this is the task of the run itself, which its own report judges; change it with "
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
         )
     return judge(settings, args.run_dir, args.name, trust_source=args.trust_source)
+
+
+def _with_unseen(saved: dict[str, Any], unseen: str | None) -> dict[str, Any]:
+    """Return a run's settings with the unseen tasks that are to be judged now."""
+    evaluation = saved.get("evaluation")
+    if not isinstance(evaluation, dict):
+        return saved  # which is refused later
+    tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
+    return saved | {"evaluation": evaluation | {"unseen": {} if unseen is None else tasks}}
 
 
 def judge(
@@ -112,14 +139,16 @@ def judge(
     Raises:
         ConfigError: for anything wrong in the settings or in the directory, before compilation.
     """
-    if not isinstance(settings.task.env, str):
+    unseen = bool(settings.evaluation.unseen)
+    if not unseen and not isinstance(settings.task.env, str):
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     if not settings.evaluation.seeds:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
     study = LearnerStudy(settings, run_dir, trust_source=trust_source)
     study.check()
     _, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
-    run = RunDirectory(run_dir / "transfer" / (name or settings.task.env))
+    name = name or ("unseen" if unseen else str(settings.task.env))
+    run = RunDirectory(run_dir / "transfer" / name)
     files.refuse_linked_folders(run_dir)
     if os.path.lexists(run.config_path):
         other = saved_settings(run, type(settings), run.read_config()["config"])
@@ -137,18 +166,25 @@ def judge(
         with StopOnSignal() as stop:
             try:
                 study.draw(meta_params, run.figures)
-                result = study.compare(
-                    meta_params,
-                    run.path,
-                    evolution_frames=0,
-                    measured={},
-                    check_stop=lambda: raise_if_requested(stop),
-                )
+                result = _compare(study, meta_params, run, lambda: raise_if_requested(stop))
             except StopRequestedError:
                 print("stopped; the same command goes on with what is tuned", file=sys.stderr)
                 return stop.exit_code
-            assert result is not None  # there are seeds to judge it on
             write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
             write_report(study, run, meta_params, run_dir)
             print(f"report: {run.report_path}")
             return stop.exit_code
+
+
+def _compare(
+    study: LearnerStudy, meta_params: Any, run: RunDirectory, check_stop: Callable[[], None]
+) -> dict[str, Any]:
+    """Return the content of evaluation.json: of unseen tasks, or of the task of the settings."""
+    if study.unseen:
+        found = study.judge_unseen(meta_params, run.path, evolution_frames=0, check_stop=check_stop)
+        return {"variants": [], "unseen": found}
+    result = study.compare(
+        meta_params, run.path, evolution_frames=0, measured={}, check_stop=check_stop
+    )
+    assert result is not None  # there are seeds to judge it on
+    return result

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 MORE_FLAGS = {
     "evolve": {"config", "generations", "devices", "evolution-seeds"},
-    "evaluate": {"run-dir", "name"},
+    "evaluate": {"run-dir", "name", "unseen"},
     "train": {"config"},
     "sweep": {"config", "dry-run", "worker"},
 }

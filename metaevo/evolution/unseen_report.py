@@ -1,0 +1,123 @@
+"""What was found on unseen tasks, in a table, figures and words.
+
+Its content is the key `unseen` of evaluation.json: see `metaevo.held_out.unseen.aggregate`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from metaevo import statistics
+from metaevo.evolution import verdict
+from metaevo.report import layout, page, score_plots
+
+PREFIX = "unseen"
+"""of the figures' names"""
+CAPTION = (
+    "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals, what was found "
+    "untuned, hand-written contenders tuned there; and differences from the strongest of them."
+)
+
+
+def table(unseen: Mapping[str, Any]) -> page.Table:
+    """Return tasks against contenders; the last row is that of all tasks, normalised."""
+    results = dict(unseen["tasks"])
+    if "variants" in unseen:
+        results["all, normalised"] = unseen
+    rows = []
+    for name, result in results.items():
+        cells = [
+            f"{row['iqm']:.4g} [{row['interval'][0]:.4g}, {row['interval'][1]:.4g}]"
+            for row in result["variants"]
+        ]
+        best = verdict.short(result["best_hand_written"])
+        difference = verdict.outcome(result).difference
+        rows.append([name, *cells, f"{result['conclusion']}: {difference} against {best}"])
+    first = next(iter(results.values()))
+    names = [row["name"].replace("same hyperparameters", "untuned") for row in first["variants"]]
+    note = (
+        "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
+        f"{verdict.short(_reference(first))}."
+    )
+    if unseen["without_scale"]:
+        note += (
+            f" Left out of all: {', '.join(unseen['without_scale'])}, where that is not better "
+            "than random play."
+        )
+    last = [len(rows) - 1] if "variants" in unseen else None
+    return page.Table("Unseen tasks", ["task", *names, "verdict"], rows, note=note, highlight=last)
+
+
+def conclusion_text(unseen: Mapping[str, Any]) -> str:
+    """Say in words who won over all tasks."""
+    if "variants" not in unseen:
+        return (
+            f"No verdict on unseen tasks: on none of {', '.join(unseen['tasks'])} is the tuned "
+            "reference better than random play."
+        )
+    return (
+        f"On unseen tasks {verdict.conclusion_text(unseen)[0].lower()}"
+        + (verdict.conclusion_text(unseen)[1:])
+    )
+
+
+def banner(unseen: Mapping[str, Any]) -> layout.Banner:
+    """Return the verdict over all tasks as a report shows it first."""
+    if "variants" not in unseen:
+        return layout.Banner("undecided", "UNSEEN TASKS", "", [conclusion_text(unseen)])
+    told = verdict.outcome(unseen)
+    against = f"{told.difference} against {verdict.short(unseen['best_hand_written'])}"
+    word = f"{told.conclusion.upper()} ON UNSEEN TASKS"
+    return layout.Banner(told.conclusion, word, against, [told.sentence, told.budget])
+
+
+def folded(unseen: Mapping[str, Any]) -> layout.Folded:
+    """Return what contenders were tuned to on each task."""
+    tables = [
+        replace(each, heading=name)
+        for name, result in unseen["tasks"].items()
+        for each in verdict.tuned_settings(result)
+    ]
+    return layout.Folded("Tuned settings on unseen tasks", tables)
+
+
+def draw(unseen: Mapping[str, Any], figures: Path) -> dict[str, str]:
+    """Draw the intervals of every task and of all; return the captions by file names."""
+    captions = {}
+    for name, result in {"": unseen, **unseen["tasks"]}.items():
+        if "variants" not in result:
+            continue
+        path = figures / (f"{PREFIX}_{name}.png" if name else f"{PREFIX}.png")
+        draw_scores(result, path, "fitness" if name else "normalised fitness")
+        captions[path.name] = CAPTION.format(where=name or "All unseen tasks, normalised")
+    return captions
+
+
+def draw_scores(result: Mapping[str, Any], path: Path, xlabel: str) -> None:
+    """Draw the variants of a comparison, and how far they are from the best hand-written one."""
+    pairs = {pair["other"]: pair for pair in result["pairs"]}
+    rows = {row["name"]: row for row in result["variants"]}
+    best, learned = result["best_hand_written"], result["learned"]
+    judged = result.get("against_best", pairs[best])
+    differences = {}
+    for name, row in rows.items():
+        if name == learned:
+            differences[name] = (judged["difference"], judged["difference_interval"])
+        elif name != best:
+            compared = statistics.compare(row["scores"], rows[best]["scores"])
+            differences[name] = (compared.difference, compared.difference_interval)
+    score_plots.plot_scores(
+        [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
+        path,
+        xlabel=f"{xlabel} on held-out seeds, IQM",
+        differences=differences,
+        learned=learned,
+        reference=best,
+    )
+
+
+def _reference(result: Mapping[str, Any]) -> str:
+    """The first hand-written contender."""
+    learned = result["variants"][0]["function"]
+    return next(row["function"] for row in result["variants"] if row["function"] != learned)

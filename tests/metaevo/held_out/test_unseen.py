@@ -1,0 +1,298 @@
+"""What was found on unseen tasks: the pooled numbers, what is refused, and what is kept."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
+from metaevo.evolution import unseen_report
+from metaevo.evolution.command import main
+from metaevo.held_out import unseen
+from metaevo.held_out.comparison import Variant, summary
+from metaevo.parallel.seeding import Purpose
+from metaevo.runs.lifecycle import StopRequestedError
+from metaevo.runs.quick import quickened
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from metaevo.transfer.command import main as evaluate
+from tests.metaevo.fake_contenders import Fake, comparison, learned_score
+
+TINY = """
+evolve: value_loss
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
+train: {total_timesteps: 200, num_steps: 20}
+component: {form: additive, hidden_sizes: [2], start: squared}
+fitness: {mean_return: 0, reward_per_step: 10}
+strategy: {population_size: 4, sigma: 0.1}
+evolution: {generations: 1, validation_seeds: 2, num_devices: 1}
+evaluation:
+  seeds: 16
+  space: {learning_rate: [0.2, 0.5]}
+  sampler: grid
+  tuning_seeds: 2
+  ablation_seeds: 0
+  unseen:
+    GridWorld: {env_params: {size: 2}, hyperparams: {learning_rate: 0.4}}
+    corridor: {env: GridWorld, env_params: {size: 4}, train: {total_timesteps: 400}}
+"""
+
+
+def study_of(text=TINY, **tasks):
+    from metaevo.config import parse_yaml
+
+    raw = parse_yaml(text, "the test")
+    if tasks:
+        raw["evaluation"]["unseen"] = {key.replace("_", "-"): each for key, each in tasks.items()}
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+
+
+# --- Pooling ------------------------------------------------------------------------------------
+
+VARIANTS = [
+    Variant("learned (same hyperparameters)", "learned", {}, 0),
+    Variant("squared (same hyperparameters)", "squared", {}, 0),
+    Variant("squared (tuned)", "squared", {}, 100),
+    Variant("huber (tuned)", "huber", {}, 100),
+]
+
+
+def planted(rng, low, high, learned, huber, seeds=40):
+    """Scores of a task whose reference has 1 on its scale; contenders by their places there."""
+    places = {"learned": learned, "squared": 1.0, "huber": huber}
+    values = {
+        each.name: low + (high - low) * (places[each.function] + 0.2 * rng.normal(size=seeds))
+        for each in VARIANTS
+    }
+    result = summary(VARIANTS, values, dict.fromkeys(values, 0), ["learned"])
+    about = {"tuning_settings": 3, "tuning_rounds": [[3, 64]]}
+    return result | about | {"scale": {"random": low, "reference": high}}
+
+
+@pytest.fixture(scope="module")
+def results():
+    rng = np.random.default_rng(0)
+    return {
+        "one": planted(rng, -500.0, -100.0, 1.5, 0.9),
+        "two": planted(rng, 0.0, 3.0, 1.2, 0.5),
+        "flat": planted(rng, 0.0, 1.0, 9.0, 1.0) | {"scale": None},
+    }
+
+
+def test_tasks_are_pooled_on_their_own_scales(results):
+    """Against a plain computation in NumPy and SciPy."""
+    found = unseen.aggregate(results)
+    assert found["without_scale"] == ["flat"]
+    assert set(found["tasks"]) == set(results)
+    rows = {row["name"]: row for row in found["variants"]}
+    tables = {}
+    for name in rows:
+        columns = []
+        for task, low, high in (("one", -500, -100), ("two", 0, 3)):
+            (row,) = (each for each in results[task]["variants"] if each["name"] == name)
+            columns.append((np.array(row["scores"]) - low) / (high - low))
+        tables[name] = np.stack(columns, 1)
+    rng = np.random.default_rng(7)
+    for name, table in tables.items():
+        np.testing.assert_allclose(rows[name]["scores"], table)
+        assert rows[name]["iqm"] == pytest.approx(stats.trim_mean(table.ravel(), 0.25))
+        redrawn = [  # the seeds of a task with replacement, every task by itself
+            stats.trim_mean(
+                np.concatenate([column[rng.integers(40, size=40)] for column in table.T]), 0.25
+            )
+            for _ in range(2000)
+        ]
+        np.testing.assert_allclose(
+            rows[name]["interval"], np.quantile(redrawn, [0.025, 0.975]), atol=0.02
+        )
+    learned = tables["learned (same hyperparameters)"]
+    best = tables["squared (tuned)"]
+    wins = [(a[:, None] > b).mean() for a, b in zip(learned.T, best.T, strict=True)]
+    judged = found["against_best"]
+    assert judged["other"] == found["best_hand_written"] == "squared (tuned)"
+    assert judged["probability_of_improvement"] == pytest.approx(np.mean(wins))
+    assert found["conclusion"] == judged["conclusion"] == "better"
+    assert rows["squared (tuned)"]["tuning_frames"] == 200
+
+
+def test_the_words_say_who_was_tuned(results):
+    found = unseen.aggregate(results)
+    text = unseen_report.conclusion_text(found)
+    assert text.startswith("On unseen tasks better: learned 1.3")
+    assert "40 held-out seeds on each of 2 unseen tasks, normalised" in text
+    assert "learned has the run's hyperparameters on every task; squared was tuned on each" in text
+    table = unseen_report.table(found)
+    assert [row[0] for row in table.rows] == ["one", "two", "flat", "all, normalised"]
+    assert "Left out of all: flat" in table.note
+    assert table.columns[1] == "learned (untuned)"
+
+
+def test_without_any_scale_there_is_no_verdict(results):
+    found = unseen.aggregate({"flat": results["flat"]})
+    assert "variants" not in found
+    assert unseen_report.conclusion_text(found).startswith("No verdict on unseen tasks: on none of")
+    assert len(unseen_report.table(found).rows) == 1
+    assert unseen_report.banner(found).kind == "undecided"
+
+
+def test_what_was_found_is_not_tuned(tmp_path):
+    this, frames = comparison(), []
+    this.tunes_found, this.purpose = False, Purpose.UNSEEN
+    result, _ = this.run(tmp_path, frames.append)
+    assert this.learned.calls == [(32, 1)]
+    assert result["learned"] == "learned (same hyperparameters)"
+    assert result["against_best"]["other"] == "huber (tuned)"
+    assert sum(frames) == this.frames
+    other = comparison(Fake(learned_score))
+    other.run(tmp_path / "other")
+    assert not this.learned.keys & other.learned.keys  # seeds of its own
+
+
+# --- Refusals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ({"GridWord": {}}, "unseen.GridWord: task.env: unknown environment 'GridWord'"),
+        (
+            {"again": {"env": "GridWorld", "env_params": {"size": 3, "slip_probability": 0.1}}},
+            "unseen.again: evolution sees this task",
+        ),
+        ({"CartPole-v1": {}}, "unseen.CartPole-v1: task.env"),
+        (
+            {"corridor": {"env": "GridWorld", "train": {"steps": 3}}},
+            "unseen.corridor: unknown key 'train.steps'",
+        ),
+        (
+            {"corridor": {"env": "GridWorld", "hyperparams": {"learning_rate": "x"}}},
+            "unseen.corridor: hyperparams.learning_rate = 'x'",
+        ),
+        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out' must be a name"),
+        ({"corridor": {"en": "GridWorld"}}, "unknown key 'evaluation.unseen.corridor.en'"),
+    ],
+)
+def test_bad_tasks_are_refused_in_one_line(tasks, message):
+    with pytest.raises(ConfigError) as caught:
+        study_of(**tasks)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_left_out_has_its_default_where_tasks_are_compared():
+    """The same task, written in another way."""
+    with pytest.raises(ConfigError, match="evolution sees this task"):
+        study_of(
+            TINY.replace("{size: 3, slip_probability: 0.1}", "{}"),
+            again={"env": "GridWorld", "env_params": {"observations": "index"}},
+        )
+
+
+def test_a_quick_look_is_small():
+    study = study_of()
+    small = quickened(to_dict(study.settings))
+    tasks = small["evaluation"]["unseen"]
+    assert len(tasks) <= 2
+    assert tasks["corridor"]["train"] == {"total_timesteps": 400}  # 20 updates already
+    long = to_dict(study.settings)
+    long["evaluation"]["unseen"]["corridor"]["train"] = {"total_timesteps": 10_000}
+    tasks = quickened(long)["evaluation"]["unseen"]
+    assert tasks["corridor"]["train"] == {"total_timesteps": 400}
+
+
+# --- A whole run --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("unseen")
+    (path / "tiny.yaml").write_text(TINY)
+    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
+    assert main(argv, description="") == 0
+    return path / "run"
+
+
+def of(run):
+    return json.loads((run / "evaluation.json").read_text())["unseen"]
+
+
+def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
+    found = of(evolved)
+    assert list(found["tasks"]) == ["GridWorld", "corridor"]
+    for result in found["tasks"].values():
+        rows = {row["name"]: row for row in result["variants"]}
+        assert rows["learned (same hyperparameters)"]["tuning_frames"] == 0
+        assert "learned (tuned)" not in rows
+        assert rows["squared (tuned)"]["tuning_frames"] > 0
+        assert all(len(row["scores"]) == 16 for row in rows.values())
+    frames = [each["frames_per_agent"] for each in found["tasks"].values()]
+    assert frames == [200, 400]
+    page = (evolved / "report.html").read_text()
+    assert "Unseen tasks" in page
+    assert {path.name for path in (evolved / "figures").glob("unseen_*.png")} == {
+        "unseen_GridWorld.png",
+        "unseen_corridor.png",
+    }
+
+
+def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
+    """A stop after the first task; then the first one is not trained again."""
+    from metaevo.components.discovery import load
+
+    study, (_, found) = study_of(), load(evolved)
+    first = tmp_path / "unseen" / "GridWorld.json"
+
+    def stop():
+        if first.exists():
+            raise StopRequestedError
+
+    arguments = {"evolution_frames": 0, "check_stop": stop}
+    with pytest.raises(StopRequestedError):
+        study.judge_unseen(found, tmp_path, **arguments)
+    kept = first.read_bytes()
+    written = first.stat().st_mtime_ns
+    arguments["check_stop"] = lambda: None
+    whole = study.judge_unseen(found, tmp_path, **arguments)
+    assert first.stat().st_mtime_ns == written
+    first.write_text(first.read_text().replace('"scores": [', '"scores": [true, ', 1))
+    with pytest.warns(UserWarning, match=r"judging again: .*GridWorld.json"):
+        again = study.judge_unseen(found, tmp_path, **arguments)
+    assert first.read_bytes() == kept
+    assert json.dumps(again) == json.dumps(whole)
+
+
+def test_a_run_is_judged_on_demand(evolved, tmp_path, capsys):
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
+    argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
+    assert evaluate(argv, description="") == 0
+    place = evolved / "transfer" / "unseen"
+    assert list(of(place)["tasks"]) == ["small"]
+    printed = capsys.readouterr().out
+    assert "for Q-learning on unseen tasks" in (place / "report.html").read_text()
+    verdict = printed.rindex("unseen tasks")
+    assert verdict > printed.index("learned (untuned)")
+    assert load_yaml(evolved / "config.yaml")["config"]["evaluation"]["unseen"].keys() == {
+        "GridWorld",
+        "corridor",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--unseen", "missing.yaml"], "missing.yaml"),
+        (["--unseen", "--task.env_params.size", "5"], "with --unseen it is the run's"),
+        (["--unseen", "--evaluation.unseen", "{}"], "no evaluation.unseen"),
+        (["--unseen", "--evaluation.seeds", "0"], "nothing to compare"),
+    ],
+)
+def test_bad_demands_are_refused(evolved, capsys, words, message):
+    with pytest.raises(SystemExit) as caught:
+        evaluate(["--run-dir", str(evolved), *words], description="")
+    assert caught.value.code == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error
