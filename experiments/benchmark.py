@@ -13,6 +13,7 @@ python experiments/benchmark.py compile --programs quick --against COMMIT
 python experiments/benchmark.py learning --against COMMIT
 python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
+python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
@@ -38,6 +39,7 @@ from experiments.benchmarks import (
     environments,
     evolution,
     figures,
+    learned_rules,
     learning,
     peers,
     scaling,
@@ -61,6 +63,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "devices": scaling.suite,
     "compile": compiling.suite,
     "tracking": tracking.suite,
+    "learned-rules": learned_rules.suite,
     "learning": learning.suite,
 }
 

@@ -4,6 +4,7 @@ A worker sets up its devices, compiles, and returns a function that measures onc
 """
 
 import argparse
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -97,15 +98,29 @@ def _variants(
 # --- What runs in the processes -------------------------------------------------------------------
 
 
-def _train(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
-    """`train` from a key to the mean return, the learner's task, and its hyperparameters."""
+def _train(
+    name: str, task: str, updates: int, optimizer: str | None = None
+) -> tuple[Any, Any, Any]:
+    """`train` from a key to the mean return, the learner's task, and its hyperparameters.
+
+    With the name of a component as optimizer, at its random start.
+    """
+    import jax
+
     from metaevo.agents.train_learner import Task
+    from metaevo.components import registry
     from purerl.parts.evaluation import mean_return
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
+    meta_params = None
+    if optimizer is not None:
+        module = registry.find(optimizer)
+        component = module.make(module.Config())
+        learner = dataclasses.replace(learner, make_optimizer=component.apply)
+        meta_params = component.init(jax.random.key(0))
 
     def train(key):
-        return mean_return(learner.train(key, hyperparams, None, env_params).episodes)
+        return mean_return(learner.train(key, hyperparams, meta_params, env_params).episodes)
 
     return train, Task(task, learner, env_params), hyperparams
 
@@ -117,6 +132,7 @@ def ours(
     updates: int,
     chunk_size: int | None = None,
     num_devices: int | None = None,
+    optimizer: str | None = None,
 ) -> tuple[Measure, dict[str, Any]]:
     """Agents dealt to one device a core, each of which trains chunk after chunk."""
     from metaevo.parallel import devices
@@ -127,7 +143,7 @@ def ours(
     from experiments.benchmarks import flops
     from metaevo.agents.train_learner import working_set
 
-    train, its_task, hyperparams = _train(learner, task, updates)
+    train, its_task, hyperparams = _train(learner, task, updates, optimizer)
     count = min(len(jax.devices()[:num_devices]), agents)
     size = chunk_size or devices.choose_chunk_size(
         agents, working_set(its_task, hyperparams, None), count
