@@ -164,6 +164,15 @@ def of_run(run: Path) -> dict[str, Any]:
         )  # fmt: skip
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
         rows.append([each["name"], _interval(each["iqm"], each["interval"]), better, settings])
+    tables = [
+        {
+            "title": f"{evaluation['variants'][0]['seeds']} held-out seeds",
+            "columns": ["", "IQM [95%]", "P(learned is better)", "tuned to"],
+            "rows": rows,
+        }
+    ]
+    if "evolutions" in evaluation:
+        tables.insert(0, _evolutions(evaluation))
     verdict = compared[evaluation["best_hand_written"]]
     words = ["python", *shlex.split(where["command_line"])[1:]]
     if "--run-dir" in words:  # a place on that machine
@@ -180,13 +189,28 @@ def of_run(run: Path) -> dict[str, Any]:
         "command": shlex.join(words),
         "verdict": evaluation["conclusion"],
         "difference": _interval(verdict["difference"], verdict["difference_interval"]),
-        "tables": [
-            {
-                "title": f"{evaluation['variants'][0]['seeds']} held-out seeds",
-                "columns": ["", "IQM [95%]", "P(learned is better)", "tuned to"],
-                "rows": rows,
-            }
-        ],
+        "tables": tables,
+    }
+
+
+def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of several evolutions, each tuned, and of their mean."""
+    variants = {each["name"]: each for each in evaluation["variants"]}
+    rows = []
+    for each in evaluation["evolutions"]:
+        row = variants[each["learned"]]
+        difference = _interval(each["difference"], each["difference_interval"])
+        score = _interval(row["iqm"], row["interval"])
+        rows.append([f"evolution seed {each['seed']}", score, difference, each["conclusion"]])
+    found = evaluation["together"]
+    score = _interval(found["iqm"], found["interval"])
+    difference = _interval(found["difference"], found["difference_interval"])
+    rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
+    best = evaluation["best_hand_written"]
+    return {
+        "title": f"{len(evaluation['evolutions'])} evolutions",
+        "columns": ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"],
+        "rows": rows,
     }
 
 

@@ -18,8 +18,8 @@ from metaevo.runs.lifecycle import (
 from metaevo.runs.quick import quickened
 from metaevo.studies import registry
 
-COMPONENT = "value_loss"
-"""What is evolved where neither settings nor command line say it."""
+COMPONENTS = ("optimizer", "value_loss")
+"""Where nothing says what is evolved, it is the first of these with a preset for the learner."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
 """Whose presets are looked for if none is asked for, the quickest first."""
 
@@ -61,8 +61,11 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
             return saved
         if registry.find(overrides) is not registry.STUDIES[registry.LEARNER]:
             return {}
-        what = overrides.get("evolve", component or COMPONENT)
-        preset = _preset(what, overrides.get("learner"))
+        learner = overrides.get("learner")
+        what = overrides.get("evolve", component)
+        if what is None:
+            what = next((each for each in COMPONENTS if _preset(each, learner)), COMPONENTS[-1])
+        preset = _preset(what, learner)
         return {"evolve": what, **for_environment_of(overrides, preset)}
 
     def make_class(raw: dict[str, Any]) -> type[Any]:
