@@ -51,7 +51,7 @@ class Config:
     temporal: bool = True
     """also sees progress and the logarithm of the number of updates"""
     start: Literal["adam", "random"] = "adam"
-    """exactly Adam, or random weights"""
+    """exactly Adam, or Adam's mix of signals and a network of random weights"""
 
 
 class State(NamedTuple):
@@ -127,10 +127,10 @@ def without_inputs(found: Found, without: dict[str, Any]) -> Ablation:
 def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:
     inputs = len(FEATURES) + config.memory_size
     outputs = 2 + 2 * config.memory_size
-    mix_key, hidden_key, time_key, output_key = jax.random.split(key, 4)
+    hidden_key, time_key, output_key = jax.random.split(key, 3)
     hidden = config.hidden_size
     meta_params = {
-        "mix": jax.random.normal(mix_key, (len(SIGNALS),)) / len(SIGNALS) ** 0.5,
+        "mix": jnp.asarray([signal == "mean 0.9" for signal in SIGNALS], jnp.float32),
         "hidden": jax.random.normal(hidden_key, (hidden, inputs)) / inputs**0.5,
         "hidden_bias": jnp.zeros(hidden),
         "output": jax.random.normal(output_key, (outputs, hidden)) / hidden**0.5,
@@ -139,9 +139,7 @@ def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:
     if config.temporal:
         meta_params["time"] = jax.random.normal(time_key, (hidden, len(TIMES))) / inputs**0.5
     if config.start == "adam":
-        adam = jnp.asarray([signal == "mean 0.9" for signal in SIGNALS], jnp.float32)
-        zeros = jnp.zeros_like(meta_params["output"])
-        meta_params = {**meta_params, "mix": adam, "output": zeros}
+        meta_params["output"] = jnp.zeros_like(meta_params["output"])
     return meta_params
 
 
