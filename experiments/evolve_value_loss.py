@@ -1,8 +1,4 @@
-"""Evolve a value loss: `metaevo evolve --evolve value_loss`.
-
-Without `--config` it is that of tabular Q-learning, the quickest:
-configs/evolve_value_loss/q_learning.yaml.
-"""
+"""Evolve a value loss, by default that of Q-learning: `metaevo evolve --evolve value_loss`."""
 
 import sys
 

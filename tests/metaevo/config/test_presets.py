@@ -32,9 +32,9 @@ def test_a_file_goes_before_a_preset(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("evolve_value_loss/standart", "did you mean the preset evolve_value_loss/standard?"),
-        ("configs/evolve_value_loss/standart.yaml", "evolve_value_loss/standard?"),
-        ("standard", "did you mean the preset evolve_value_loss/standard?"),
+        ("evolve_value_loss/standart", "did you mean the preset evolve_value_loss/standard"),
+        ("configs/evolve_value_loss/standart.yaml", "evolve_value_loss/standard"),
+        ("standard", "evolve_optimizer/standard or evolve_value_loss/standard?"),
         ("train/nothing_like_it", "the presets there: train/dqn_cartpole, "),
     ],
 )
