@@ -97,8 +97,8 @@ class CheapTalkStudy:
         """
         del run_path, trust_source
         self.settings = settings
-        first, *_ = victims.victims_of(settings)
-        self.task = victims.task_of(first, settings.task, settings.channel)
+        self.task = victims.task_of(victims.first_of(settings), settings.task, settings.channel)
+        victims.victims_of(settings)  # or they would be refused after hours of evolution
         self.name = f"cheap_talk_{settings.role}"
 
     def check(self) -> None:

@@ -133,13 +133,18 @@ def last_quarter(episodes: EpisodeSums) -> jax.Array:
     return mean_return(jax.tree.map(lambda sums: sums[-count:], episodes))
 
 
+def first_of(settings: CheapTalkSettings) -> Victim:
+    """Return the victim of evolution."""
+    return Victim(settings.learner, settings.learner, settings.train, settings.hyperparams)
+
+
 def victims_of(settings: CheapTalkSettings) -> list[Victim]:
     """Return the victim of evolution, and then those that it has not met.
 
     Raises:
         ConfigError: naming a victim that cannot be built.
     """
-    found = [Victim(settings.learner, settings.learner, settings.train, settings.hyperparams)]
+    found = [first_of(settings)]
     for name, change in settings.evaluation.victims.items():
         try:
             if name in (settings.learner, ""):
