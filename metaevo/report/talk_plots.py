@@ -31,6 +31,7 @@ def plot_messages(
         env: the environment's name.
         path: of the PNG.
     """
+    high = np.where(high > low, high, low + 1.0)  # a number that never changes
     lines = [_line(middle, low, high, place) for place in range(len(middle))]
     changes = [float(np.std(say(each), axis=0).sum()) for each in lines]
     across, up = sorted(np.argsort(changes)[-2:]) if len(middle) > 1 else (0, 0)
