@@ -43,8 +43,10 @@ def test_an_evolution_preset_fits_together(path):
     assert small.evaluation.seeds <= 8
 
 
-@pytest.mark.parametrize("path", [each for each in FILES if "shaping" in names(each)], ids=names)
-def test_a_shaping_preset_fits_together(path):
+@pytest.mark.parametrize(
+    "path", [each for each in FILES if each.parent.name in ("shaping", "cheap_talk")], ids=names
+)
+def test_a_preset_of_another_study_fits_together(path):
     raw = load_yaml(path)
     entry = registry.find(raw)
     settings = from_dict(entry.settings(raw, None), raw)
@@ -110,6 +112,7 @@ def assert_all_used(raw, settings):
 
 def test_every_file_is_looked_at():
     assert {path.parent.name for path in FILES} >= {
+        "cheap_talk",
         "evolve_drift",
         "evolve_value_loss",
         "shaping",
@@ -117,6 +120,6 @@ def test_every_file_is_looked_at():
         "train",
     }
     assert all(
-        {"evolve", "shaping", "train", "sweep"} & set(re.split(r"[/_]", names(path)))
+        {"evolve", "shaping", "talk", "train", "sweep"} & set(re.split(r"[/_]", names(path)))
         for path in FILES
     )

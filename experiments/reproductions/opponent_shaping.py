@@ -75,7 +75,7 @@ def _run(preset: str) -> Callable[[Settings, Output], None]:
         add("naive against naive", None, settings.seed, float("nan"))
         weights = None
         for seed in range(settings.seed, settings.seed + settings.seeds):
-            weights, seconds = _evolve(evolution.with_settings(seed, shaping.strategy), seed)
+            weights, seconds = evolve(evolution.with_settings(seed, shaping.strategy), seed)
             add(f"shaper, seed {seed}", weights, seed, seconds)
         output.table(
             preset.replace("/", "_"),
@@ -94,7 +94,7 @@ def _run(preset: str) -> Callable[[Settings, Output], None]:
     return run
 
 
-def _evolve(evolution: Evolution, seed: int) -> tuple[meta_game.Weights, float]:
+def evolve(evolution: Evolution, seed: int) -> tuple[Any, float]:
     """Return what an evolution has found, and the seconds that it took."""
     state, left = evolution.init(), evolution.config.generations
     begin = time.monotonic()
@@ -104,7 +104,7 @@ def _evolve(evolution: Evolution, seed: int) -> tuple[meta_game.Weights, float]:
             state, _ = evolution.run_block(state, length)
             left -= length
             bar.update(length)
-    weights: meta_game.Weights = jax.tree.map(jnp.asarray, evolution.result(state))
+    weights = jax.tree.map(jnp.asarray, evolution.result(state))
     return weights, time.monotonic() - begin
 
 

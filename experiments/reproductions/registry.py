@@ -2,6 +2,7 @@
 
 from experiments.reproductions import (
     cartpole_dqn,
+    cheap_talk,
     doors_dqn,
     doors_vectorisation,
     grid_world,
@@ -20,4 +21,5 @@ COMPARISONS: dict[str, Comparison] = {
     "mfos-ipd": opponent_shaping.IPD,
     "mfos-chicken": opponent_shaping.CHICKEN,
     "mfos-pennies": opponent_shaping.PENNIES,
+    "cheap-talk-cartpole": cheap_talk.COMPARISON,
 }

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from metaevo.components import known
 from metaevo.config import ConfigError, show
+from metaevo.studies.cheap_talk import CheapTalkStudy
+from metaevo.studies.cheap_talk_settings import settings_class as cheap_talk_class
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.shaping import ShapingStudy
@@ -27,6 +29,7 @@ class Entry(NamedTuple):
 
 STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy),
+    "cheap_talk": Entry(cheap_talk_class, CheapTalkStudy),
     "shaping": Entry(shaping_class, ShapingStudy),
 }
 

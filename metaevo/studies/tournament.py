@@ -185,10 +185,10 @@ def compare(
         for name, cells in earned.items()
     }
     return {
-        **_verdict(scores),
+        **verdict_of(scores),
         "variants": [
             {
-                **_row(name, chosen[name].settings, tuning[name], table),
+                **row_of(name, chosen[name].settings, tuning[name], table),
                 "diverged": int(np.sum(~np.isfinite(scores[name]))),
             }
             for name, table in statistics.fill_missing(scores).items()
@@ -235,7 +235,15 @@ def _estimate(values: np.ndarray) -> list[float]:
     return [summary.iqm, *summary.interval]
 
 
-def _row(name: str, settings: dict[str, float], frames: int, table: np.ndarray) -> dict[str, Any]:
+def row_of(name: str, settings: dict[str, float], frames: int, table: np.ndarray) -> dict[str, Any]:
+    """Return a contender's row of evaluation.json, all but who diverged.
+
+    Args:
+        name: of the contender.
+        settings: that it has chosen.
+        frames: of choosing them.
+        table: its scores [seeds, tasks].
+    """
     summary = statistics.summarise(table)
     return {
         "name": name,
@@ -250,7 +258,8 @@ def _row(name: str, settings: dict[str, float], frames: int, table: np.ndarray) 
     }
 
 
-def _verdict(scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def verdict_of(scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return what evaluation.json says of who won, from scores [seeds, tasks], higher is better."""
     tables = statistics.fill_missing(scores)
     others = [name for name in tables if name != LEARNED]
     strata = {name: statistics.strata_of(table) for name, table in tables.items()}

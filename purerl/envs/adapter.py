@@ -21,6 +21,10 @@ class ObservationAdapter(Environment):
         """Return what is observed instead of `obs`."""
         raise NotImplementedError
 
+    def inner(self, params: Any) -> Any:
+        """Return the wrapped environment's part of the parameters: all of them."""
+        return params
+
     @property
     def name(self) -> str:
         """The wrapped environment's name."""
@@ -39,33 +43,37 @@ class ObservationAdapter(Environment):
     def step(self, key: jax.Array, state: Any, action: Any, params: Any = None) -> tuple:
         """Step and reset after an episode's end, see gymnax; some environments have their own."""
         params = self.default_params if params is None else params
-        obs, state, reward, terminated, truncated, info = self.env.step(key, state, action, params)
+        obs, state, reward, terminated, truncated, info = self.env.step(
+            key, state, action, self.inner(params)
+        )
         final_obs = self.observe(info["final_observation"], params)
         info = {**info, "final_observation": final_obs}
         return self.observe(obs, params), state, reward, terminated, truncated, info
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         """Reset, see gymnax."""
-        obs, state = self.env.reset_env(key, params)
+        obs, state = self.env.reset_env(key, self.inner(params))
         return self.observe(obs, params), state
 
     def step_env(self, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
         """Step without a reset, see gymnax."""
-        obs, state, reward, terminated, info = self.env.step_env(key, state, action, params)
+        obs, state, reward, terminated, info = self.env.step_env(
+            key, state, action, self.inner(params)
+        )
         return self.observe(obs, params), state, reward, terminated, info
 
     def is_truncated(self, state: Any, params: Any) -> jax.Array:
         """Whether the time limit is reached."""
-        return self.env.is_truncated(state, params)
+        return self.env.is_truncated(state, self.inner(params))
 
     def is_terminated(self, state: Any, params: Any) -> jax.Array:
         """Whether the state is terminal."""
-        return self.env.is_terminated(state, params)
+        return self.env.is_terminated(state, self.inner(params))
 
     def action_space(self, params: Any = None) -> Any:
         """The wrapped environment's action space."""
-        return self.env.action_space(params)
+        return self.env.action_space(None if params is None else self.inner(params))
 
     def state_space(self, params: Any) -> Any:
         """The wrapped environment's state space."""
-        return self.env.state_space(params)
+        return self.env.state_space(self.inner(params))

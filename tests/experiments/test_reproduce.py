@@ -75,6 +75,16 @@ def test_opponent_shaping(reproduce_tiny):
     assert [row["joint move"] for row in results["extortion"]] == [1, 3, 10, 100]
 
 
+@pytest.mark.long
+def test_cheap_talk(reproduce_tiny):
+    results = reproduce_tiny(
+        "cheap-talk-cartpole", "--generations", 1, "--victims", 2, "--frames", 2048
+    )
+    rows = {row["channel"]: row for row in results["cheap_talk"]}
+    assert list(rows) == ["learned", "silence", "constant", "random", "noise"]
+    assert all(8 < row["in the last quarter"] <= 500 for row in rows.values())
+
+
 @pytest.mark.slow
 def test_doors_vectorisation(reproduce_tiny):
     results = reproduce_tiny(

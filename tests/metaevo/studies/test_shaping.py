@@ -231,9 +231,11 @@ REFUSED = {
         "self is the mean of the strategy, which SimpleGA does not have",
     ),
     "self held out": ({"evaluation": {"opponents": ["self"]}}, "self is always among them"),
-    "a component": ({"study": "value_loss"}, "must be one of learner, shaping; value_loss is a"),
+    "a component": (
+        {"study": "value_loss"}, "one of learner, cheap_talk, shaping; value_loss is a component"
+    ),
     "misspelt": ({"study": "shapping"}, r"study = 'shapping'.*did you mean shaping\?"),
-    "a list": ({"study": ["shaping"]}, "study = .*must be one of learner, shaping"),
+    "a list": ({"study": ["shaping"]}, "study = .*must be one of learner, cheap_talk, shaping"),
     "a learner": ({"learner": "ppo"}, "unknown key 'learner'"),
     "no rate": ({"opponent": {"learning_rate": 0}}, "opponent.learning_rate = 0: must be"),
 }  # fmt: skip

@@ -1,0 +1,62 @@
+"""Figures of messages, in the look of `metaevo.report.plots`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from metaevo.report import plots
+
+COORDINATES = {"CartPole-v1": ("cart position", "cart velocity", "pole angle", "pole velocity")}
+"""What the numbers of an observation are."""
+SIDE, SHOWN = 61, 4
+"""Points along an axis of a picture, and pictures at most."""
+
+
+def plot_messages(
+    say: Callable[[np.ndarray], np.ndarray],
+    middle: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    env: str,
+    path: plots.PathLike,
+) -> Path:
+    """Draw messages over two coordinates of the observation; returns `path`.
+
+    Args:
+        say: from observations [samples, obs_size] to messages [samples, width].
+        middle: [obs_size] what the other coordinates are.
+        low: [obs_size] where the axes begin.
+        high: [obs_size] where they end.
+        env: the environment's name.
+        path: of the PNG.
+    """
+    high = np.where(high > low, high, low + 1.0)  # a number that never changes
+    lines = [_line(middle, low, high, place) for place in range(len(middle))]
+    changes = [float(np.std(say(each), axis=0).sum()) for each in lines]
+    across, up = sorted(np.argsort(changes)[-2:]) if len(middle) > 1 else (0, 0)
+    grid = np.tile(lines[across], (SIDE, 1)).astype(np.float32)
+    if up != across:
+        grid[:, up] = np.repeat(lines[up][:, up], SIDE)
+    said = say(grid).reshape(SIDE, SIDE, -1)
+    count = min(SHOWN, said.shape[-1])
+    names = COORDINATES.get(env, [f"observation {place}" for place in range(len(middle))])
+    figure = plots._figure(3.4, plots.NARROW if count < 3 else plots.WIDTH)
+    panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
+    limit = float(np.abs(said).max()) or 1.0
+    extent = (low[across], high[across], low[up], high[up])
+    for place, axes in enumerate(panels):
+        plots._style(axes, names[across], names[up] if not place else "")
+        axes.grid(visible=False)
+        image = axes.imshow(said[..., place], origin="lower", extent=extent, aspect="auto",
+                            cmap="RdBu_r", vmin=-limit, vmax=limit)  # fmt: skip
+        axes.set_title(f"message {place + 1}", fontsize=11, color=plots.INK)
+    figure.colorbar(image, ax=list(panels), shrink=0.9).outline.set_visible(False)
+    return plots._save(figure, path)
+
+
+def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> np.ndarray:
+    """Observations [SIDE, obs_size] of which one coordinate goes from its low to its high end."""
+    found = np.tile(middle, (SIDE, 1)).astype(np.float32)
+    found[:, place] = np.linspace(low[place], high[place], SIDE)
+    return found

@@ -1,0 +1,101 @@
+"""The settings of adversarial cheap talk."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt, Interval, MaxLen, MinLen
+
+from metaevo.agents.fitness import FitnessConfig
+from metaevo.agents.task import LearnerConfig, TaskConfig
+from metaevo.config.numbers import check_numbers
+from metaevo.config.sections import specialised
+from metaevo.outer_loop.evolution import EvolutionConfig
+from metaevo.outer_loop.strategy import StrategyConfig
+from metaevo.search.config import MOST
+from metaevo.studies.settings import RunConfig, learner_sections
+from purerl.types import Hyperparams
+
+SIGNS = {"adversary": -1.0, "ally": 1.0}
+"""What a channel wants of its victim's fitness, by its role."""
+
+
+@dataclass(frozen=True)
+class ChannelConfig:
+    """The network that says messages: relu, then `scale * tanh`."""
+
+    width: Annotated[int, Interval(gt=0, le=1024)] = 2
+    """numbers of a message"""
+    scale: Annotated[float, Gt(0)] = 2 * math.pi
+    """the largest number that it can say"""
+    hidden_sizes: Annotated[
+        tuple[Annotated[int, Interval(gt=0, le=4096)], ...], MinLen(1), MaxLen(16)
+    ] = (64, 64)
+    """units of each hidden layer"""
+
+
+@dataclass(frozen=True)
+class VictimConfig:
+    """A victim that evolution has not met, and what is different of it."""
+
+    learner: str = ""
+    """another learner, at its default settings; empty for that of evolution"""
+    train: dict[str, Any] = field(default_factory=dict)
+    """changes of the section train"""
+    hyperparams: dict[str, Any] = field(default_factory=dict)
+    """changes of the section hyperparams"""
+
+
+@dataclass(frozen=True)
+class JudgingConfig:
+    """The comparison at the end."""
+
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
+    """fresh victims of every channel; 0 for no comparison"""
+    victims: dict[str, VictimConfig] = field(default_factory=dict)
+    """other victims, by their names ({half the rate: {hyperparams: {learning_rate: 2.5e-3}}})"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheapTalkSettings:
+    """The settings of an evolution of a channel."""
+
+    study: Literal["cheap_talk"] = "cheap_talk"
+    """what is evolved"""
+    role: Literal["adversary", "ally"] = "adversary"
+    """whether the channel is to lower or to raise the victim's fitness"""
+    learner: str = "ppo"
+    """the victim"""
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    evaluation: JudgingConfig = field(default_factory=JudgingConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+def settings_class(raw: dict[str, Any], component: str | None) -> type[CheapTalkSettings]:
+    """Return the class of settings, of which two sections are the victim's.
+
+    Args:
+        raw: the unvalidated settings, of which `learner` is read.
+        component: of no use: no part of a learner is evolved.
+
+    Raises:
+        ConfigError: for an unknown learner.
+    """
+    del component
+    learner = raw.get("learner", "ppo")
+    return specialised(
+        CheapTalkSettings,
+        learner_sections(learner),
+        {"learner": learner},
+        order=("study", "role", "learner"),
+    )

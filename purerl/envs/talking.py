@@ -1,0 +1,77 @@
+"""An adapter that appends messages to observations: cheap talk (Lu et al. 2023)."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from gymnax.environments import spaces
+from gymnax.environments.environment import Environment
+
+from purerl.envs.adapter import ObservationAdapter
+from purerl.types import Channel, EnvParams, MetaParams
+
+
+class TalkParams(struct.PyTreeNode):
+    """The parameters of an environment with a channel. Traced, as any environment's are."""
+
+    env: EnvParams
+    """of the environment"""
+    channel: MetaParams
+    """of the channel"""
+    scale: jax.Array | float = 1.0
+    """by which messages are multiplied"""
+
+
+class Talking(ObservationAdapter):
+    """Observations with a message behind them; states, rewards and actions are untouched.
+
+    A message is a function of the observation alone, so that whatever it does to a learner, it
+    does by what it says: nothing is told that the observation does not hold.
+
+    Example:
+        >>> env, env_params = envs.make("CartPole-v1")
+        >>> env = Talking(env, lambda meta_params, obs: jnp.tanh(obs[:2] @ meta_params), width=2)
+        >>> env_params = TalkParams(env_params, jnp.eye(2), scale=2 * jnp.pi)
+    """
+
+    def __init__(self, env: Environment, channel: Channel, width: int):
+        """Wrap `env`.
+
+        Args:
+            env: with vectors as observations.
+            channel: whose messages are appended.
+            width: numbers of a message.
+
+        Raises:
+            ValueError: for a width below 1, and for observations that are no vectors.
+        """
+        super().__init__(env)
+        if width < 1:
+            raise ValueError(f"width = {width}: a message must have at least 1 number")
+        shape = tuple(env.observation_space(env.default_params).shape)
+        if len(shape) != 1:
+            seen = f"images of shape {shape}" if shape else "state numbers"
+            raise ValueError(
+                f"{env.name}: its observations are {seen}, but a message is appended to a vector"
+            )
+        self.channel, self.width = channel, width
+
+    @property
+    def default_params(self) -> TalkParams:
+        """The wrapped environment's, with a channel that has no parameters."""
+        return TalkParams(self.env.default_params, None)
+
+    def inner(self, params: TalkParams) -> Any:
+        """Return the wrapped environment's parameters."""
+        return params.env
+
+    def observation_space(self, params: TalkParams) -> spaces.Box:
+        """A box with room for the message."""
+        (size,) = self.env.observation_space(params.env).shape
+        return spaces.Box(-jnp.inf, jnp.inf, (size + self.width,), jnp.float32)
+
+    def observe(self, obs: jax.Array, params: TalkParams) -> jax.Array:
+        """Return the observation with its message."""
+        message = params.scale * self.channel(params.channel, obs)
+        return jnp.concatenate([obs, message.astype(obs.dtype)])

@@ -1,0 +1,142 @@
+"""Messages behind observations: they are what a network says, and touch nothing else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import envs
+from purerl.envs import Talking
+from purerl.envs.talking import TalkParams
+from purerl.parts import channels
+
+KEY, WIDTH, SCALE, STEPS = jax.random.key(0), 3, 2 * np.pi, 300
+MESSENGER = channels.Messenger((16, 8), WIDTH)
+WEIGHTS = MESSENGER.init(jax.random.key(1), jnp.zeros(4))
+
+
+def play(env, env_params):
+    """All that happens in a few episodes of random play with fixed keys."""
+
+    def step(state, key):
+        act_key, env_key = jax.random.split(key)
+        action = jax.random.randint(act_key, (), 0, 2)
+        obs, state, reward, terminated, truncated, info = env.step(
+            env_key, state, action, env_params
+        )
+        return state, (obs, state, reward, terminated, truncated, info["final_observation"])
+
+    def run(key):
+        obs, state = env.reset(key, env_params)
+        _, seen = jax.lax.scan(step, state, jax.random.split(key, STEPS))
+        return obs, seen
+
+    return jax.jit(run)(KEY)
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    return envs.make("CartPole-v1", max_steps_in_episode=25)
+
+
+@pytest.mark.parametrize("scale", [0.0, SCALE])
+def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
+    """With messages cut off, and with any messages, all else is the same to the bit."""
+    env, params = cartpole
+    talking = Talking(env, channels.messages(MESSENGER), WIDTH)
+    first, seen = play(talking, TalkParams(params, WEIGHTS, scale))
+    first_bare, bare = play(env, params)
+    obs, state, reward, terminated, truncated, final = seen
+    np.testing.assert_array_equal(first[:4], first_bare)
+    np.testing.assert_array_equal(obs[:, :4], bare[0])
+    np.testing.assert_array_equal(final[:, :4], bare[5])
+    jax.tree.map(np.testing.assert_array_equal, (state, reward, terminated, truncated), bare[1:5])
+    assert terminated.any()
+    assert truncated.any()
+    if not scale:
+        assert not np.any(obs[:, 4:])
+        assert not np.any(final[:, 4:])
+
+
+def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
+    """Also at a reset, and in the observation before one; checked against NumPy."""
+    env, params = cartpole
+    talking = Talking(env, channels.messages(MESSENGER), WIDTH)
+    first, (obs, _, _, terminated, truncated, final) = play(
+        talking, TalkParams(params, WEIGHTS, SCALE)
+    )
+    layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), WEIGHTS["params"])
+
+    def said(x):
+        for layer in (layers["Torso_0"]["Dense_0"], layers["Torso_0"]["Dense_1"]):
+            x = np.maximum(x @ layer["kernel"] + layer["bias"], 0)
+        return SCALE * np.tanh(x @ layers["out"]["kernel"] + layers["out"]["bias"])
+
+    for each in (np.asarray(first)[None], np.asarray(obs), np.asarray(final)):
+        np.testing.assert_allclose(each[:, 4:], said(each[:, :4]), atol=1e-4)
+    ended = np.asarray(terminated | truncated)
+    assert np.any(np.asarray(final)[ended] != np.asarray(obs)[ended])
+    space = talking.observation_space(TalkParams(params, WEIGHTS))
+    assert space.shape == first.shape == (4 + WIDTH,)
+
+
+SPEAK = jax.jit(jax.vmap(channels.speak(MESSENGER), (None, 0)))
+
+
+def heard(name, seed=0):
+    """What a hand-written channel says of random observations [2000, WIDTH]."""
+    obs = jax.random.normal(jax.random.key(9), (2000, 4))
+    speaker = channels.speaker(name, jax.random.key(seed), WEIGHTS)
+    return np.asarray(obs), np.asarray(SPEAK(speaker, obs))
+
+
+def test_hand_written_channels_say_what_their_names_say():
+    _, silence = heard("silence")
+    assert not np.any(silence)
+    _, constant = heard("constant")
+    np.testing.assert_array_equal(constant, np.broadcast_to(constant[0], constant.shape))
+    assert len(set(constant[0])) == WIDTH
+    firsts = np.stack([heard("constant", seed)[1][0] for seed in range(40)])
+    assert firsts.min() < -0.8
+    assert firsts.max() > 0.8
+    _, random = heard("random")
+    _, other = heard("random", 1)
+    assert np.all(random.std(axis=0) > 0.01)
+    assert np.abs(random - other).max() > 0.1
+    obs, learned = heard("learned")
+    expected = jax.vmap(channels.messages(MESSENGER), (None, 0))(WEIGHTS, obs)
+    np.testing.assert_allclose(learned, expected, atol=1e-6)
+
+
+def test_noise_is_uniform_and_a_function_of_the_observation():
+    obs, noise = heard("noise")
+    assert np.abs(noise.mean(axis=0)).max() < 0.06
+    np.testing.assert_allclose(noise.std(axis=0), np.sqrt(1 / 3), atol=0.03)
+    assert np.abs(np.corrcoef(obs.T, noise.T)[:4, 4:]).max() < 0.08
+    assert np.abs(np.corrcoef(noise.T) - np.eye(WIDTH)).max() < 0.08
+    speaker = channels.speaker("noise", jax.random.key(0), WEIGHTS)
+    np.testing.assert_array_equal(SPEAK(speaker, obs), noise)
+    near = np.asarray(SPEAK(speaker, np.nextafter(obs, np.float32(np.inf))))
+    assert np.abs(np.corrcoef(near[:, 0], noise[:, 0])[0, 1]) < 0.08
+    hot = np.asarray(SPEAK(speaker, np.tile(np.eye(4, dtype=np.float32), (500, 1))))
+    assert len(np.unique(hot[:, 0])) == 4
+    assert np.any(heard("noise", 1)[1] != noise)
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "message"),
+    [
+        ("CartPole-v1", 0, "width = 0: a message must have at least 1 number"),
+        ("Breakout-MinAtar", 2, r"images of shape \(10, 10, 4\)"),
+    ],
+)
+def test_what_cannot_talk_is_refused(name, width, message):
+    env, _ = envs.make(name)
+    with pytest.raises(ValueError, match=message):
+        Talking(env, channels.messages(MESSENGER), width)
+
+
+def test_state_numbers_are_refused():
+    env, _ = envs.make("GridWorld", observations="index")
+    with pytest.raises(ValueError, match="state numbers, but a message is appended to a vector"):
+        Talking(env, channels.messages(MESSENGER), 2)
