@@ -124,11 +124,9 @@ def difference(pair: Mapping[str, Any]) -> str:
     """
     low, high = pair["difference_interval"]
     text = f"the difference is {signed(pair['difference'], low, high)}"
-    if pair["conclusion"] != "undecided":
-        return f"{text} (95% interval)"
-    if low <= 0 <= high:
-        return f"{text}: a difference beyond that is excluded"
-    return f"{text}, which leaves out zero, but a rank test of the seeds does not confirm it"
+    if pair["conclusion"] == "undecided" and not low <= 0 <= high:
+        return f"{text}, which leaves out zero, but a rank test of the seeds does not confirm it"
+    return f"{text} (95% interval)"
 
 
 def _numeric(texts: Iterable[str]) -> bool:

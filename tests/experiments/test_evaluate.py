@@ -117,7 +117,7 @@ def test_an_evaluation_of_an_earlier_version_still_makes_a_report(evolved, tmp_p
             pair |= {"conclusion": "undecided", "difference": 0.5, "difference_interval": [-3, 4]}
     assert '"fitness_low"' in (evolved / "metrics.jsonl").read_text()
     page, printed = rewritten(evolved, tmp_path / "old", capsys, old)
-    assert in_order(page, "UNDECIDED", "+0.5 [-3.0, +4.0]", "beyond that is excluded")
+    assert in_order(page, "UNDECIDED", "+0.5 [-3.0, +4.0]", "(95% interval)")
     assert "return of finished episodes" in page  # what the curves of that version show
     last = printed.strip().split("\n\n")[-1]
     assert last.startswith("Undecided: learned")  # the verdict comes last

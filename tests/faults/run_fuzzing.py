@@ -187,7 +187,7 @@ def prepared() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (evolve_script.registry, "STUDIES", studies),
-            (evolution_run, "_evolution", _kept(evolution_run._evolution, _with_resolved)),
+            (evolution_run, "make_evolution", _kept(evolution_run.make_evolution, _with_resolved)),
             (evolution_run, "conclude", nothing),
             (transfer, "LearnerStudy", study),
             (CheckedStudy, "compare", _stop),

@@ -58,7 +58,7 @@ def result(conclusion="undecided", difference=0.5, interval=(-3.0, 4.0), *, best
             "undecided",
             0.5,
             (-3.0, 4.0),
-            "difference is +0.5 [-3.0, +4.0]: a difference beyond that is excluded",
+            "difference is +0.5 [-3.0, +4.0] (95% interval)",
         ),
         ("undecided", 5.0, (1.0, 9.0), "leaves out zero, but a rank test"),
     ],
