@@ -387,7 +387,8 @@ class Population:
 
     def _place(self, rows: Row, chunk: slice) -> Row:
         # Placed as they come back, or the second block would compile again.
-        return devices.place(devices.deal(rows, chunk, self.num_devices), self.num_devices)
+        dealt = devices.deal(rows, chunk, self.num_devices)
+        return devices.place(dealt, self.num_devices, local=True)
 
     def _unpacked(self, agent: Any) -> Any:
         def wrap(leaf, like):

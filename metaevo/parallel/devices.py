@@ -144,13 +144,13 @@ def replicate(tree: Any, num_devices: int | None = None) -> Any:
     return jax.tree.map(copy, tree)
 
 
-def place(tree: Any, num_devices: int | None = None) -> Any:
+def place(tree: Any, num_devices: int | None = None, *, local: bool = False) -> Any:
     """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
-    return jax.device_put(tree, _sharding(num_devices))
+    return jax.device_put(tree, _sharding(num_devices, local=local))
 
 
-def _sharding(num_devices: int | None) -> jax.sharding.NamedSharding:
-    mesh = jax.sharding.Mesh(np.array(select(num_devices)), (AXIS,))
+def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.NamedSharding:
+    mesh = jax.sharding.Mesh(np.array(select(num_devices, local=local)), (AXIS,))
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
 
 

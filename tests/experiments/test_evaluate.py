@@ -176,7 +176,7 @@ def test_a_place_that_cannot_be_written_is_one_line(evolved, capsys, case):
 @pytest.mark.parametrize(
     ("line", "texts"),
     [
-        ("--task.env GridWorlds", ["GridWorlds", "GridWorld"]),
+        ("--task.env GridWorldz", ["GridWorldz", "GridWorld"]),
         ("--task.env FrozenLake-misc --task.env_params.size 3", ["FrozenLake-misc", "size"]),
         ("--task.env CartPole-v1", ["CartPole-v1", "no state index"]),
         ("--task.env [GridWorld,Doors]", ["task.env", "single"]),
