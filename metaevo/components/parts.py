@@ -111,7 +111,8 @@ def names_of(evolve: str | tuple[str, ...] | list[str]) -> dict[str, str]:
     Raises:
         ConfigError: if it names nothing, or two things by the same short name.
     """
-    names = [evolve] if isinstance(evolve, str) else list(evolve)
+    given: Any = [evolve] if isinstance(evolve, str) else evolve
+    names = list(given) if isinstance(given, list | tuple) else []
     if not names or not all(isinstance(name, str) for name in names):
         raise ConfigError(f"evolve = {show(evolve)}: must be the name of a component, or a list")
     short: dict[str, str] = {}

@@ -218,6 +218,7 @@ def test_a_slot_is_filled_from_a_run(there, tmp_path):
         ({"evolve": ["value_loss", "scaled.py"]}, ["value_loss and scaled both fill the slot"]),
         ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
         ({"evolve": []}, ["must be the name of a component, or a list"]),
+        ({"evolve": 0.5}, ["must be the name of a component, or a list"]),
         ({"evolve": ["value_los"]}, ["'value_los' is not known", "my_loss.py"]),
         ({"evolve": "no_such.module"}, ["'no_such.module' cannot be imported: ModuleNot"]),
         ({"evolve": "missing.py"}, ["'missing.py': missing.py: cannot be read"]),
