@@ -45,7 +45,7 @@ def test_impossible_numbers_of_devices_are_refused(value):
 @pytest.mark.parametrize(
     ("argv", "component", "preset"),
     [
-        ("", None, "evolve_value_loss/q_learning"),
+        ("", None, "evolve_optimizer/ppo"),
         ("", "value_loss", "evolve_value_loss/q_learning"),
         ("--learner ppo", "value_loss", "evolve_value_loss/ppo"),
         ("--learner dqn", None, "evolve_value_loss/dqn"),
@@ -75,5 +75,5 @@ def test_a_quick_look_keeps_what_the_command_line_says():
     assert settings.run.quick
     assert (settings.evaluation.seeds, settings.evolution.generations) == (11, 9)
     assert (settings.strategy.population_size, settings.evaluation.tuning_seeds) == (8, 2)
-    of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], None, None)["settings"])
+    of_ppo = settings_of(_parse(["--quick", "--learner", "ppo"], "value_loss", None)["settings"])
     assert (of_ppo.evaluation.sampler, of_ppo.evaluation.trials) == ("random", 4)
