@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from metaevo.components.component import LEARNED
 from metaevo.config import to_dict
 from metaevo.evolution import unseen_report, verdict
 from metaevo.outer_loop.problem import MetaParams
@@ -36,7 +37,7 @@ def conclude(study: Study, run: Run) -> None:
     records = directory.read_metrics("generation")
     found, source = _draw_found(study, directory, records)
     result = study.compare(
-        found,
+        {LEARNED: found},
         directory.path,
         evolution_frames=records[-1]["frames"] if records else 0,
         measured=run.resolved,

@@ -112,7 +112,7 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
         if each is not chosen:
             learned[each.name], _ = checkpoint.load_tree(each.directory.meta_params)
     last = [each.records[-1:] for each in members]
-    result = study.compare_several(
+    result = study.compare(
         learned,
         directory.path,
         evolution_frames=max((one["frames"] for each in last for one in each), default=0),

@@ -25,6 +25,9 @@ from metaevo.held_out.tuning import plan, tune
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.search.space import Space
 
+UNTUNED = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
+"""What evaluation.json says of tuning where contenders have nothing to tune."""
+
 
 class Entry(NamedTuple):
     """One who takes part."""

@@ -16,7 +16,6 @@ import numpy as np
 from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import measures
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
-from metaevo.components.component import LEARNED
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, key_for
@@ -145,27 +144,6 @@ class CheapTalkStudy:
 
     def compare(
         self,
-        meta_params: Weights,
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Let the channel and hand-written ones talk to fresh victims."""
-        del measured
-        if not self.settings.evaluation.seeds:
-            return None
-        return victims.compare(
-            self.settings,
-            jax.tree.map(jnp.asarray, meta_params),
-            path / "figures",
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-        )
-
-    def compare_several(
-        self,
         learned: Mapping[str, Weights],
         path: Path,
         *,
@@ -173,7 +151,17 @@ class CheapTalkStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Return nothing: evolutions of several seeds are judged one by one."""
+        """Let evolved and hand-written channels talk to fresh victims."""
+        del measured
+        if not self.settings.evaluation.seeds:
+            return None
+        return victims.compare(
+            self.settings,
+            learned,
+            path / "figures",
+            evolution_frames=evolution_frames,
+            check_stop=check_stop,
+        )
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return who talks to whom."""
@@ -191,7 +179,7 @@ class CheapTalkStudy:
         found = result.get("victims")
         if found is None:
             return []
-        learned, silent = (found["channels"][name][0] for name in (LEARNED, "silence"))
+        learned, silent = (found["channels"][name][0] for name in (result["learned"], "silence"))
         said = [
             f"{learned[measure][0]:.0f} {when} ({silent[measure][0]:.0f} in silence)"
             for measure, when in (("mean_return", "over training"),

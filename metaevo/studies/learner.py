@@ -13,7 +13,6 @@ from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
-from metaevo.held_out.evaluation import LEARNED
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
@@ -126,31 +125,6 @@ class LearnerStudy:
 
     def compare(
         self,
-        meta_params: Any,
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Compare the parts with tuned hand-written ones, on unseen tasks too."""
-        later = {}
-        if self.unseen and self.settings.evaluation.seeds:
-            # First, as its finished tasks are kept when the rest is interrupted.
-            later["unseen"] = self.judge_unseen(
-                meta_params, path, evolution_frames=evolution_frames, check_stop=check_stop
-            )
-        result = self.compare_several(
-            {LEARNED: meta_params},
-            path,
-            evolution_frames=evolution_frames,
-            measured=measured,
-            check_stop=check_stop,
-        )
-        return result if result is None else result | later
-
-    def compare_several(
-        self,
         learned: Mapping[str, Any],
         path: Path,
         *,
@@ -158,13 +132,19 @@ class LearnerStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Compare what several evolutions have found with the same tuned hand-written parts."""
+        """Compare the parts with tuned hand-written ones; one evolution's on unseen tasks too."""
         if not self.settings.evaluation.seeds:
             return None
-        return protocol.compare(
+        found, later = next(iter(learned.values())), {}
+        if self.unseen and len(learned) == 1:
+            # First, as its finished tasks are kept when the rest is interrupted.
+            later["unseen"] = self.judge_unseen(
+                found, path, evolution_frames=evolution_frames, check_stop=check_stop
+            )
+        result = protocol.compare(
             self.settings,
             self.parts,
-            self._of(next(iter(learned.values()))),
+            self._of(found),
             learned=learned,
             path=path,
             figures=path / "figures",
@@ -172,6 +152,7 @@ class LearnerStudy:
             normalisation=self._normalisation(measured),
             check_stop=check_stop,
         )
+        return result | later
 
     def judge_unseen(
         self,

@@ -61,17 +61,6 @@ class ProblemStudy:
 
     def compare(
         self,
-        meta_params: MetaParams,
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Return nothing: a problem alone has no contenders."""
-
-    def compare_several(
-        self,
         learned: Mapping[str, MetaParams],
         path: Path,
         *,
@@ -79,7 +68,7 @@ class ProblemStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Return nothing either."""
+        """Return nothing: a problem alone has no contenders."""
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the problem's name and the number of generations."""

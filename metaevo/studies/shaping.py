@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
@@ -166,31 +165,6 @@ class ShapingStudy:
 
     def compare(
         self,
-        meta_params: Weights,
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Let the meta-policy and hand-written contenders meet all opponents on fresh keys."""
-        del path, measured
-        if not self.settings.evaluation.seeds:
-            return None
-        weights = jax.tree.map(jnp.asarray, meta_params)
-        result = tournament.compare(
-            tournament.Tournament(self.settings, weights, [*self.met, *self.others]),
-            self.met,
-            self.others,
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-        )
-        lines = self._illustrated(meta_params).lines
-        result["extortion"] = {str(step): line._asdict() for step, line in lines.items()}
-        return result
-
-    def compare_several(
-        self,
         learned: Mapping[str, Weights],
         path: Path,
         *,
@@ -198,7 +172,20 @@ class ShapingStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Return nothing: evolutions of several seeds are judged one by one."""
+        """Let meta-policies and hand-written contenders meet all opponents on fresh keys."""
+        del path, measured
+        if not self.settings.evaluation.seeds:
+            return None
+        result = tournament.compare(
+            tournament.Tournament(self.settings, learned, [*self.met, *self.others]),
+            self.met,
+            self.others,
+            evolution_frames=evolution_frames,
+            check_stop=check_stop,
+        )
+        lines = self._illustrated(next(iter(learned.values()))).lines
+        result["extortion"] = {str(step): line._asdict() for step, line in lines.items()}
+        return result
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return against whom evolution went."""
@@ -209,7 +196,7 @@ class ShapingStudy:
         """Return what both earn, and how near to extortion the policies are."""
         found = []
         if robin := result.get("round_robin"):
-            cells = robin["contenders"][LEARNED][: len(self.met)]
+            cells = robin["contenders"][result["learned"]][: len(self.met)]
             for name, cell in zip(robin["opponents"], cells, strict=False):
                 own, other = cell["own"][0], cell["other"][0]
                 found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")

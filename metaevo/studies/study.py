@@ -59,7 +59,7 @@ class Study(Protocol):
 
     def compare(
         self,
-        meta_params: MetaParams,
+        learned: Mapping[str, MetaParams],
         path: Path,
         *,
         evolution_frames: int,
@@ -69,37 +69,15 @@ class Study(Protocol):
         """Judge what was found on keys that evolution has not seen; None for no comparison.
 
         Args:
-            meta_params: what was found.
+            learned: what every evolution has found, by the names that it has in the comparison;
+                first the one whose pictures and ablations are shown.
             path: the run's directory: an interrupted comparison continues from what it left there.
-            evolution_frames: environment steps that evolution used.
+            evolution_frames: environment steps of one evolution.
             measured: as for `problem`.
             check_stop: raises if the run should stop; called often.
 
         Returns:
-            the content of evaluation.json, with what `metaevo.held_out` says of every contender.
-        """
-
-    def compare_several(
-        self,
-        learned: Mapping[str, MetaParams],
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Judge what several evolutions have found beside the same contenders, tuned once.
-
-        Args:
-            learned: what was found, by the names that it has in the comparison; first the one
-                whose pictures and ablations are shown.
-            path: as for `compare`, of the run that holds the evolutions.
-            evolution_frames: environment steps of one evolution.
-            measured: as for `problem`.
-            check_stop: as for `compare`.
-
-        Returns:
-            as `compare`, with `evolutions` and `together` as docs/reference/runs.md has them.
+            the content of evaluation.json, see `metaevo.held_out.comparison.summary`.
         """
 
     def title(self, generations: int) -> tuple[str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from metaevo import statistics
 from metaevo.components.component import LEARNED
+from metaevo.held_out import comparison
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
 from metaevo.studies import meta_game
@@ -38,8 +39,8 @@ class Player(NamedTuple):
     rate: Any = 1.0
 
 
-class Variant(NamedTuple):
-    """A contender with its settings."""
+class Choice(NamedTuple):
+    """One of a contender's variants."""
 
     player: Player
     settings: dict[str, float]
@@ -48,23 +49,30 @@ class Variant(NamedTuple):
 class Tournament:
     """Meta-episodes between any two players, compiled once."""
 
-    def __init__(self, settings: ShapingSettings, weights: Weights, met: Sequence[Opponent]):
+    def __init__(
+        self, settings: ShapingSettings, learned: Mapping[str, Weights], met: Sequence[Opponent]
+    ):
         """Bind the parts.
 
         Args:
             settings: of the evolution.
-            weights: the meta-policy that was found.
+            learned: the meta-policies that were found, by their names; the first one is met, too.
             met: opponents of evolution first, then those that it has not met.
         """
         self.settings, self.game = settings, settings.game.game
         self.rate = settings.opponent.learning_rate
-        learned = meta_game.shaper(weights)
-        self.moves = {LEARNED: learned}
+        movers = {
+            name: meta_game.shaper(jax.tree.map(jnp.asarray, weights))
+            for name, weights in learned.items()
+        }
+        self.learned = list(movers)
+        self.moves = {LEARNED: movers[self.learned[0]]}
         self.moves |= {
             each.name: each.move for each in met if each.move is not None and each.learns
         }
-        ours = [learned, opponents.naive, opponents.lola]
-        theirs, steps = list(self.moves.values()), settings.game.steps
+        movers |= {"naive": opponents.naive, "lola": opponents.lola}
+        ours, theirs = list(movers.values()), list(self.moves.values())
+        steps = settings.game.steps
 
         def run(our: Player, their: Player, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
             def episode(key):
@@ -82,7 +90,7 @@ class Tournament:
             return found
 
         self._run = jax.jit(run)
-        self._ours = {LEARNED: 0, "naive": 1, "lola": 2}
+        self._ours = {name: place for place, name in enumerate(movers)}
         self._theirs = {name: place for place, name in enumerate(self.moves)}
 
     def ours(self, name: str, rate: float = 1.0, policy: np.ndarray = NOBODY) -> Player:
@@ -104,15 +112,15 @@ class Tournament:
         own, other = self._run(our, their, keys)
         return np.asarray(own, np.float64), np.asarray(other, np.float64)
 
-    def contenders(self) -> dict[str, list[Variant]]:
+    def contenders(self) -> dict[str, list[Choice]]:
         """Return the hand-written contenders with their variants."""
 
-        def fixed(probabilities: Sequence[float] | np.ndarray, **known: float) -> Variant:
-            return Variant(self.ours("", policy=opponents.logits(probabilities)), known)
+        def fixed(probabilities: Sequence[float] | np.ndarray, **known: float) -> Choice:
+            return Choice(self.ours("", policy=opponents.logits(probabilities)), known)
 
         found = {
             name: [
-                Variant(self.ours(name, factor * self.rate), {"learning_rate": factor * self.rate})
+                Choice(self.ours(name, factor * self.rate), {"learning_rate": factor * self.rate})
                 for factor in RATES
             ]
             for name in ("naive", "lola")
@@ -163,8 +171,8 @@ def compare(
     settings = tournament.settings
     config, seed, steps = settings.evaluation, settings.run.seed, settings.game.steps
     keys = keys_for(seed, Purpose.TUNING, config.tuning_seeds)
-    chosen = {LEARNED: Variant(tournament.ours(LEARNED), {})}
-    tuning = {LEARNED: 0}
+    chosen = {name: Choice(tournament.ours(name), {}) for name in tournament.learned}
+    tuning = dict.fromkeys(chosen, 0)
     for name, variants in tournament.contenders().items():
         check_stop()
         merits = [
@@ -185,17 +193,16 @@ def compare(
         for name, cells in earned.items()
     }
     return {
-        **verdict_of(scores),
-        "variants": [
-            {
-                **row_of(name, chosen[name].settings, tuning[name], table),
-                "diverged": int(np.sum(~np.isfinite(scores[name]))),
-            }
-            for name, table in statistics.fill_missing(scores).items()
-        ],
-        "tuning_settings": 0,
-        "tuning_seeds": 0,
-        "tuning_rounds": [],
+        **comparison.summary(
+            [
+                comparison.Variant(name, name, each.settings, tuning[name])
+                for name, each in chosen.items()
+            ],
+            statistics.fill_missing(scores),
+            {name: int(np.sum(~np.isfinite(each))) for name, each in scores.items()},
+            tournament.learned,
+        ),
+        **comparison.UNTUNED,
         "budget": "Each hand-written contender is the best of its variants (learning rates, "
         f"zero-determinant lines) by its mean on {config.tuning_seeds} other meta-episodes.",
         "frames_per_agent": steps * len(columns),
@@ -233,53 +240,6 @@ def _estimate(values: np.ndarray) -> list[float]:
     """Interquartile mean and its interval, low and high."""
     summary = statistics.summarise(statistics.fill_missing({0: values})[0])
     return [summary.iqm, *summary.interval]
-
-
-def row_of(name: str, settings: dict[str, float], frames: int, table: np.ndarray) -> dict[str, Any]:
-    """Return a contender's row of evaluation.json, all but who diverged.
-
-    Args:
-        name: of the contender.
-        settings: that it has chosen.
-        frames: of choosing them.
-        table: its scores [seeds, tasks].
-    """
-    summary = statistics.summarise(table)
-    return {
-        "name": name,
-        "function": name,
-        "settings": settings,
-        "tuning_frames": frames,
-        "seeds": summary.seeds,
-        "scores": table.tolist() if table.shape[1] > 1 else table[:, 0].tolist(),
-        "iqm": summary.iqm,
-        "interval": list(summary.interval),
-        "mean": summary.mean,
-    }
-
-
-def verdict_of(scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return what evaluation.json says of who won, from scores [seeds, tasks], higher is better."""
-    tables = statistics.fill_missing(scores)
-    others = [name for name in tables if name != LEARNED]
-    strata = {name: statistics.strata_of(table) for name, table in tables.items()}
-    strongest = statistics.against_strongest(strata[LEARNED], [strata[name] for name in others])
-    told = statistics.plain(strongest.contrast, strongest.verdict)
-    best = others[strongest.place]
-    return {
-        "pairs": [
-            {
-                "learned": LEARNED,
-                "other": name,
-                **statistics.compare(tables[LEARNED], tables[name])._asdict(),
-            }
-            for name in others
-        ],
-        "learned": LEARNED,
-        "best_hand_written": best,
-        "conclusion": told.conclusion,
-        "against_best": {"learned": LEARNED, "other": best, **told._asdict()},
-    }
 
 
 def tables(result: Mapping[str, Any]) -> list[Table]:

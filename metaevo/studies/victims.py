@@ -24,6 +24,7 @@ from metaevo.agents.task import (
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.held_out import comparison
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import plots
@@ -35,7 +36,6 @@ from metaevo.studies.cheap_talk_settings import (
     CheapTalkSettings,
     VictimConfig,
 )
-from metaevo.studies.tournament import row_of, verdict_of
 from purerl.envs.talking import Talking, TalkParams
 from purerl.learners import LEARNERS, num_frames
 from purerl.parts import channels
@@ -169,17 +169,17 @@ def _other(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Vict
 
 def compare(
     settings: CheapTalkSettings,
-    weights: channels.Weights,
+    learned: Mapping[str, channels.Weights],
     figures: Path,
     *,
     evolution_frames: int,
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
-    """Let the channel that was found and hand-written ones talk to fresh victims.
+    """Let channels that were found and hand-written ones talk to fresh victims.
 
     Args:
         settings: of the evolution.
-        weights: of the channel.
+        learned: the weights of what evolutions have found, by the names of the channels.
         figures: where to draw learning curves.
         evolution_frames: environment steps of evolution.
         check_stop: raises if the run is to stop; called between chunks of agents.
@@ -187,10 +187,12 @@ def compare(
     Returns:
         the content of evaluation.json.
     """
-    names, seeds = [LEARNED, *channels.HAND_WRITTEN], settings.evaluation.seeds
+    shapes = next(iter(learned.values()))
+    weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, shapes)}
+    names, seeds = list(weights), settings.evaluation.seeds
     keys = keys_for(settings.run.seed, Purpose.HELD_OUT, seeds)
     speakers = [
-        jax.device_get(jax.vmap(lambda key, name=name: _speaker(name, key, weights))(keys))
+        jax.device_get(jax.vmap(lambda key, name=name: _speaker(name, key, weights[name]))(keys))
         for name in names
     ]
     rows: dict[str, Any] = {
@@ -230,14 +232,13 @@ def compare(
         for place, name in enumerate(names)
     }
     return {
-        **verdict_of(scores),
-        "variants": [
-            {**row_of(name, {}, 0, table), "diverged": int(np.sum(first.diverged[place]))}
-            for place, (name, table) in enumerate(statistics.fill_missing(scores).items())
-        ],
-        "tuning_settings": 0,
-        "tuning_seeds": 0,
-        "tuning_rounds": [],
+        **comparison.summary(
+            [comparison.Variant(name, name, {}, 0) for name in names],
+            statistics.fill_missing(scores),
+            {name: int(np.sum(first.diverged[place])) for place, name in enumerate(names)},
+            list(learned),
+        ),
+        **comparison.UNTUNED,
         "budget": "There is nothing to tune of silence, constants, random networks and noise.",
         "frames_per_agent": sum(frames.values()),
         "evolution_frames": evolution_frames,

@@ -119,6 +119,20 @@ def test_a_run_is_judged_drawn_and_reported(directory):
 
 
 @pytest.mark.long
+def test_several_evolutions_talk_to_the_same_victims(directory, tmp_path):
+    assert run(tmp_path, "--run-dir", str(tmp_path / "run"), "--evolution-seeds", "2") == 0
+    result = json.loads((tmp_path / "run/evaluation.json").read_text())
+    names = [each["learned"] for each in result["evolutions"]]
+    assert sorted(names) == ["learned seed 0", "learned seed 1"]
+    assert result["together"]["evolutions"] == 2
+    assert sorted(list(result["victims"]["channels"])[:2]) == sorted(names)
+    alone = json.loads((directory / "evaluation.json").read_text())
+    scores = {row["name"]: row["scores"] for row in result["variants"]}
+    for row in alone["variants"][1:]:
+        np.testing.assert_allclose(scores[row["name"]], row["scores"], rtol=1e-4)
+
+
+@pytest.mark.long
 def test_a_run_goes_on(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "run")
     argv = ["--resume", "--run-dir", str(tmp_path / "run")]

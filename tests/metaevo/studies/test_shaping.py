@@ -181,6 +181,22 @@ def test_a_run_is_judged_drawn_and_reported(directory):
 
 
 @pytest.mark.long
+def test_several_evolutions_meet_the_same_opponents(directory, tmp_path):
+    assert run(tmp_path, "--run-dir", str(tmp_path / "run"), "--evolution-seeds", "2") == 0
+    result = json.loads((tmp_path / "run/evaluation.json").read_text())
+    names = [each["learned"] for each in result["evolutions"]]
+    assert sorted(names) == ["learned seed 0", "learned seed 1"]
+    assert result["together"]["evolutions"] == 2
+    assert list(result["round_robin"]["contenders"])[2:] == [
+        "naive", "lola", "tit_for_tat", "zero_determinant"
+    ]  # fmt: skip
+    # Alone, the first seed has found and scored the same.
+    alone = json.loads((directory / "evaluation.json").read_text())
+    scores = {row["name"]: row["scores"] for row in result["variants"]}
+    np.testing.assert_allclose(scores["learned seed 0"], alone["variants"][0]["scores"], rtol=1e-4)
+
+
+@pytest.mark.long
 def test_a_run_goes_on(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "run")
     argv = ["--resume", "--run-dir", str(tmp_path / "run")]

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo import EvolutionConfig, StrategyConfig, statistics
+from metaevo import EvolutionConfig, StrategyConfig
 from metaevo.config import ConfigError
 from metaevo.evolution.run import run_study
+from metaevo.held_out.comparison import UNTUNED, Variant, summary
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
@@ -79,38 +80,17 @@ class AimingStudy:
         row = {"name": "learned", "iqm": near, "interval": [near, near], "function": "learned"}
         plot_scores([{**row, "tuned": False}], figures / "aim.png", xlabel="minus the distance")
 
-    def compare(self, meta_params, path, *, evolution_frames, measured, check_stop):
+    def compare(self, learned, path, *, evolution_frames, measured, check_stop):
         problem, keys = self.problem(measured), keys_for(0, Purpose.HELD_OUT, SEEDS)
-        candidates = {"learned": jnp.asarray(meta_params), "zero": jnp.zeros(2)}
         scores = {
             name: np.asarray(jax.vmap(lambda k, c=c: problem.evaluate(k, c).fitness)(keys))
-            for name, c in candidates.items()
+            for name, c in {**learned, "zero": jnp.zeros(2)}.items()
         }
         check_stop()
-        pair = statistics.compare(scores["learned"], scores["zero"])
-        rows = []
-        for name, values in scores.items():
-            summary = statistics.summarise(values)
-            rows.append(
-                {
-                    "name": name, "function": name, "settings": {}, "tuning_frames": 0,
-                    "seeds": SEEDS, "scores": values.tolist(), "iqm": summary.iqm,
-                    "interval": list(summary.interval), "mean": summary.mean, "diverged": 0,
-                }
-            )  # fmt: skip
-        strata = {name: statistics.strata_of(values) for name, values in scores.items()}
-        strongest = statistics.against_strongest(strata["learned"], [strata["zero"]])
-        verdict = statistics.plain(strongest.contrast, strongest.verdict)
+        variants = [Variant(name, name, {}, 0) for name in scores]
         return {
-            "variants": rows,
-            "pairs": [{"learned": "learned", "other": "zero", **pair._asdict()}],
-            "learned": "learned",
-            "best_hand_written": "zero",
-            "conclusion": verdict.conclusion,
-            "against_best": {"learned": "learned", "other": "zero", **verdict._asdict()},
-            "tuning_settings": 0,
-            "tuning_seeds": 0,
-            "tuning_rounds": [],
+            **summary(variants, scores, dict.fromkeys(scores, 0), list(learned)),
+            **UNTUNED,
             "frames_per_agent": 1,
             "evolution_frames": evolution_frames,
         }
