@@ -86,12 +86,10 @@ def _run(name: str, rest: list[str], options: dict[str, Any]) -> int:
 
 
 def _unknown(name: str) -> Exception:
-    import difflib
-
     from metaevo.config import ConfigError, show
+    from metaevo.config.hints import of_value
 
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
+    hint = of_value(name, COMMANDS)
     return ConfigError(f"unknown command {show(name)}{hint}; known: {', '.join(COMMANDS)}")
 
 

@@ -9,6 +9,7 @@ import jax
 from metaevo.agents.train_learner import Task
 from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, show
+from metaevo.config.hints import of_value
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
 from purerl.parts.own_task import OwnTask, sampler
@@ -70,7 +71,10 @@ def learner_entry(name: Any) -> LearnerEntry:
         ConfigError: for an unknown one.
     """
     if not isinstance(name, str) or name not in LEARNERS:
-        raise ConfigError(f"learner = {show(name)} is not known; allowed: {', '.join(LEARNERS)}")
+        hint = of_value(name, LEARNERS)
+        raise ConfigError(
+            f"learner = {show(name)} is not known{hint}; allowed: {', '.join(LEARNERS)}"
+        )
     return LEARNERS[name]
 
 

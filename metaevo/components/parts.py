@@ -135,7 +135,11 @@ def modules_of(evolve: str | tuple[str, ...] | list[str], learner: str) -> dict[
         slot = SLOTS[module.SLOT]
         if slot.name not in LEARNERS[learner].slots:
             has = ", ".join(LEARNERS[learner].slots)
-            raise ConfigError(f"learner = {learner!r} has no slot {slot.name!r}; it has: {has}")
+            able = ", ".join(each for each, entry in LEARNERS.items() if slot.name in entry.slots)
+            raise ConfigError(
+                f"evolve = {show(name)}: learner = {learner!r} has no slot {slot.name!r}, only "
+                f"{has}; learners that have it: {able}"
+            )
         if slot.name in taken:
             raise ConfigError(
                 f"evolve = {show(evolve)}: {taken[slot.name]} and {short} both fill the slot "

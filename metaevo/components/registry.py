@@ -18,6 +18,7 @@ from flax import struct
 
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, show
+from metaevo.config.hints import of_value
 from metaevo.runs import files
 
 IMPORTED: dict[str, ModuleType] = {}
@@ -26,10 +27,11 @@ _SOURCES: dict[str, bytes] = {}
 """What was executed of files outside any package, by the names of their modules."""
 
 
-def known() -> list[str]:
-    """Return the names of the components in this folder: the modules with a `SLOT`."""
+def known(slot: str = "") -> list[str]:
+    """Return the names of the components in this folder: the modules with a `SLOT`, or this one."""
+    line = re.compile(rf"^SLOT = [\"']{slot or '.*'}[\"']".encode(), re.MULTILINE)
     paths = sorted(Path(__file__).parent.glob("*.py"))
-    return [path.stem for path in paths if re.search(rb"^SLOT = ", path.read_bytes(), re.MULTILINE)]
+    return [path.stem for path in paths if line.search(path.read_bytes())]
 
 
 def is_elsewhere(name: str) -> bool:
@@ -54,7 +56,8 @@ def find(name: str) -> ModuleType:
     if name not in IMPORTED:
         if not is_elsewhere(name) and name not in known():
             allowed = f"{', '.join(known())}, a module (my_package.my_loss) or a path (my_loss.py)"
-            raise ConfigError(f"evolve = {show(name)} is not known; allowed: {allowed}")
+            hint = of_value(name, known())
+            raise ConfigError(f"evolve = {show(name)} is not known{hint}; allowed: {allowed}")
         try:
             module = _import(name)
         except ConfigError as error:

@@ -52,6 +52,12 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
     return f" (did you mean {' or '.join(repr(each) for each in meant[:3])}?)" if meant else ""
 
 
+def of_value(value: Any, allowed: Iterable[str]) -> str:
+    """Return the same for a name that is none of those allowed."""
+    close = difflib.get_close_matches(value, list(allowed), n=1) if isinstance(value, str) else []
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 def of_file(path: Path) -> str:
     """Return the same for a YAML file that is not there; those below `configs/` count, too."""
     known = [*path.parent.glob("*.yaml"), *Path("configs").glob("*/*.yaml")]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery
+from metaevo.components.registry import find, is_elsewhere, known
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution.several import run_evolutions
@@ -110,9 +111,14 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
 
 
 def _preset(component: Any, learner: Any) -> dict[str, Any]:
-    """Return the preset of a component for a learner (or the quickest one); {} if there is none."""
-    known = presets.names()
-    for each in LEARNERS if learner is None else [learner]:
-        if (name := f"evolve_{component}/{each}") in known:
-            return load_yaml(presets.find(name))
+    """Return the preset of a component for a learner (or the quickest one); {} if there is none.
+
+    Somebody's own component has that of a shipped one which fills the same slot.
+    """
+    names, own = presets.names(), isinstance(component, str) and is_elsewhere(component)
+    for what in known(find(component).SLOT) if own else [component]:
+        for each in LEARNERS if learner is None else [learner]:
+            if (name := f"evolve_{what}/{each}") in names:
+                found = load_yaml(presets.find(name))
+                return {key: found[key] for key in found if not own or key != "component"}
     return {}

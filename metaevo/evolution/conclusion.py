@@ -148,9 +148,9 @@ def write_report(
     first: list[Any] = []
     if quick:
         first.append(layout.Banner("quick", QUICK, "", [NOTE]))
-    if unseen is not None:
+    if unseen is not None and not quick:
         first.append(unseen_report.banner(unseen))
-    if result is not None:
+    if result is not None and not quick:
         judged = verdict.outcome(result)
         against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
         first.append(
@@ -189,13 +189,8 @@ def fold(heading: str, own: list[page.Table], saved: Mapping[str, Any]) -> list[
 
 
 def print_end(tables: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
-    """Print tables and what was found; the words of the verdict, if there is one, come last."""
-    paragraphs = list(findings)
-    if quick:
-        paragraphs.append(NOTE)
-    if words:
-        *before, last = words
-        paragraphs += [*before, (f"{QUICK}. " if quick else "") + last]
+    """Print tables and what was found, and at last the verdict; a quick look has none."""
+    paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
     for table in tables:
         print(f"\n{table.text()}")
     for paragraph in paragraphs:

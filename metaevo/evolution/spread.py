@@ -169,7 +169,8 @@ def _write_report(
         tables += [own, *verdict.tuned_settings(result)]
         ablations = study.tables(result)
         words += lines(result)
-        first.append(_banner(result, words))
+        if not quick:
+            first.append(_banner(result, words))
     print_end([*ablations, *tables], findings, words, quick)
 
     of_all = [one for each in members for one in records[each.name][-1:]]

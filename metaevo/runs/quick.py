@@ -3,8 +3,8 @@
 from typing import Any
 
 NOTE = (
-    "A quick look (--quick): tiny sizes and few seeds, to see that everything works and what comes "
-    "out. The numbers mean nothing."
+    "Sizes are tiny (--quick), to see that everything works and what comes out. The numbers mean "
+    "nothing."
 )
 UPDATES = 20
 """of every agent"""

@@ -25,8 +25,8 @@ LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": 
 def what(component: str, slot: str) -> str:
     """Return what is evolved as a title says it: "a value loss", "tilted (a value loss)"."""
     noun = slot.removeprefix("make_").replace("_", " ")
-    noun = f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
-    return noun if component == slot else f"{component.replace('_', ' ')} ({noun})"
+    name, a_noun = component.replace("_", " "), f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+    return a_noun if name == noun else f"{name} ({a_noun})"
 
 
 class LearnerStudy:

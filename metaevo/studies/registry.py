@@ -1,11 +1,11 @@
 """The studies that `metaevo evolve` knows, by the setting `study`."""
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from metaevo.components import known
 from metaevo.config import ConfigError, show
+from metaevo.config.hints import of_value
 from metaevo.studies.cheap_talk import CheapTalkStudy
 from metaevo.studies.cheap_talk_settings import settings_class as cheap_talk_class
 from metaevo.studies.learner import LearnerStudy
@@ -46,10 +46,7 @@ def find(raw: Mapping[str, Any]) -> Entry:
     name = raw.get("study", LEARNER)
     if isinstance(name, str) and name in STUDIES:
         return STUDIES[name]
-    hint = ""
-    if isinstance(name, str):
-        close = difflib.get_close_matches(name, STUDIES, n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        if name in known():
-            hint = f"; {name} is a component of a learner: evolve: {name}"
+    hint = of_value(name, STUDIES)
+    if name in known():
+        hint = f"; {name} is a component of a learner: evolve: {name}"
     raise ConfigError(f"study = {show(name)}: must be one of {', '.join(STUDIES)}{hint}")

@@ -28,9 +28,12 @@ def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan:
     assert best is not None
     if run.evaluation_path.exists():
         result = read_json(run.evaluation_path, Confirmation)
-        text, table = conclusion(result), _confirmation_table(result)
+        table = _confirmation_table(result)
         print("\n" + table.text() + "\n")
-        sections += [report.Text("Conclusion", text), table]
+        if not sections:  # a quick look concludes nothing
+            text = conclusion(result)
+            sections.append(report.Text("Conclusion", text))
+        sections.append(table)
     top = _trials_table(records, trials)
     print(top.text() + "\n")
     for words in filter(None, (text, NOTE if is_quick(config) else "")):

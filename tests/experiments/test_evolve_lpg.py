@@ -63,8 +63,8 @@ def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
     [
         (
             ["--evolve", "lpg", "--learner", "ppo"],
-            "error: learner = 'ppo' has no slot 'update_rule'; it has: value_loss, policy_loss, "
-            "make_optimizer",
+            "error: evolve = 'lpg': learner = 'ppo' has no slot 'update_rule', only value_loss, "
+            "policy_loss, make_optimizer",
         ),
         (["--evolve", "lpg", "--task.env", "Pendulum-v1"], "LPG needs a discrete action space"),
         (

@@ -112,7 +112,7 @@ class RunTracker:
                     f"{mirror.destination.label} is not known to have {rest}; "
                     f"send the rest later: {SYNC} {self._run.path}"
                 )
-            elif mirror in late:
+            else:
                 print(f"done: {mirror.destination.label} has everything", file=sys.stderr)
         self._mirrors = []
 

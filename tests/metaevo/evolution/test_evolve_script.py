@@ -59,6 +59,16 @@ def test_a_run_that_is_given_no_settings_has_those_of_a_preset(argv, component, 
     assert {key: given[key] for key in shipped} == shipped
 
 
+def test_a_component_of_ones_own_has_a_preset_of_its_slot():
+    tilted = str(ROOT / "examples" / "tilted.py")
+    given = _parse(["--evolve", tilted], None, None)["settings"]
+    shipped = load_yaml(ROOT / "configs/evolve_value_loss/q_learning.yaml")
+    assert given["evolve"] == tilted
+    assert given["learner"] == "q_learning"
+    assert given["strategy"]["population_size"] == shipped["strategy"]["population_size"]
+    assert given["component"].keys() == {"slope_scale"}  # its own settings, not another's
+
+
 def test_a_config_says_itself_what_is_evolved(tmp_path):
     (tmp_path / "a.yaml").write_text("evolve: drift")
     argv = ["--config", str(tmp_path / "a.yaml")]
