@@ -415,7 +415,7 @@ class PPO:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        hyperparams = self.schedule(meta_params, self._context(state, hyperparams))
+        hyperparams = self.scheduled(state, hyperparams, meta_params)
         state, transitions, sums = self.collect(state, env_params)
         state, batch = self.make_batch(state, transitions, hyperparams, env_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params, env_params)
@@ -437,6 +437,14 @@ class PPO:
         state = self.init(key, hyperparams, meta_params, env_params)
         state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
         return TrainResult(state, sums, metrics)
+
+    def scheduled(self, state: State, hyperparams: Hyperparams, meta_params: MetaParams) -> Any:
+        """Return the hyperparameters of the next update."""
+        return self.schedule(meta_params, self._context(state, hyperparams))
+
+    def log_prob(self, state: State, batch: Batch, env_params: EnvParams) -> jax.Array:
+        """Return log pi(a | s) [B] of a batch under the present policy."""
+        return self._forward(state.params, batch.obs, env_params)[0].log_prob(batch.action)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from metaevo.agents.derivatives import train_and_differentiate
 from metaevo.agents.fitness import FitnessConfig, all_finite, fitness, measures
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
@@ -69,15 +70,45 @@ class TrainLearner:
         metrics: dict[str, jax.Array] = {}
         for index, task in enumerate(self.tasks):
             result = train(task, jax.random.fold_in(key, index), self.hyperparams, meta_params)
-            measured = measures(result.episodes)
-            value = fitness_of(self.fitness, task, result)
-            if self.normalisation is not None:
-                low, high = (bounds[index] for bounds in self.normalisation)
-                value = (value - low) / (high - low)
-            total += value / len(self.tasks)
-            prefix = f"{task.name}/" if len(self.tasks) > 1 else ""
-            metrics |= {prefix + name: measure for name, measure in measured.items()}
+            value, measured = self._judged(index, result)
+            total += value
+            metrics |= measured
         return Evaluation(total, metrics)
+
+    def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
+        """The same with a gradient: through `window` updates of every training.
+
+        Raises:
+            ValueError: if a learner has no derivatives, or its updates do not fill windows.
+        """
+        total, gradients = jnp.float32(0.0), []
+        metrics: dict[str, jax.Array] = {}
+        for index, task in enumerate(self.tasks):
+            result, gradient = train_and_differentiate(
+                task.learner,
+                jax.random.fold_in(key, index),
+                self.hyperparams,
+                meta_params,
+                task.env_params,
+                window,
+            )
+            value, measured = self._judged(index, result)
+            total += value
+            metrics |= measured
+            gradients.append(gradient)
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
+        return Evaluation(total, metrics, mean)
+
+    def _judged(self, index: int, result: TrainResult) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the share of a training in the fitness, and its metrics."""
+        task, measured = self.tasks[index], measures(result.episodes)
+        value = fitness_of(self.fitness, task, result)
+        if self.normalisation is not None:
+            low, high = (bounds[index] for bounds in self.normalisation)
+            value = (value - low) / (high - low)
+        prefix = f"{task.name}/" if len(self.tasks) > 1 else ""
+        metrics = {prefix + name: measure for name, measure in measured.items()}
+        return value / len(self.tasks), metrics
 
 
 def train(task: Task, key: jax.Array, hyperparams: Any, meta_params: MetaParams) -> TrainResult:

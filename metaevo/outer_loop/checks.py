@@ -1,5 +1,6 @@
 """Evolutions that cannot run, refused before anything is allocated or compiled."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,8 +9,9 @@ import numpy as np
 from metaevo.config import ConfigError
 from metaevo.config.numbers import INT_LIMIT
 from metaevo.outer_loop.evolution import EvolutionConfig
-from metaevo.outer_loop.problem import MetaProblem
-from metaevo.outer_loop.strategy import Strategy, StrategyConfig, generations_limit
+from metaevo.outer_loop.meta_gradient import MetaGradient, make_strategy
+from metaevo.outer_loop.problem import MetaProblem, ascend
+from metaevo.outer_loop.strategy import StrategyConfig, generations_limit
 from metaevo.parallel import devices
 
 
@@ -19,7 +21,7 @@ def check_evolution(
     """Find out whether a strategy and its generations fit a problem, the devices and their memory.
 
     Args:
-        problem: of which only `init` is traced.
+        problem: of which `init` is traced and, for `meta_gradient`, its derivatives.
         strategy: its settings.
         config: how candidates are evaluated.
 
@@ -37,9 +39,18 @@ def check_evolution(
         raise ConfigError("nothing to evolve: init returns no parameters")
     check_population(strategy, shapes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    bound = Strategy(strategy, solution)
+    bound = make_strategy(strategy, solution)
     state = jax.eval_shape(lambda key: bound.init(key, problem.init), jax.random.key(0))
     devices.check_memory(f"strategy: {strategy.algorithm}", devices.num_bytes(state))
+    if isinstance(bound, MetaGradient):
+        climb = partial(ascend, problem, window=bound.window)
+        try:
+            jax.eval_shape(climb, jax.random.key(0), shapes)
+        except (TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(
+                f"strategy.algorithm = {strategy.algorithm!r}: has no derivatives here: {reason}"
+            ) from error
     limit = generations_limit(strategy)
     if config.generations > limit:
         raise ConfigError(

@@ -14,8 +14,10 @@ import numpy as np
 from annotated_types import Ge, Gt
 from flax import struct
 
+from metaevo.outer_loop.meta_gradient import MetaGradient, make_strategy
 from metaevo.outer_loop.problem import (
     MetaProblem,
+    ascend,
     bytes_per_evaluation,
     evaluate_beside,
     frames_per_evaluation,
@@ -94,7 +96,7 @@ class Evolution:
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        self.strategy = Strategy(strategy, solution)
+        self.strategy = make_strategy(strategy, solution)
         self.population_size = strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         self.evaluations = self.population_size * config.seeds_per_candidate
@@ -207,8 +209,13 @@ class Evolution:
             evaluations += validations * self.config.validation_seeds
         return evaluations * frames_per_evaluation(self.problem)
 
-    def _strategy(self, traced: Traced) -> Strategy:
+    def _strategy(self, traced: Traced) -> Strategy | MetaGradient:
         return self.strategy.with_steps(traced.sigma, traced.learning_rate)
+
+    def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
+        """Return [population_size, ...] from those of all rows [rows, ...]."""
+        own = values[: self.evaluations]
+        return jnp.mean(own.reshape(self.population_size, -1, *own.shape[1:]), axis=1)
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
@@ -241,10 +248,14 @@ class Evolution:
             meta_params = jax.tree.map(
                 lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
             )
-            # All candidates share the generation's keys (common random numbers).
-            candidate_key = jax.random.fold_in(evaluation_key, row % seeds)
+            # All candidates share the generation's keys (common random numbers); copies of the
+            # mean, of which there are gradients, have keys of their own.
+            own = row if strategy.by_gradient else row % seeds
+            candidate_key = jax.random.fold_in(evaluation_key, own)
             mean_key = jax.random.fold_in(validation_key, row - self._candidate_rows)
             key = jnp.where(validating, mean_key, candidate_key)
+            if isinstance(strategy, MetaGradient):
+                return ascend(self.problem, key, meta_params, strategy.window)
             return evaluate_beside(self.problem, key, meta_params, mean)
 
         # The first population of an algorithm without a mean has no best member yet.
@@ -261,9 +272,10 @@ class Evolution:
             chunk_size=self.chunk_size,
             num_devices=self.num_devices,
         )
-        per_seed = evaluation.fitness[: self.evaluations].reshape(self.population_size, -1)
-        fitness = jnp.mean(per_seed, axis=1)  # not finite if any of the candidate's agents failed
+        fitness = self._mean_over_seeds(evaluation.fitness)  # not finite if any agent failed
         finite = jnp.isfinite(fitness)
+        if strategy.by_gradient:
+            population = jax.tree.map(self._mean_over_seeds, evaluation.gradient)
         told = strategy.tell(tell_key, population, fitness, asked)
 
         validation = evaluation.fitness[self._candidate_rows :]

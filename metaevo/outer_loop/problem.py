@@ -26,6 +26,8 @@ class Evaluation(NamedTuple):
     """[] float32, higher is better; not finite where the candidate failed."""
     metrics: dict[str, jax.Array]
     """each [] float32; logged as means over the candidates of a generation."""
+    gradient: Any = None
+    """[...] of the fitness or an estimate of it, as the meta-parameters; for `meta_gradient`"""
 
 
 class MetaProblem(Protocol):
@@ -51,6 +53,27 @@ def evaluate_beside(
         problem.evaluate(key, meta_params) if against is None else against(key, meta_params, mean)
     )
     return found
+
+
+def ascend(
+    problem: MetaProblem, key: jax.Array, meta_params: MetaParams, window: int
+) -> Evaluation:
+    """Evaluate with a gradient, for the strategy `meta_gradient`.
+
+    A problem may have a method `ascend(key, meta_params, window)` of its own, which cuts
+    derivatives off after so many updates; of any other one `evaluate` is differentiated.
+    """
+    own = getattr(problem, "ascend", None)
+    if own is not None:
+        found: Evaluation = own(key, meta_params, window)
+        return found
+
+    def fitness(meta_params):
+        evaluation = problem.evaluate(key, meta_params)
+        return evaluation.fitness, evaluation
+
+    gradient, evaluation = jax.grad(fitness, has_aux=True)(meta_params)
+    return Evaluation(evaluation.fitness, evaluation.metrics, gradient)
 
 
 def frames_per_evaluation(problem: MetaProblem) -> int:

@@ -33,6 +33,7 @@ UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 """Algorithms that keep several means, so that a run would have no single result, or sample from a
 distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
+KNOWN = [*ALGORITHMS, "meta_gradient"]
 
 OWN_SHAPING = {"DES", "SimpleES"}
 """They take the root of their weights, which others' shaping makes negative."""
@@ -56,7 +57,7 @@ class StrategyConfig:
     """Which evolutionary algorithm, and how it steps."""
 
     algorithm: str = "Open_ES"
-    """any of evosax's, by its name there"""
+    """any of evosax's, by its name there, or meta_gradient"""
     population_size: Annotated[int, Gt(1)] = 64
     """candidates a generation"""
     sigma: Annotated[float, Gt(0)] = 0.1
@@ -81,6 +82,8 @@ class StrategyConfig:
 
 class Strategy:
     """An evosax algorithm for one search space; its methods are pure."""
+
+    by_gradient = False
 
     def __init__(self, config: StrategyConfig, solution: Any):
         """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
@@ -183,8 +186,8 @@ class Strategy:
 def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
     name = config.algorithm
     if name not in ALGORITHMS:
-        close = difflib.get_close_matches(name, ALGORITHMS, n=3, cutoff=0.4)
-        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(ALGORITHMS)}"
+        close = difflib.get_close_matches(name, KNOWN, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(KNOWN)}"
         reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
         raise ConfigError(f"strategy.algorithm = {name!r} {reason}; {hint}")
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
@@ -200,7 +203,7 @@ def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
     if "optimizer" in signature and (optimizer := _optimizer(config)) is not None:
         kwargs["optimizer"] = optimizer
     if "std_schedule" in signature:
-        kwargs["std_schedule"] = _decay(config.sigma, config.sigma_decay, config.sigma_limit)
+        kwargs["std_schedule"] = decay(config.sigma, config.sigma_decay, config.sigma_limit)
     if (shaping := _shaping(config)) is not None:
         kwargs["fitness_shaping_fn"] = shaping
     try:
@@ -237,7 +240,7 @@ def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
         name = "adam" if config.algorithm in {"Open_ES", "PGPE"} else "own"
     if name == "own":
         return None
-    schedule = _decay(config.learning_rate, config.learning_rate_decay, config.learning_rate_limit)
+    schedule = decay(config.learning_rate, config.learning_rate_decay, config.learning_rate_limit)
     return OPTIMIZERS[name](schedule)
 
 
@@ -253,8 +256,8 @@ def _shaping(config: StrategyConfig) -> Callable | None:
     return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
 
 
-def _decay(start: float, factor: float, limit: float) -> Callable[[Any], jax.Array]:
-    """A geometric schedule of the absolute generation; no total number of them is in it."""
+def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]:
+    """Return a geometric schedule of the absolute generation; no total number of them is in it."""
 
     def schedule(generation):
         return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))
@@ -282,7 +285,7 @@ def _with_counts_of(new: Any, old: Any) -> Any:
 
 def has_mean(config: StrategyConfig) -> bool:
     """Whether the algorithm has a mean, which is then what a run has found."""
-    return config.algorithm in distribution_based_algorithms
+    return config.algorithm in {*distribution_based_algorithms, "meta_gradient"}
 
 
 def generations_limit(config: StrategyConfig) -> float:

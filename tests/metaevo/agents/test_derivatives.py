@@ -1,0 +1,73 @@
+"""Gradients of trainings with respect to meta-parameters, against differences."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from metaevo.agents.derivatives import train_and_differentiate
+from purerl import dqn, envs, ppo
+from purerl.parts import losses
+from purerl.parts.normalization import standardized
+from tests.purerl import probes
+
+HYPERPARAMS = ppo.Hyperparams(gamma=0.9, gae_lambda=0.8, entropy_coef=0.0, vf_coef=0.0)
+UPDATES = 4
+
+
+def learner_of(env):
+    def policy_loss(meta, context, log_ratio, advantage):
+        return meta["scale"] * losses.clipped_surrogate(None, context, log_ratio, advantage)
+
+    config = ppo.Config(
+        total_timesteps=UPDATES * 24, num_envs=4, num_steps=6, update_epochs=2, num_minibatches=1,
+        hidden_sizes=(3,),
+    )  # fmt: skip
+    return ppo.PPO(config, env, losses.squared, policy_loss, lambda *_: optax.sgd(0.5))
+
+
+def gain_of_a_training(learner, key, scale, env_params):
+    """The objective, written out.
+
+    The critic does not learn, so advantages stay as they are as long as no action changes.
+    """
+    meta = {"scale": scale}
+    state, total = learner.init(key, HYPERPARAMS, meta, env_params), 0.0
+    state, transitions, _ = learner.collect(state, env_params)
+    state, batch = learner.make_batch(state, transitions, HYPERPARAMS, env_params)
+    for _ in range(UPDATES):
+        state, _ = learner.learn(state, batch, HYPERPARAMS, meta, env_params)
+        state, transitions, _ = learner.collect(state, env_params)
+        state, batch = learner.make_batch(state, transitions, HYPERPARAMS, env_params)
+        total += jnp.mean(transitions.log_prob.reshape(-1) * standardized(batch.advantage))
+    return total
+
+
+@pytest.mark.long
+def test_the_gradient_of_a_whole_training_is_that_of_its_objective():
+    env = probes.Cycle()
+    learner, key = learner_of(env), jax.random.key(3)
+
+    @jax.jit
+    def gradient(scale):
+        return train_and_differentiate(
+            learner, key, HYPERPARAMS, {"scale": scale}, env.default_params, UPDATES
+        )
+
+    gain = jax.jit(lambda scale: gain_of_a_training(learner, key, scale, env.default_params))
+    result, found = gradient(jnp.float32(1.0))
+    difference = (gain(1.004) - gain(0.996)) / 0.008
+    assert abs(difference) > 1e-3
+    assert float(found["scale"]) == pytest.approx(float(difference), rel=0.03)
+    alone = jax.jit(learner.train)(key, HYPERPARAMS, {"scale": 1.0}, env.default_params)
+    assert jnp.allclose(result.episodes.steps, alone.episodes.steps)
+    assert jnp.allclose(result.episodes.rewards, alone.episodes.rewards)
+
+
+def test_what_has_no_derivatives_is_refused():
+    env, env_params = envs.make("CartPole-v1")
+    other = dqn.DQN(dqn.Config(), env, losses.squared)
+    with pytest.raises(ValueError, match="only PPO"):
+        train_and_differentiate(other, jax.random.key(0), None, {}, env_params, 2)
+    with pytest.raises(ValueError, match="window of 3 updates must divide a training's 4"):
+        train_and_differentiate(learner_of(env), jax.random.key(0), None, {}, env_params, 3)
