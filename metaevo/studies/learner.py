@@ -134,20 +134,13 @@ class LearnerStudy:
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
         """Compare the parts with tuned hand-written ones, on unseen tasks too."""
-        later = {}
-        if self.unseen and self.settings.evaluation.seeds:
-            # First, as its finished tasks are kept when the rest is interrupted.
-            later["unseen"] = self.judge_unseen(
-                meta_params, path, evolution_frames=evolution_frames, check_stop=check_stop
-            )
-        result = self.compare_several(
+        return self.compare_several(
             {LEARNED: meta_params},
             path,
             evolution_frames=evolution_frames,
             measured=measured,
             check_stop=check_stop,
         )
-        return result if result is None else result | later
 
     def compare_several(
         self,
@@ -161,7 +154,12 @@ class LearnerStudy:
         """Compare what several evolutions have found with the same tuned hand-written parts."""
         if not self.settings.evaluation.seeds:
             return None
-        return protocol.compare(
+        later = {}
+        if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
+            later["unseen"] = self.judge_unseen(
+                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
+            )
+        result = protocol.compare(
             self.settings,
             self.parts,
             self._of(next(iter(learned.values()))),
@@ -172,10 +170,11 @@ class LearnerStudy:
             normalisation=self._normalisation(measured),
             check_stop=check_stop,
         )
+        return result | later
 
     def judge_unseen(
         self,
-        meta_params: Any,
+        learned: Mapping[str, Any],
         path: Path,
         *,
         evolution_frames: int,
@@ -184,7 +183,7 @@ class LearnerStudy:
         """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
         return unseen.judge(
             self.unseen,
-            meta_params,
+            learned,
             path,
             evolution_frames=evolution_frames,
             check_stop=check_stop,

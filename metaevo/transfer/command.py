@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery
+from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, changed_keys, exit_on_config_error, load_yaml, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.evolution.conclusion import write_report
@@ -181,7 +182,9 @@ def _compare(
 ) -> dict[str, Any]:
     """Return the content of evaluation.json: of unseen tasks, or of the task of the settings."""
     if study.unseen:
-        found = study.judge_unseen(meta_params, run.path, evolution_frames=0, check_stop=check_stop)
+        found = study.judge_unseen(
+            {LEARNED: meta_params}, run.path, evolution_frames=0, check_stop=check_stop
+        )
         return {"variants": [], "unseen": found}
     result = study.compare(
         meta_params, run.path, evolution_frames=0, measured={}, check_stop=check_stop
