@@ -133,7 +133,7 @@ def draw_scores(result: Mapping[str, Any], path: Path, xlabel: str) -> None:
             this = judged[name]
             differences[name] = (this["difference"], this["difference_interval"])
         elif name != best:
-            compared = statistics.compare(row["scores"], rows[best]["scores"])
+            compared = statistics.compare(row["scores"], rows[best]["scores"], shared_seeds=True)
             differences[name] = (compared.difference, compared.difference_interval)
     score_plots.plot_scores(
         [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],

@@ -252,7 +252,10 @@ def _result(kept: Mapping[str, Any], discovered: Sequence[str]) -> dict[str, Any
         discovered,
     )
     scale = None
-    if statistics.compare(kept["reference"], kept["random"]).conclusion == "better":
+    if (
+        statistics.compare(kept["reference"], kept["random"], shared_seeds=True).conclusion
+        == "better"
+    ):
         scale = {name: float(np.mean(kept[name])) for name in ("random", "reference")}
         if not scale["reference"] > scale["random"]:  # a heavy tail
             scale = None

@@ -93,6 +93,7 @@ def test_the_sum_of_it(several):
         strongest = statistics.against_strongest(
             [rows[each["learned"]]["scores"]],
             [[rows[f"{name} (tuned)"]["scores"]] for name in HAND_WRITTEN],
+            shared_seeds=True,
         )
         assert each["conclusion"] == strongest.verdict
         assert each["difference_interval"] == list(strongest.contrast.difference.interval)
