@@ -29,7 +29,6 @@ class Case(NamedTuple):
 CASES = (
     Case("optimizer", "ppo", "CartPole-v1", 64, "Adam", {"Adam": 0.5}, {}),
     Case("open", "ppo", "Breakout-MinAtar", 8, "Adam", {"OPEN": 2.0}, {}),
-    Case("open", "ppo", "CartPole-v1", 64, "Adam", {"OPEN": 2.0}, {}),
     Case("lpg", "lpg", "GridWorlds", 8, "a2c", {"GROOVE": 2.0}, {"hidden_size": 256}),
 )
 
