@@ -155,7 +155,9 @@ def of_run(run: Path) -> dict[str, Any]:
     saved = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     where = saved["environment"]
     git = where["git"] or {"commit": "unknown", "dirty": False}
-    compared = {each["other"]: each for each in evaluation["pairs"]}
+    unseen = evaluation.get("unseen", {})
+    judged = evaluation if evaluation["variants"] else unseen  # judged on unseen tasks only
+    compared = {each["other"]: each for each in judged["pairs"]}
     rows = []
     for each in evaluation["variants"]:
         pair = compared.get(each["name"])
@@ -164,20 +166,21 @@ def of_run(run: Path) -> dict[str, Any]:
         )  # fmt: skip
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
         rows.append([each["name"], _interval(each["iqm"], each["interval"]), better, settings])
-    tables = [
-        {
-            "title": f"{evaluation['variants'][0]['seeds']} held-out seeds",
-            "columns": ["", "IQM [95%]", "P(learned is better)", "tuned to"],
-            "rows": rows,
-        }
-    ]
+    tables = []
+    if rows:
+        title = f"{evaluation['variants'][0]['seeds']} held-out seeds"
+        columns = ["", "IQM [95%]", "P(learned is better)", "tuned to"]
+        tables.append({"title": title, "columns": columns, "rows": rows})
     if "evolutions" in evaluation:
         tables.insert(0, _evolutions(evaluation))
-    verdict = compared[evaluation["best_hand_written"]]
+    if unseen:
+        tables.append(_unseen(unseen))
+    verdict = compared[judged["best_hand_written"]]
     words = ["python", *shlex.split(where["command_line"])[1:]]
     if "--run-dir" in words:  # a place on that machine
         at = words.index("--run-dir")
         del words[at : at + 2]
+    words = [Path(word).name if word.startswith("/") else word for word in words]
     return {
         "date": str(where["started"])[:10],
         "commit": git["commit"][:9] + "+" * git["dirty"],
@@ -187,7 +190,7 @@ def of_run(run: Path) -> dict[str, Any]:
             **{key: value for key, value in where.items() if key in ("jax", "python")},
         },
         "command": shlex.join(words),
-        "verdict": evaluation["conclusion"],
+        "verdict": judged["conclusion"],
         "difference": _interval(verdict["difference"], verdict["difference_interval"]),
         "tables": tables,
     }
@@ -210,6 +213,27 @@ def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
     return {
         "title": f"{len(evaluation['evolutions'])} evolutions",
         "columns": ["", "IQM [95%]", f"difference from {best} [95%]", "verdict"],
+        "rows": rows,
+    }
+
+
+def _unseen(unseen: dict[str, Any]) -> dict[str, Any]:
+    """Return the table of unseen tasks against contenders, and of all tasks normalised."""
+    rows = []
+    for task, result in {**unseen["tasks"], "**all, normalised**": unseen}.items():
+        form = ".2f" if task.startswith("*") else ".4g"
+        cells = [_interval(each["iqm"], each["interval"], form) for each in result["variants"]]
+        found = result["against_best"]
+        difference = _interval(found["difference"], found["difference_interval"], form)
+        chance = _interval(
+            found["probability_of_improvement"], found["probability_interval"], ".2f"
+        )
+        other = found["other"].partition(" (")[0]
+        rows.append([task, *cells, f"{difference} ({other})", chance, found["conclusion"]])
+    names = [each["name"].replace("same hyperparameters", "untuned") for each in unseen["variants"]]
+    return {
+        "title": f"Unseen tasks, {unseen['variants'][0]['seeds']} seeds each",
+        "columns": ["", *names, "difference from the best", "P(learned is better)", "verdict"],
         "rows": rows,
     }
 

@@ -226,3 +226,31 @@ def test_a_run_is_kept_as_results(tmp_path):
         ["learned (tuned)", "4.0 [3.0, 5.0]", "", "gamma 0.9"],
         ["squared (tuned)", "4.0 [3.0, 5.0]", "0.75 [0.70, 0.80]", "gamma 0.9"],
     ]
+
+
+def test_a_verdict_on_unseen_tasks_is_kept_as_results(tmp_path):
+    rows = [
+        {"name": name, "iqm": 4.0, "interval": [3.0, 5.0], "seeds": 8, "settings": {}}
+        for name in ("learned (same hyperparameters)", "squared (tuned)")
+    ]
+    pair = {"other": "squared (tuned)", "difference": 2.0, "difference_interval": [1.0, 3.0],
+            "probability_of_improvement": 0.75, "probability_interval": [0.7, 0.8],
+            "conclusion": "better"}  # fmt: skip
+    one = {"variants": rows, "pairs": [pair], "best_hand_written": "squared (tuned)",
+           "against_best": pair, "conclusion": "better"}  # fmt: skip
+    evaluation = {"variants": [], "unseen": {**one, "tasks": {"Acrobot-v1": one}}}
+    environment = {
+        "started": "2026-11-22T10:00:00+00:00", "git": None, "devices": ["cpu:0 cpu"],
+        "command_line": "metaevo evaluate --run-dir /home/me/run --unseen /home/me/tasks.yaml",
+    }  # fmt: skip
+    (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"environment": environment}))
+    kept = hooks.of_run(tmp_path)
+    assert kept["command"] == "python evaluate --unseen tasks.yaml"
+    assert (kept["verdict"], kept["difference"]) == ("better", "2.0 [1.0, 3.0]")
+    (table,) = kept["tables"]
+    assert table["columns"][1:3] == ["learned (untuned)", "squared (tuned)"]
+    score = "4 [3, 5]"
+    judged = ["2 [1, 3] (squared)", "0.75 [0.70, 0.80]", "better"]
+    assert table["rows"][0] == ["Acrobot-v1", score, score, *judged]
+    assert [len(row) for row in table["rows"]] == [len(table["columns"])] * 2

@@ -1,7 +1,7 @@
-"""The suite `learned-rules`: what a learned optimizer costs beside Adam, and others' code."""
+"""The suite `learned-rules`: what learned rules cost beside hand-written ones, and others' code."""
 
 import argparse
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.external import externals
@@ -9,35 +9,49 @@ from experiments.benchmarks.processes import own
 from experiments.benchmarks.tasks import WORK
 from experiments.benchmarks.training import count_updates
 
+
+class Case(NamedTuple):
+    """A learner with a learned rule."""
+
+    part: str
+    """the component"""
+    learner: str
+    task: str
+    agents: int
+    hand_written: str
+    """what the learner has in its place"""
+    aims: dict[str, float]
+    """how many times the frames of others ours should train on: `--external 'OPEN=...'`"""
+    settings: dict[str, Any]
+    """of the component"""
+
+
 CASES = (
-    ("optimizer", "CartPole-v1", 64),
-    ("open", "Breakout-MinAtar", 8),
-    ("open", "CartPole-v1", 64),
+    Case("optimizer", "ppo", "CartPole-v1", 64, "Adam", {"Adam": 0.5}, {}),
+    Case("open", "ppo", "Breakout-MinAtar", 8, "Adam", {"OPEN": 2.0}, {}),
+    Case("lpg", "lpg", "GridWorlds", 8, "a2c", {"GROOVE": 2.0}, {"hidden_size": 256}),
 )
-"""Component, task of PPO, and number of agents."""
-AIMS = {"optimizer": {"Adam": 0.5}, "open": {"OPEN": 2.0}}
-"""How many times the frames of others ours should train on; OPEN: `--external 'OPEN=...'`."""
 
 
 def suite(options: argparse.Namespace) -> dict[str, Any]:
-    """Training PPO with a learned optimizer, against our Adam and the authors' OPEN."""
-    comparison = Comparison("steps", "optimizer", "task", "agents")
-    for optimizer, task, agents in CASES:
-        if task not in options.tasks:
+    """Training with a learned rule, against a hand-written one and the authors' OPEN and GROOVE."""
+    comparison = Comparison("steps", "rule", "task", "agents")
+    for case in CASES:
+        if case.task not in options.tasks:
             continue
-        work = WORK["ppo", task]
-        for count in options.agents or [agents]:
-            updates = count_updates(work, count, options.frames)
-            arguments = {"learner": "ppo", "task": task, "agents": count, "updates": updates}
-            variants = {OURS: own("ours", optimizer=optimizer, **arguments)}
-            variants["Adam"] = own("ours", **arguments)
-            if optimizer == "open":
-                variants |= externals(
-                    options, suite="learned-rules", task=task, agents=count, updates=updates
-                )
-            amount = count * updates * work.frames_per_update
-            aims = dict.fromkeys(("cpu", "gpu"), AIMS[optimizer])
+        work = WORK[case.learner, case.task]
+        for agents in options.agents or [case.agents]:
+            updates = count_updates(work, agents, options.frames)
+            amount = {"task": case.task, "agents": agents, "updates": updates}
+            plain = {"learner": case.learner, **amount}
+            variants = {
+                OURS: own("ours", part=case.part, settings=case.settings, **plain),
+                case.hand_written: own("ours", **plain),
+            }
+            if case.part != "optimizer":
+                variants |= externals(options, suite="learned-rules", **amount)
             comparison.case(
-                variants, amount, options.repeats, optimizer, task, count, aims=aims
+                variants, agents * updates * work.frames_per_update, options.repeats,
+                case.part, case.task, agents, aims=dict.fromkeys(("cpu", "gpu"), case.aims),
             )  # fmt: skip
     return {"rows": comparison.rows, "failures": comparison.failures}

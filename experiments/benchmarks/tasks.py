@@ -33,6 +33,10 @@ WORK = {
         10 * 100, (1, 8, 64), 2**19, 500_000,
         "10 envs, a minibatch of 128 every 10 steps, 120-84 relu",
     ),
+    ("lpg", "GridWorlds"): Work(
+        64 * 20, (8,), 2**17, 320_000,
+        "64 envs x 20 steps, a table for each agent, grids of 4 x 4 to 10 x 10",
+    ),
 }  # fmt: skip
 
 
@@ -41,8 +45,8 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
 
     Schedules anneal as in the whole run of which this is the beginning.
     """
-    from purerl import dqn, envs, ppo
-    from purerl.parts import losses
+    from purerl import dqn, envs, lpg, ppo
+    from purerl.parts import losses, optimizers
 
     work = WORK[name, task]
     frames = updates * work.frames_per_update
@@ -55,6 +59,10 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
         hyperparams = dqn.Hyperparams(
             annealing_steps=float(work.whole), epsilon_decay_steps=work.whole / 2
         )
+    elif name == "lpg":  # configs/evolve_lpg/groove.yaml
+        env, env_params = envs.make(task, size=10, smallest_size=4, max_steps_in_episode=750)
+        learner = lpg.LPG(lpg.Config(frames), env, make_optimizer=optimizers.sgd)
+        hyperparams = lpg.Hyperparams(learning_rate=40.0, prediction_coef=0.05)
     elif task == "Breakout-MinAtar":  # configs/train/ppo_minatar.yaml
         env, env_params = envs.make(task, observations="flat")
         config = ppo.Config(

@@ -99,25 +99,33 @@ def _variants(
 
 
 def _train(
-    name: str, task: str, updates: int, optimizer: str | None = None
+    name: str,
+    task: str,
+    updates: int,
+    part: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> tuple[Any, Any, Any]:
     """`train` from a key to the mean return, the learner's task, and its hyperparameters.
 
-    With the name of a component as optimizer, at its random start.
+    With the name of a component in its slot, with its settings, at its random start.
     """
     import jax
 
     from metaevo.agents.train_learner import Task
     from metaevo.components import registry
     from purerl.parts.evaluation import mean_return
+    from purerl.parts.own_task import OwnTask, sampler
 
     learner, env_params, hyperparams = make_learner(name, task, updates)
     meta_params = None
-    if optimizer is not None:
-        module = registry.find(optimizer)
-        component = module.make(module.Config())
-        learner = dataclasses.replace(learner, make_optimizer=component.apply)
+    if part is not None:
+        module = registry.find(part)
+        component = module.make(module.Config(**(settings or {})))
+        learner = dataclasses.replace(learner, **{module.SLOT: component.apply})
         meta_params = component.init(jax.random.key(0))
+    sample_params = sampler(learner.env)
+    if sample_params is not None:
+        learner = OwnTask(learner, sample_params)
 
     def train(key):
         return mean_return(learner.train(key, hyperparams, meta_params, env_params).episodes)
@@ -132,7 +140,8 @@ def ours(
     updates: int,
     chunk_size: int | None = None,
     num_devices: int | None = None,
-    optimizer: str | None = None,
+    part: str | None = None,
+    settings: dict[str, Any] | None = None,
 ) -> tuple[Measure, dict[str, Any]]:
     """Agents dealt to one device a core, each of which trains chunk after chunk."""
     from metaevo.parallel import devices
@@ -143,7 +152,7 @@ def ours(
     from experiments.benchmarks import flops
     from metaevo.agents.train_learner import working_set
 
-    train, its_task, hyperparams = _train(learner, task, updates, optimizer)
+    train, its_task, hyperparams = _train(learner, task, updates, part, settings)
     count = min(len(jax.devices()[:num_devices]), agents)
     size = chunk_size or devices.choose_chunk_size(
         agents, working_set(its_task, hyperparams, None), count

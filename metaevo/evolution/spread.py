@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from metaevo.evolution import verdict
+from metaevo.evolution import unseen_report, verdict
 from metaevo.evolution.conclusion import (
     CAPTIONS,
     FITNESS,
@@ -145,6 +145,7 @@ def _write_report(
     directory = run.directory
     saved, records = directory.read_config(), {each.name: each.records for each in members}
     quick = is_quick(saved["config"])
+    unseen, drawn = (result or {}).get("unseen"), dict[str, str]()
     if any(records.values()):
         plot_evolutions(
             {f"seed {each.seed}": records[each.name] for each in members},
@@ -169,6 +170,10 @@ def _write_report(
         tables += [own, *verdict.tuned_settings(result)]
         ablations = study.tables(result)
         words += lines(result)
+        if unseen is not None:
+            tables.append(unseen_report.table(unseen))
+            drawn = unseen_report.draw(unseen, directory.figures)
+            words.insert(-1, on_unseen(unseen))
         if not quick:
             first.append(_banner(result, words))
     print_end([*ablations, *tables], findings, words, quick)
@@ -176,7 +181,7 @@ def _write_report(
     of_all = [one for each in members for one in records[each.name][-1:]]
     spent = [{"frames": sum(one["frames"] for one in of_all)}] if of_all else []
     first.append(facts_of(saved, spent, result, directory.path if loadable else None))
-    captions = {**CAPTIONS, **study.captions, **SPREAD}
+    captions = {**CAPTIONS, **study.captions, **SPREAD, **drawn}
     captions |= caption_of_curves(result or {}, saved["config"])
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in pictures(directory, list(study.captions))}  # fmt: skip
@@ -184,13 +189,16 @@ def _write_report(
         first.append(layout.Beside([images.pop(name) for name in top]))
     first.append(page.Text("", [words[0], *findings]))
     rest = [page.Image(heading(name), each.path, each.caption) for name, each in images.items()]
+    folded = fold(study.folds, ablations, saved)
+    if unseen is not None:
+        folded.insert(0, unseen_report.folded(unseen))
     title, subtitle = study.title(max(map(len, records.values())))
     subtitle = f"{len(members)} evolutions, {subtitle}"
     page.write_report(
         directory.report_path,
         title,
         subtitle,
-        [*first, *tables, *rest, *fold(study.folds, ablations, saved)],
+        [*first, *tables, *rest, *folded],
     )
 
 
@@ -245,6 +253,13 @@ def summary(result: Mapping[str, Any]) -> str:
         f"{_difference(found)} (95% intervals, the evolution as the unit): "
         f"{found['conclusion']}{doubt}. {told.budget}"
     )
+
+
+def on_unseen(unseen: Mapping[str, Any]) -> str:
+    """Return the verdict of all evolutions over all unseen tasks."""
+    if "variants" not in unseen:
+        return unseen_report.conclusion_text(unseen)
+    return f"On unseen tasks, untuned and normalised: {summary(unseen)}"
 
 
 def table(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo import statistics
+from metaevo.components.component import LEARNED
 from metaevo.evolution import verdict
 from metaevo.report import layout, page, score_plots
 
@@ -21,25 +22,30 @@ CAPTION = (
 
 
 def table(unseen: Mapping[str, Any]) -> page.Table:
-    """Return tasks against contenders; the last row is that of all tasks, normalised."""
+    """Return tasks against contenders; the last row is that of all tasks, normalised.
+
+    Of several evolutions their mean is shown, with the evolution as the unit.
+    """
     results = dict(unseen["tasks"])
     if "variants" in unseen:
         results["all, normalised"] = unseen
     rows = []
     for name, result in results.items():
+        shown = _shown(result)
         cells = [
-            f"{row['iqm']:.4g} [{row['interval'][0]:.4g}, {row['interval'][1]:.4g}]"
-            for row in result["variants"]
+            f"{each['iqm']:.4g} [{each['interval'][0]:.4g}, {each['interval'][1]:.4g}]"
+            for each in shown
         ]
         best = verdict.short(result["best_hand_written"])
-        difference = verdict.outcome(result).difference
-        rows.append([name, *cells, f"{result['conclusion']}: {difference} against {best}"])
+        rows.append([name, *cells, f"{_verdict(result)} against {best}"])
     first = next(iter(results.values()))
-    names = [row["name"].replace("same hyperparameters", "untuned") for row in first["variants"]]
+    names = [each["name"].replace("same hyperparameters", "untuned") for each in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
         f"{verdict.short(_reference(first))}."
     )
+    if "together" in first:
+        note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
     if unseen["without_scale"]:
         note += (
             f" Left out of all: {', '.join(unseen['without_scale'])}, where that is not better "
@@ -47,6 +53,26 @@ def table(unseen: Mapping[str, Any]) -> page.Table:
         )
     last = [len(rows) - 1] if "variants" in unseen else None
     return page.Table("Unseen tasks", ["task", *names, "verdict"], rows, note=note, highlight=last)
+
+
+def _shown(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The variants of a task; of several evolutions their mean alone."""
+    if "together" not in result:
+        return list(result["variants"])
+    found = result["together"]
+    name = f"{LEARNED} (untuned, {found['evolutions']} evolutions)"
+    own = {each["learned"] for each in result["evolutions"]}
+    mean = {"name": name, "iqm": found["iqm"], "interval": found["interval"]}
+    return [mean, *(row for row in result["variants"] if row["name"] not in own)]
+
+
+def _verdict(result: Mapping[str, Any]) -> str:
+    if "together" not in result:
+        return f"{result['conclusion']}: {verdict.outcome(result).difference}"
+    found = result["together"]
+    difference = page.signed(found["difference"], *found["difference_interval"])
+    count = f"better in {found['better']} of {found['evolutions']}"
+    return f"{found['conclusion']}, {count}: {difference}"
 
 
 def conclusion_text(unseen: Mapping[str, Any]) -> str:
@@ -99,13 +125,15 @@ def draw_scores(result: Mapping[str, Any], path: Path, xlabel: str) -> None:
     pairs = {pair["other"]: pair for pair in result["pairs"]}
     rows = {row["name"]: row for row in result["variants"]}
     best, learned = result["best_hand_written"], result["learned"]
-    judged = result.get("against_best", pairs[best])
+    judged = {learned: result.get("against_best", pairs[best])}
+    judged |= {each["learned"]: each for each in result.get("evolutions", [])}
     differences = {}
     for name, row in rows.items():
-        if name == learned:
-            differences[name] = (judged["difference"], judged["difference_interval"])
+        if name in judged:
+            this = judged[name]
+            differences[name] = (this["difference"], this["difference_interval"])
         elif name != best:
-            compared = statistics.compare(row["scores"], rows[best]["scores"])
+            compared = statistics.compare(row["scores"], rows[best]["scores"], shared_seeds=True)
             differences[name] = (compared.difference, compared.difference_interval)
     score_plots.plot_scores(
         [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
@@ -119,5 +147,6 @@ def draw_scores(result: Mapping[str, Any], path: Path, xlabel: str) -> None:
 
 def _reference(result: Mapping[str, Any]) -> str:
     """The first hand-written contender."""
-    learned = result["variants"][0]["function"]
-    return next(row["function"] for row in result["variants"] if row["function"] != learned)
+    found = {each["learned"] for each in result.get("evolutions", [])} | {result["learned"]}
+    own = {row["function"] for row in result["variants"] if row["name"] in found}
+    return next(row["function"] for row in result["variants"] if row["function"] not in own)

@@ -206,7 +206,7 @@ def summary(
 
     Args:
         variants: of every entry the untuned one first; the last one of each is judged.
-        values: their scores by name, [seeds] or [seeds, tasks], all finite.
+        values: their scores by name, [seeds] or [seeds, tasks], all finite; all on the same seeds.
         diverged: how many agents of each have diverged.
         discovered: the entries that evolutions have found.
     """
@@ -217,14 +217,14 @@ def summary(
     others = [strata[name] for name in baselines]
     against, pairs = {}, []
     for this in learned:
-        strongest = statistics.against_strongest(strata[this], others)
+        strongest = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[strongest.place]  # the same for all
         verdict = statistics.plain(strongest.contrast, strongest.verdict)
         against[this] = {"learned": this, "other": best, **verdict._asdict()}
         own = this.partition(" (")[0]
         for other in values:
             if other != this and other.partition(" (")[0] in (own, *hand_written):
-                compared = statistics.compare(values[this], values[other])
+                compared = statistics.compare(values[this], values[other], shared_seeds=True)
                 pairs.append({"learned": this, "other": other, **compared._asdict()})
     rows = []
     for variant in variants:

@@ -6,7 +6,7 @@ seeds of their own; on it the scores of all tasks are pooled. A finished task is
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,7 +79,7 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
 
 def judge(
     tasks: list[Unseen],
-    meta_params: Any,
+    learned: Mapping[str, Any],
     path: Path,
     *,
     evolution_frames: int,
@@ -89,7 +89,7 @@ def judge(
 
     Args:
         tasks: of `unseen_tasks`.
-        meta_params: that were found.
+        learned: the meta-parameters of every evolution, by the names of their contenders.
         path: of the directory that keeps finished tasks, and the tuning of an unfinished one.
         evolution_frames: what evolution used, for `tuning_seeds: null`.
         check_stop: raises if the run is to stop; called between chunks of agents.
@@ -98,7 +98,7 @@ def judge(
         what `aggregate` says.
     """
     (path / KEPT).mkdir(exist_ok=True)
-    comparisons = [_comparison(task, meta_params, evolution_frames) for task in tasks]
+    comparisons = [_comparison(task, learned, evolution_frames) for task in tasks]
     total = sum(each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons)
     results = {}
     with Progress(total=total, desc="unseen tasks", unit="frame", unit_scale=True) as bar:
@@ -110,7 +110,7 @@ def judge(
         for task, this in zip(tasks, comparisons, strict=True):
             file = path / KEPT / f"{task.name}.json"
             key = digest_of_text(
-                str([this.context, to_dict(this.config), evolution_frames, digest(meta_params)])
+                str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])
             )
             kept = _read(file, key, this)
             if kept is None:
@@ -122,16 +122,20 @@ def judge(
                 write_json_atomic(file, kept)
             else:
                 bar.update(this.frames + 2 * this.config.seeds * this.frames_per_seed)
-            results[task.name] = _result(kept) | {
-                "tuning_settings": this.plans[LEARNED].settings,
-                "tuning_rounds": [[r.settings, r.seeds] for r in this.plans[LEARNED].rounds],
+            results[task.name] = _result(kept, this.discovered) | {
+                "tuning_settings": this.plans[this.found].settings,
+                "tuning_rounds": [[r.settings, r.seeds] for r in this.plans[this.found].rounds],
                 "frames_per_agent": this.frames_per_seed,
             }
-    return aggregate(results)
+    return aggregate(results, list(learned))
 
 
-def aggregate(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def aggregate(
+    results: Mapping[str, dict[str, Any]], discovered: Sequence[str] = (LEARNED,)
+) -> dict[str, Any]:
     """Pool tasks, each on its own scale; the interval is stratified by task.
+
+    Of several evolutions the evolution is the unit: `together`, as in evaluation.json.
 
     A task without a scale, where tuning the reference was no better than random play, is named and
     left out.
@@ -139,6 +143,7 @@ def aggregate(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     Args:
         results: of every task: `variants` as in evaluation.json, and `scale`, which has the mean
             scores `random` and `reference`, or is None.
+        discovered: the contenders that evolutions have found.
 
     Returns:
         what `summary` says of the normalised scores [seeds, tasks] (nothing if no task has a
@@ -165,7 +170,7 @@ def aggregate(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
             columns.append((np.asarray(each["scores"]) - low) / (high - low))
         values[name] = np.stack(columns, axis=1)
     about = {key: first[key] for key in ("tuning_settings", "tuning_rounds")}
-    return summary(variants, values, diverged, [LEARNED]) | about | found
+    return summary(variants, values, diverged, discovered) | about | found
 
 
 def _settings_of(settings: JudgedSettings, name: str, change: UnseenTask) -> Any:
@@ -193,17 +198,16 @@ def _same(one: tuple[str, Any, Any], other: tuple[str, Any, Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _comparison(task: Unseen, meta_params: Any, evolution_frames: int) -> Comparison:
+def _comparison(task: Unseen, learned: Mapping[str, Any], evolution_frames: int) -> Comparison:
     settings = task.settings
     return Comparison(
-        entries.entries_of(
-            settings, task.parts, {LEARNED: meta_params}, contender_maker(settings, task.parts)
-        ),
+        entries.entries_of(settings, task.parts, learned, contender_maker(settings, task.parts)),
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=evolution_frames,
         normalisation=None,
         context=str(task_of(settings)),
+        learned=len(learned),
         tunes_found=False,
         purpose=Purpose.UNSEEN,
     )
@@ -238,17 +242,20 @@ def _scores_of(
     }
 
 
-def _result(kept: Mapping[str, Any]) -> dict[str, Any]:
+def _result(kept: Mapping[str, Any], discovered: Sequence[str]) -> dict[str, Any]:
     """Say of one task what evaluation.json says of a run, and its scale."""
     rows = kept["variants"]
     found = summary(
         [Variant(*(row[field] for field in Variant._fields)) for row in rows],
         {row["name"]: np.asarray(row["scores"]) for row in rows},
         {row["name"]: row["diverged"] for row in rows},
-        [LEARNED],
+        discovered,
     )
     scale = None
-    if statistics.compare(kept["reference"], kept["random"]).conclusion == "better":
+    if (
+        statistics.compare(kept["reference"], kept["random"], shared_seeds=True).conclusion
+        == "better"
+    ):
         scale = {name: float(np.mean(kept[name])) for name in ("random", "reference")}
         if not scale["reference"] > scale["random"]:  # a heavy tail
             scale = None
@@ -267,7 +274,7 @@ def _read(file: Path, key: str, this: Comparison) -> dict[str, Any] | None:
         functions = [row["function"] for row in rows]
         lengths = {len(row["scores"]) for row in rows}
         lengths |= {len(kept["random"]), len(kept["reference"])}
-        expected = {this.found, *this.names}
+        expected = {*this.discovered, *this.names}
         once = len({row["name"] for row in rows}) == len(rows)
         if functions[0] != this.found or set(functions) != expected or not once:
             raise ConfigError(f"{file}: holds the scores of others")

@@ -2,8 +2,8 @@
 
 The protocol of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (NeurIPS 2021, arXiv 2108.13264): interquartile means, percentile bootstrap intervals
-stratified by task, and probabilities of improvement. Higher scores are better; runs of different
-tasks are never paired, and are redrawn within their task only.
+stratified by task, and probabilities of improvement. Higher scores are better; runs are redrawn
+within their task only, and paired where they are said to share their seeds.
 
 Scores are strata: a list of tasks, each an array [runs], with any number of runs on each. A table
 [runs] or [runs, tasks] is turned into them by `strata_of`; `summarise` and `compare` take tables.
@@ -29,6 +29,7 @@ from metaevo.statistics.ranks import (
     needed_runs,
     paired,
     rank_test,
+    signed_rank_test,
     smallest_p,
 )
 from metaevo.statistics.scores import FloatArray, Interval, Strata, fill_missing, iqm, strata_of
@@ -76,6 +77,7 @@ __all__ = [
     "pooled_iqm",
     "probability_of_improvement",
     "rank_test",
+    "signed_rank_test",
     "smallest_p",
     "strata_of",
     "summarise",

@@ -50,6 +50,21 @@ def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
     return float((1 + extreme.sum()) / (1 + _PERMUTATIONS))
 
 
+def signed_rank_test(x: Strata, y: Strata) -> float:
+    """P of the hypothesis that partners are interchangeable; 1 if all pairs tie.
+
+    Wilcoxon's signed-rank test of all pairs, two-sided. x[task][i] and y[task][i] are partners:
+    they had the same random numbers.
+    """
+    import scipy.stats  # takes half a second, which scripts that only train need not wait
+
+    pairs = zip(arrays_of(x), arrays_of(y), strict=True)
+    differences = np.concatenate([a - b for a, b in pairs])
+    if not np.any(differences):
+        return 1.0
+    return float(scipy.stats.wilcoxon(differences, method="auto").pvalue)
+
+
 def _permuted_sums(rng: np.random.Generator, ranks: FloatArray, count: int) -> FloatArray:
     """[permutations]: the sum of the first `count` of permuted ranks; blocks bound the memory."""
     block = max(1, _BLOCK // len(ranks))
@@ -123,21 +138,18 @@ class Paired(NamedTuple):
 
 def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:
     """Compare partners: x[task][i] and y[task][i] had the same random numbers."""
-    import scipy.stats  # takes half a second, which scripts that only train need not wait
-
     xs, ys = arrays_of(x), arrays_of(y)
     differences = [a - b for a, b in zip(xs, ys, strict=True)]
 
     def mean(samples: list[FloatArray]) -> FloatArray:
         return np.asarray(np.concatenate(samples, axis=-1).mean(axis=-1))
 
-    every = np.concatenate(differences)
-    p = 1.0
-    if np.any(every != 0):
-        p = float(scipy.stats.wilcoxon(every, method="auto").pvalue)
     centred = [np.concatenate([a - a.mean() for a in part]) for part in (xs, ys)]
     scale = np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
     correlation = float((centred[0] * centred[1]).sum() / scale) if scale > 0 else np.nan
     return Paired(
-        len(every), estimate(differences, mean, resamples=resamples, seed=seed), p, correlation
+        sum(map(len, differences)),
+        estimate(differences, mean, resamples=resamples, seed=seed),
+        signed_rank_test(xs, ys),
+        correlation,
     )

@@ -15,8 +15,8 @@ from metaevo.statistics.intervals import (
     pooled_iqm,
     probability_of_improvement,
 )
-from metaevo.statistics.ranks import holm, rank_test
-from metaevo.statistics.scores import Interval, Strata, arrays_of, iqm, strata_of
+from metaevo.statistics.ranks import holm, rank_test, signed_rank_test
+from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, iqm, strata_of
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -32,8 +32,24 @@ class Contrast(NamedTuple):
     """of the rank test"""
 
 
-def contrast(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Contrast:
+def contrast(
+    x: Strata,
+    y: Strata,
+    *,
+    shared_seeds: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Contrast:
     """Compare two groups on the same tasks, with any numbers of runs.
+
+    Args:
+        x: the first group.
+        y: the second.
+        shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. Such partners
+            are redrawn together, and the rank test is that of pairs: what both owe to their seed,
+            say to the task that it has drawn, is no doubt about the difference.
+        resamples: of the bootstrap.
+        seed: of it.
 
     Raises:
         ValueError: different numbers of tasks, or scores that `arrays_of` refuses.
@@ -41,14 +57,34 @@ def contrast(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0)
     xs, ys = arrays_of(x), arrays_of(y)
     if len(xs) != len(ys):
         raise ValueError(f"scores on {len(xs)} and {len(ys)} tasks cannot be compared")
-    rng = np.random.default_rng(seed)
-    redrawn = bootstrap(xs, pooled_iqm, rng, resamples) - bootstrap(ys, pooled_iqm, rng, resamples)
+    of_x, of_y = _redrawn([xs, ys], shared_seeds, resamples, seed)
+    redrawn = of_x - of_y
     value = iqm(np.concatenate(xs)) - iqm(np.concatenate(ys))
     return Contrast(
         Estimate(value, interval_of(redrawn)),
         probability_of_improvement(xs, ys, resamples=resamples, seed=seed),
-        rank_test(xs, ys, seed=seed),
+        _test(xs, ys, shared_seeds, seed),
     )
+
+
+def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int, seed: int) -> list[FloatArray]:
+    """Interquartile means [resamples] of redrawn groups; those of shared seeds by the same draws.
+
+    Raises:
+        ValueError: groups that share seeds differ in their numbers of runs.
+    """
+    if shared and len({tuple(map(len, arrays_of(each))) for each in groups}) > 1:
+        raise ValueError("groups that share their seeds must have as many runs on every task")
+    rng = np.random.default_rng(seed)
+    rngs = [np.random.default_rng(seed) if shared else rng for _ in groups]
+    return [
+        bootstrap(group, pooled_iqm, own, resamples)
+        for group, own in zip(groups, rngs, strict=True)
+    ]
+
+
+def _test(x: Strata, y: Strata, shared: bool, seed: int) -> float:
+    return signed_rank_test(x, y) if shared else rank_test(x, y, seed=seed)
 
 
 def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verdict:
@@ -79,7 +115,12 @@ class Strongest(NamedTuple):
 
 
 def against_strongest(
-    x: Strata, others: Sequence[Strata], *, resamples: int = RESAMPLES, seed: int = 0
+    x: Strata,
+    others: Sequence[Strata],
+    *,
+    shared_seeds: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Strongest:
     """Compare a group with the strongest of several, which these scores have to tell.
 
@@ -101,19 +142,19 @@ def against_strongest(
     Args:
         x: the group.
         others: at least one, on the same tasks.
+        shared_seeds: as for `contrast`, of all groups.
         resamples: how many.
         seed: of the bootstrap.
     """
-    rng = np.random.default_rng(seed)
-    of_x = bootstrap(x, pooled_iqm, rng, resamples)
-    redrawn = np.stack([of_x - bootstrap(other, pooled_iqm, rng, resamples) for other in others])
+    of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
+    redrawn = of_x - np.stack(of_others)
     values = iqm(np.concatenate(arrays_of(x))) - np.array(
         [iqm(np.concatenate(arrays_of(other))) for other in others]
     )
     place = int(values.argmin())
     low = np.quantile(redrawn, 0.025, axis=1).min()
     margin = np.quantile((redrawn - values[:, np.newaxis]).max(axis=0), 0.975)
-    p_values = [rank_test(x, other, seed=seed) for other in others]
+    p_values = [_test(x, other, shared_seeds, seed) for other in others]
     if values[place] > 0:
         ahead = [improvement(x, other) > 0.5 for other in others]
         p = max(p if is_ahead else 1.0 for p, is_ahead in zip(p_values, ahead, strict=True))
@@ -151,11 +192,27 @@ def plain(result: Contrast, conclusion: Verdict) -> Comparison:
     )
 
 
-def compare(x: ArrayLike, y: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
+def compare(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    shared_seeds: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Comparison:
     """Compare two tables of scores, [runs] or [runs, tasks] on the same tasks.
+
+    Args:
+        x: the first one.
+        y: the second.
+        shared_seeds: as for `contrast`: whether row i of both had the same random numbers.
+        resamples: of the bootstrap.
+        seed: of it.
 
     Raises:
         ValueError: as contrast and strata_of.
     """
-    result = contrast(strata_of(x), strata_of(y), resamples=resamples, seed=seed)
+    result = contrast(
+        strata_of(x), strata_of(y), shared_seeds=shared_seeds, resamples=resamples, seed=seed
+    )
     return plain(result, verdict(result, result.p))

@@ -132,19 +132,18 @@ class LearnerStudy:
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Compare the parts with tuned hand-written ones; one evolution's on unseen tasks too."""
+        """Compare the parts with tuned hand-written ones, on unseen tasks too."""
         if not self.settings.evaluation.seeds:
             return None
-        found, later = next(iter(learned.values())), {}
-        if self.unseen and len(learned) == 1:
-            # First, as its finished tasks are kept when the rest is interrupted.
+        later = {}
+        if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
             later["unseen"] = self.judge_unseen(
-                found, path, evolution_frames=evolution_frames, check_stop=check_stop
+                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
         result = protocol.compare(
             self.settings,
             self.parts,
-            self._of(found),
+            self._of(next(iter(learned.values()))),
             learned=learned,
             path=path,
             figures=path / "figures",
@@ -156,7 +155,7 @@ class LearnerStudy:
 
     def judge_unseen(
         self,
-        meta_params: Any,
+        learned: Mapping[str, Any],
         path: Path,
         *,
         evolution_frames: int,
@@ -165,7 +164,7 @@ class LearnerStudy:
         """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
         return unseen.judge(
             self.unseen,
-            meta_params,
+            learned,
             path,
             evolution_frames=evolution_frames,
             check_stop=check_stop,

@@ -182,7 +182,9 @@ def _compare(
 ) -> dict[str, Any]:
     """Return the content of evaluation.json: of unseen tasks, or of the task of the settings."""
     if study.unseen:
-        found = study.judge_unseen(meta_params, run.path, evolution_frames=0, check_stop=check_stop)
+        found = study.judge_unseen(
+            {LEARNED: meta_params}, run.path, evolution_frames=0, check_stop=check_stop
+        )
         return {"variants": [], "unseen": found}
     result = study.compare(
         {LEARNED: meta_params},

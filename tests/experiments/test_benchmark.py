@@ -193,6 +193,21 @@ def test_q_learning_prints_ratios_and_targets():
 
 
 @pytest.mark.slow
+def test_learned_rules_against_hand_written_and_others(tmp_path):
+    """The rule of 203,946 numbers in its slot beside a2c, and somebody else's worker."""
+    worker = tmp_path / "fake.py"
+    worker.write_text(FAKE)
+    other = f"GROOVE={sys.executable} {worker} 0.5"
+    arguments = ["--tasks", "GridWorlds", "--agents", "1", "--frames", "2560", "--repeats", "1"]
+    done = benchmark("learned-rules", *arguments, "--external", other)
+    assert done.returncode == 0, done.stderr
+    rows = {row[3]: row for row in table(done.stdout)}
+    assert {"ours", "a2c", "GROOVE"} <= set(rows)
+    assert rows["ours"][:3] == ["lpg", "GridWorlds", "1"]
+    assert "(aim 2: " in rows["GROOVE"][6]
+
+
+@pytest.mark.slow
 def test_dqn_prints_a_ratio_and_may_lack_peers():
     done = benchmark("dqn", "--agents", "2", "--frames", "4000", "--repeats", "1", "--peers")
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from metaevo import statistics
 from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
 from metaevo.evolution import unseen_report
 from metaevo.evolution.command import main
@@ -115,6 +116,46 @@ def test_tasks_are_pooled_on_their_own_scales(results):
     assert judged["probability_of_improvement"] == pytest.approx(np.mean(wins))
     assert found["conclusion"] == judged["conclusion"] == "better"
     assert rows["squared (tuned)"]["tuning_frames"] == 200
+
+
+def test_of_several_evolutions_the_evolution_is_the_unit():
+    """Against two plain loops over normalised scores: evolutions, then the seeds of every task."""
+    rng, names = np.random.default_rng(3), [f"learned seed {seed}" for seed in range(6)]
+    variants = [Variant(f"{name} (same hyperparameters)", name, {}, 0) for name in names]
+    variants += VARIANTS[1:]
+    ends = {"one": (-500.0, -100.0), "two": (0.0, 3.0)}
+    places = dict(zip(names, rng.normal(1.4, 0.3, 6), strict=True)) | {"squared": 1, "huber": 0.7}
+    normalised, results = {}, {}
+    for task, (low, high) in ends.items():
+        values = {}
+        for each in variants:
+            scores = places[each.function] + 0.1 * rng.normal(size=12)
+            normalised.setdefault(each.name, []).append(scores)
+            values[each.name] = low + (high - low) * scores
+        about = {"tuning_settings": 3, "tuning_rounds": [[3, 64]]}
+        results[task] = summary(variants, values, dict.fromkeys(values, 0), names) | about
+        results[task]["scale"] = {"random": low, "reference": high}
+    found = unseen.aggregate(results, names)
+    own = [normalised[each.name] for each in variants[:6]]
+    expected = np.mean([stats.trim_mean(np.concatenate(each), 0.25) for each in own])
+    assert found["together"]["iqm"] == pytest.approx(expected)
+    drawn = [
+        np.mean(
+            [
+                stats.trim_mean(np.concatenate([rng.choice(t, 12) for t in own[which]]), 0.25)
+                for which in rng.choice(6, 6)
+            ]
+        )
+        for _ in range(2000)
+    ]
+    interval = np.quantile(drawn, statistics.expanded(6))
+    assert found["together"]["interval"] == pytest.approx(list(interval), abs=0.06)
+    table = unseen_report.table(found)
+    assert table.columns[1:3] == ["learned (untuned, 6 evolutions)", "squared (untuned)"]
+    assert len({len(row) for row in (table.columns, *table.rows)}) == 1
+    better = sum(each["conclusion"] == "better" for each in found["evolutions"])
+    assert f"better in {better} of 6" in table.rows[-1][-1]
+    assert "1 the tuned squared" in table.note
 
 
 def test_the_words_say_who_was_tuned(results):
@@ -250,15 +291,15 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
 
     arguments = {"evolution_frames": 0, "check_stop": stop}
     with pytest.raises(StopRequestedError):
-        study.judge_unseen(found, tmp_path, **arguments)
+        study.judge_unseen({"learned": found}, tmp_path, **arguments)
     kept = first.read_bytes()
     written = first.stat().st_mtime_ns
     arguments["check_stop"] = lambda: None
-    whole = study.judge_unseen(found, tmp_path, **arguments)
+    whole = study.judge_unseen({"learned": found}, tmp_path, **arguments)
     assert first.stat().st_mtime_ns == written
     first.write_text(first.read_text().replace('"scores": [', '"scores": [true, ', 1))
     with pytest.warns(UserWarning, match=r"judging again: .*GridWorld.json"):
-        again = study.judge_unseen(found, tmp_path, **arguments)
+        again = study.judge_unseen({"learned": found}, tmp_path, **arguments)
     assert first.read_bytes() == kept
     assert json.dumps(again) == json.dumps(whole)
 

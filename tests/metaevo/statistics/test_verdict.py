@@ -293,3 +293,59 @@ def test_better_means_better_than_each_one():
     assert statistics.against_strongest(x, weaker).verdict == "better"
     assert statistics.against_strongest(x, [*weaker, x]).verdict == "undecided"
     assert statistics.against_strongest(x, [*weaker, [x[0] + 9.0]]).verdict == "worse"
+
+
+# --- Groups that share their seeds --------------------------------------------------------------
+
+
+def partners(rng, runs, shift, *, shared):
+    """Two groups with differences of `shift`; `shared` is the deviation of what partners share."""
+    common = rng.normal(0, shared, runs)
+    return [common + rng.normal(shift, 1, runs)], [common + rng.normal(0, 1, runs)]
+
+
+@pytest.mark.parametrize("shared", [0.0, 5.7])  # correlations of 0 and 0.97
+def test_intervals_of_partners_hold_what_they_promise(shared):
+    """Coverage by simulation: 95%, with 200 resamples and 48 pairs a little less."""
+    rng, held, widths, trials = np.random.default_rng(8), 0, [], 300
+    for _ in range(trials):
+        x, y = partners(rng, 48, 0.3, shared=shared)
+        low, high = statistics.contrast(x, y, shared_seeds=True, resamples=200).difference.interval
+        held += low <= 0.3 <= high
+        widths.append(high - low)
+    assert stats.binom.ppf(0.001, trials, 0.93) <= held <= stats.binom.ppf(0.999, trials, 0.97)
+    apart = np.ptp(statistics.contrast(x, y).difference.interval)
+    if shared:
+        assert np.mean(widths) < 0.6 * apart
+    else:
+        assert np.mean(widths) == pytest.approx(apart, rel=0.35)
+
+
+def test_partners_decide_sooner_and_equals_are_seldom_told_apart():
+    """Against the strongest of three, with differences of half a deviation or of none."""
+    rng = np.random.default_rng(9)
+    words = {True: [], False: []}
+    claims, trials = 0, 200
+    for _ in range(trials):
+        common = rng.normal(0, 6, 48)
+        x = [common + rng.normal(0, 1, 48)]
+        others = [[common + rng.normal(0, 1, 48)] for _ in range(3)]
+        found = statistics.against_strongest(x, others, shared_seeds=True, resamples=200)
+        claims += found.verdict != "undecided"
+    assert claims / trials <= stats.binom.ppf(0.999, trials, 0.05) / trials
+    for _ in range(30):
+        x, y = partners(rng, 48, 1.0, shared=6.0)
+        for is_shared, found in words.items():
+            found.append(statistics.compare(x[0], y[0], shared_seeds=is_shared).conclusion)
+    assert words[True].count("better") > 25  # about five standard errors
+    assert words[False].count("better") < 10
+
+
+def test_the_rank_test_of_partners_is_wilcoxons():
+    x, y = partners(np.random.default_rng(10), 20, 0.5, shared=3.0)
+    result = statistics.contrast(x, y, shared_seeds=True)
+    assert result.p == pytest.approx(stats.wilcoxon(x[0] - y[0]).pvalue)
+    assert result.difference.value == statistics.contrast(x, y).difference.value
+    assert statistics.contrast(x, x, shared_seeds=True).difference.interval == (0, 0)
+    with pytest.raises(ValueError, match="as many runs"):
+        statistics.contrast(x, [y[0][:-1]], shared_seeds=True)

@@ -93,6 +93,7 @@ def test_the_sum_of_it(several):
         strongest = statistics.against_strongest(
             [rows[each["learned"]]["scores"]],
             [[rows[f"{name} (tuned)"]["scores"]] for name in HAND_WRITTEN],
+            shared_seeds=True,
         )
         assert each["conclusion"] == strongest.verdict
         assert each["difference_interval"] == list(strongest.contrast.difference.interval)
@@ -157,6 +158,29 @@ def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
     for each in (path / "seed_3" / ".lock", path / "seed_4" / ".lock"):
         before.pop(each)
     assert before == {each: each.stat().st_mtime_ns for each in before}
+
+
+def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, folder, capsys):
+    path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
+    ours = run(path, 2, resume=True, seeds=4, unseen=tasks)["unseen"]
+    last = capsys.readouterr().out.split("\n\n")[-2]
+    assert "Better than" in last  # on its own task: the verdict comes last
+    rows = by_name(ours["tasks"]["wide"])
+    untuned = {f"learned seed {seed} (same hyperparameters)" for seed in (3, 4)}
+    assert set(rows) == untuned | {"squared (same hyperparameters)"} | {
+        f"{name} (tuned)" for name in HAND_WRITTEN
+    }
+    assert ours["tasks"]["wide"]["together"]["evolutions"] == 2
+    study = LearnerStudy(settings_of(1, seeds=4, unseen=tasks))
+    tree, _ = load_tree(path / "seed_4" / "meta_params")
+    alone = study.judge_unseen(
+        {"learned": tree}, folder, evolution_frames=0, check_stop=lambda: None
+    )
+    own = by_name(alone["tasks"]["wide"])["learned (same hyperparameters)"]
+    assert own["scores"] == rows["learned seed 4 (same hyperparameters)"]["scores"]
+    page = (path / "report.html").read_text()
+    for each in ("Unseen tasks", "2 evolutions)", "Tuned settings on unseen tasks"):
+        assert each in page
 
 
 def test_another_number_is_refused(several, folder):
