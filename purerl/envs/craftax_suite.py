@@ -1,5 +1,6 @@
 """Craftax (Matthews et al. 2024): to survive, to mine and to craft in a world of 64 x 64 cells."""
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -9,25 +10,55 @@ from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported
 
-MODULES = {
-    "Classic-Symbolic": ("craftax_classic", "CraftaxClassicSymbolicEnvNoAutoReset"),
-    "Symbolic": ("craftax", "CraftaxSymbolicEnvNoAutoReset"),
-}
 NEVER = 2**30
 """Steps after which craftax itself would cut an episode."""
 
 
 @struct.dataclass
 class CraftaxParams(SuiteParams):
-    """The parameters of a world that both games have; see craftax for the rest."""
+    """The parameters of both games, as craftax names them."""
 
     max_steps_in_episode: int = 10_000
     day_length: int = 300
     """steps of a day and its night"""
     always_diamond: bool = True
-    """whether there is a diamond in every world, where the game does not always have some"""
+    """whether every world has a diamond"""
     mob_despawn_distance: int = 14
     """cells from the player at which creatures vanish"""
+
+
+@struct.dataclass
+class ClassicParams(CraftaxParams):
+    """The parameters of Craftax-Classic."""
+
+    zombie_health: int = 5
+    cow_health: int = 3
+    skeleton_health: int = 3
+    spawn_cow_chance: float = 0.1
+    spawn_zombie_base_chance: float = 0.02
+    spawn_zombie_night_chance: float = 0.1
+    spawn_skeleton_chance: float = 0.05
+
+
+@struct.dataclass
+class FullParams(CraftaxParams):
+    """The parameters of Craftax."""
+
+    max_steps_in_episode: int = 100_000
+    always_diamond: bool = False
+    max_attribute: int = 5
+    """to which dexterity, strength and intelligence can grow"""
+    god_mode: bool = False
+    """whether the player cannot be hurt"""
+
+
+GAMES: dict[str, tuple[str, str, CraftaxParams]] = {
+    "Classic-Symbolic": (
+        "craftax_classic", "CraftaxClassicSymbolicEnvNoAutoReset", ClassicParams()
+    ),
+    "Symbolic": ("craftax", "CraftaxSymbolicEnvNoAutoReset", FullParams()),
+}  # fmt: skip
+"""The folder and class of each, and its parameters."""
 
 
 class Craftax(SuiteEnvironment):
@@ -43,7 +74,7 @@ class Craftax(SuiteEnvironment):
 
     def __init__(self, name: str, pool: int | None = 256, pool_seed: int = 0):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
-        folder, cls = MODULES[name]
+        folder, cls, self._params = GAMES[name]
         module = imported("craftax", f"craftax.{folder}.envs.craftax_symbolic_env")
         self.game = getattr(module, cls)()
         self._own_params = self.game.default_params
@@ -51,13 +82,7 @@ class Craftax(SuiteEnvironment):
     @property
     def default_params(self) -> CraftaxParams:
         """Craftax's own."""
-        own = self._own_params
-        return CraftaxParams(
-            max_steps_in_episode=own.max_timesteps,
-            day_length=own.day_length,
-            always_diamond=own.always_diamond,
-            mob_despawn_distance=own.mob_despawn_distance,
-        )
+        return self._params
 
     def begin(self, key: jax.Array, params: CraftaxParams) -> tuple[jax.Array, Any]:
         """Make a world; the key that craftax keeps only draws the noise of pictures at night."""
@@ -74,12 +99,11 @@ class Craftax(SuiteEnvironment):
         return obs, state.replace(state_rng=None), reward, terminated
 
     def _own(self, params: CraftaxParams) -> Any:
-        return self._own_params.replace(
-            max_timesteps=NEVER,
-            day_length=params.day_length,
-            always_diamond=params.always_diamond,
-            mob_despawn_distance=params.mob_despawn_distance,
-        )
+        """Return craftax's parameters: ours of the same names, and no limit of its own."""
+        ours = dataclasses.fields(params)
+        same = {field.name for field in dataclasses.fields(self._own_params)}
+        changes = {field.name: getattr(params, field.name) for field in ours if field.name in same}
+        return self._own_params.replace(max_timesteps=NEVER, **changes)
 
     @property
     def num_actions(self) -> int:
@@ -92,9 +116,9 @@ class Craftax(SuiteEnvironment):
         return spaces.Discrete(self.num_actions)
 
 
-_REASON = "pictures are left out: craftax/Classic-Symbolic and craftax/Symbolic show the same worlds"
+_REASON = "pictures are left out; craftax/Classic-Symbolic and craftax/Symbolic are the same worlds"
 SUITE = Suite(
-    tuple(MODULES),
+    tuple(GAMES),
     lambda name: partial(Craftax, name),
     dict.fromkeys(("Classic-Pixels", "Pixels"), _REASON),
 )

@@ -30,6 +30,9 @@ SUITES: dict[str, Suite] = {
 }
 """Those of packages that an extra installs, `suite/name`; all others are gymnax's."""
 
+DOWNLOADED = {"MNISTBandit-bsuite"}
+"""Environments of gymnax that download data when they are built."""
+
 
 def names() -> list[str]:
     """Return the names that need no extra, our own first; the others are `suite_names`."""

@@ -1,7 +1,7 @@
 """What adapters of environment suites share: optional packages, clocks, pools of starts.
 
-A suite is a package of its own, installed by an extra of the same name (`metaevo[brax]`) and imported
-when one of its environments is built. Its environments are called `suite/name`.
+A suite is a package of its own, installed by an extra of the same name (`metaevo[brax]`) and
+imported when one of its environments is built. Its environments are called `suite/name`.
 """
 
 import contextlib
@@ -70,12 +70,12 @@ class SuiteEnvironment(Environment):
     suite: str
     """its name, and that of the extra which installs it"""
     planes: tuple[int, ...] | None = None
-    """how many values each channel of an image of symbols can take; None: observations are numbers"""
+    """values that each channel of an image of symbols can take; None: observations are numbers"""
 
     def __init__(self, name: str, *, pool: int | None, pool_seed: int = 0):
         super().__init__()
         if pool is not None and (not isinstance(pool, int) or isinstance(pool, bool) or pool < 1):
-            raise ValueError(f"pool = {pool!r} must be at least 1, or null for new starts each time")
+            raise ValueError(f"pool = {pool!r} must be at least 1, or null for none")
         self._name = f"{self.suite}/{name}"
         self.pool, self.pool_seed = pool, pool_seed
         self._starts: dict[Any, Any] = {}
@@ -104,7 +104,7 @@ class SuiteEnvironment(Environment):
         return params.replace(starts=self._starts[known])
 
     def draw_starts(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        """Return a pool of the suite's own starts [pool, ...], one for each key split from `key`."""
+        """Return a pool of the suite's own starts [pool, ...], one a key split from `key`."""
         assert self.pool is not None
         keys = jax.random.split(key, self.pool)
         return jax.lax.map(lambda each: self.begin(each, params), keys, batch_size=16)
@@ -115,7 +115,7 @@ class SuiteEnvironment(Environment):
         return self._name
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, SuiteState]:
-        """Begin an episode: in a start of the pool, each as likely, or where the suite begins it."""
+        """Begin an episode: in a start of the pool, each as likely, or in a new one."""
         with quiet():
             if params.starts is None:
                 obs, inner = self.begin(own_key(key), params)
@@ -128,9 +128,7 @@ class SuiteEnvironment(Environment):
     def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: Any) -> tuple:
         """Step without a reset, see gymnax."""
         with quiet():
-            obs, inner, reward, terminated = self.advance(
-                own_key(key), state.inner, action, params
-            )
+            obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
         reward, terminated = jnp.float32(reward), jnp.bool_(terminated)
         return obs, SuiteState(inner, state.time + 1), reward, terminated, {}
 

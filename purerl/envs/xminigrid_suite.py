@@ -106,11 +106,11 @@ class XMiniGrid(SuiteEnvironment):
 class XLand(XMiniGrid):
     """A distribution of tasks: every agent gets a goal and rules of its own.
 
-    The depth of a task is how many rules must be used in turn before its goal can be reached. It is
-    uniform between `min_depth` and `max_depth`. Each rule makes the next object of the last, when it
-    is picked up, when the agent steps beside it, or when it is put down beside another object. The
-    goal is to hold the last object, to step beside it, or to put it down beside another one. What
-    an object is, and which rules and goal there are, is drawn; so are `distractors`, of no use.
+    The depth of a task is how many rules must be used in turn before its goal can be reached. It
+    is uniform between `min_depth` and `max_depth`. Each rule makes the next object of the last:
+    when that is picked up, when the agent steps beside it, or when it is put down beside another
+    object. The goal is to pick up the last object, to step beside it, or to put it down beside
+    another one. What each object is, and which rules and goal there are, is drawn.
     Reward: 1 - 0.9 x (share of the time limit that was needed), at the goal.
 
     Args:
@@ -174,7 +174,7 @@ class XLand(XMiniGrid):
         depth_key, tiles_key, rules_key, goal_key = jax.random.split(key, 4)
         low, high = self.depths
         depth = jax.random.randint(depth_key, (), low, high + 1)
-        # Objects in the order of the chain: 0 .. high; then a partner of each rule, and of the goal.
+        # The chain of objects, a partner for each rule, one for the goal, and objects of no use.
         count = 2 * high + 2 + self.distractors
         kinds = jnp.array([(kind, colour) for kind in OBJECTS for colour in COLOURS], jnp.uint8)
         tiles = jax.random.permutation(tiles_key, kinds)[:count]

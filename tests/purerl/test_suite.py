@@ -94,7 +94,7 @@ def test_starts_of_a_pool():
     keys = jax.random.split(KEY, 4000)
     obs, state = jax.vmap(env.reset, (0, None))(keys, params)
     np.testing.assert_array_equal(obs[:, 0], state.inner["place"])
-    expected = {place: 0 for place in params.starts[0][:, 0]}
+    expected = dict.fromkeys(params.starts[0][:, 0], 0)
     for place in params.starts[0][:, 0]:
         expected[place] += 500
     counts = {place: np.sum(obs == place) for place in expected}
@@ -125,7 +125,7 @@ def test_what_a_suite_prints_is_kept_away(capsys):
 
 @pytest.mark.parametrize("pool", [0, -1, True, 2.5, "many"])
 def test_a_pool_has_at_least_one_start(pool):
-    with pytest.raises(ValueError, match="pool = .* must be at least 1, or null"):
+    with pytest.raises(ValueError, match=r"pool = .* must be at least 1, or null"):
         envs.make("toy/walk", pool=pool)
 
 
