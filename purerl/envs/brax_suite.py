@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 import jax
-from flax import struct
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
@@ -20,7 +19,6 @@ TIME_LIMITS = {"reacher": 50, "pusher": 100}
 """Steps of an episode where they are not 1000, as in Gymnasium."""
 
 
-@struct.dataclass
 class BraxParams(SuiteParams):
     """The parameters of a robot's environment: its bodies are fixed when it is built."""
 

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import jax
-from flax import struct
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported
@@ -14,7 +13,6 @@ NEVER = 2**30
 """Steps after which craftax itself would cut an episode."""
 
 
-@struct.dataclass
 class CraftaxParams(SuiteParams):
     """The parameters of both games, as craftax names them."""
 
@@ -27,7 +25,6 @@ class CraftaxParams(SuiteParams):
     """cells from the player at which creatures vanish"""
 
 
-@struct.dataclass
 class ClassicParams(CraftaxParams):
     """The parameters of Craftax-Classic."""
 
@@ -40,7 +37,6 @@ class ClassicParams(CraftaxParams):
     spawn_skeleton_chance: float = 0.05
 
 
-@struct.dataclass
 class FullParams(CraftaxParams):
     """The parameters of Craftax."""
 

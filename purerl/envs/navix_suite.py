@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
@@ -30,7 +29,6 @@ NEVER = 2**30
 """Steps after which navix itself would cut an episode."""
 
 
-@struct.dataclass
 class NavixParams(SuiteParams):
     """The parameters of a grid: its layout is fixed when it is built, or drawn with a start."""
 

@@ -31,8 +31,7 @@ class Suite(NamedTuple):
     """names that the suite has and we don't, each with the reason"""
 
 
-@struct.dataclass
-class SuiteParams:
+class SuiteParams(struct.PyTreeNode):
     """The parameters that all suites have. Traced."""
 
     max_steps_in_episode: int = 1000
@@ -40,8 +39,7 @@ class SuiteParams:
     """observations and states [pool, ...] in which episodes begin; None: the suite's own reset"""
 
 
-@struct.dataclass
-class SuiteState:
+class SuiteState(struct.PyTreeNode):
     """A suite's state with our clock."""
 
     inner: Any

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
@@ -38,7 +37,6 @@ OBJECTS = 3, 4, 5, 11, 12
 COLOURS = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11
 
 
-@struct.dataclass
 class XMiniGridParams(SuiteParams):
     """The parameters of a grid; its reward falls with the share of the limit that was needed."""
 
@@ -197,9 +195,9 @@ class XLand(XMiniGrid):
         second = jnp.where(goal_kind == 4, goal_partner, nothing)
         goal = jnp.concatenate([goal_kind[None], last, second])
         # A partner that no rule and no goal needs is left out.
-        used = [(kind[index] == 3) & (index < depth) for index in range(high)]
-        partners = [jnp.where(u, p, nothing) for u, p in zip(used, partners, strict=True)]
-        tiles = jnp.stack([chain[0], second, *partners, *others])
+        together = [(kind[index] == 3) & (index < depth) for index in range(high)]
+        needed = [jnp.where(use, partners[i], nothing) for i, use in enumerate(together)]
+        tiles = jnp.stack([chain[0], second, *needed, *others])
         return self._types.RuleSet(goal=goal, rules=jnp.stack(rules), init_tiles=tiles)
 
     def _own(self, params: XMiniGridParams) -> Any:

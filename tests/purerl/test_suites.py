@@ -88,8 +88,11 @@ def craftax_loop(name, limit, params):
     env = make_craftax_env_from_name(f"Craftax-{name}-v1", auto_reset=False)
     own = env.default_params.replace(max_timesteps=limit)
 
-    def reset(key):
-        return env.reset_env(key, own)
+    def reset(key):  # a world takes a minute to compile: those that ours begin in are the suite's
+        starts = [jax.tree.map(jnp.asarray, each) for each in params.starts]
+        index = jax.random.randint(key, (), 0, len(starts[0]))
+        obs, state = jax.tree.map(lambda x: x[index], starts)
+        return obs, state.replace(state_rng=key)
 
     def step(key, state, action):
         obs, state, reward, done, _ = env.step_env(key, state, action, own)
@@ -115,7 +118,12 @@ def lockstep(full_name, limit, episodes):
         limit alone; and whether the episode was still going on [limit, episodes].
     """
     suite, _, name = full_name.partition("/")
-    env, params = envs.make(full_name, observations="raw", pool=None, max_steps_in_episode=limit)
+    env, params = envs.make(
+        full_name,
+        observations="raw",
+        pool=4 if suite == "craftax" else None,
+        max_steps_in_episode=limit,
+    )
     own_reset, own_step = LOOPS[suite](name, limit, params)
 
     def one_step(carry, key):

@@ -24,9 +24,9 @@ def test_a_line_for_every_environment_that_needs_no_extra(capsys, monkeypatch):
         count = len(SUITES[suite].names)
         assert line == f"{suite}: {count} environments need pip install 'metaevo[{suite}]'"
     (cartpole,) = (line for line in lines if " CartPole-v1" in line)
-    assert cartpole.split() == ["gymnax", "CartPole-v1", *"4 2 values 500".split()]
+    assert cartpole.split() == ["gymnax", "CartPole-v1", *["4", "2", "values", "500"]]
     (pendulum,) = (line for line in lines if " Pendulum-v1" in line)
-    assert pendulum.split() == ["gymnax", "Pendulum-v1", *"3 1 in [-2, 2] 200".split()]
+    assert pendulum.split() == ["gymnax", "Pendulum-v1", *["3", "1", "in", "[-2,", "2]", "200"]]
     (frozen,) = (line for line in lines if " FrozenLake-misc" in line)
     assert frozen.split()[2:4] == ["16", "values"]
 
@@ -61,7 +61,7 @@ def test_the_help():
 def test_a_robot_is_listed(capsys):
     assert command.main(["brax/reacher"], description=None) == 0
     line = capsys.readouterr().out.splitlines()[1]
-    assert line.split() == ["brax", "brax/reacher", *"11 2 in [-1, 1] 50".split()]
+    assert line.split() == ["brax", "brax/reacher", *["11", "2", "in", "[-1,", "1]", "50"]]
 
 
 REFUSED = [
