@@ -8,6 +8,7 @@ from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
 
+VERSION = "0.14.2"
 Backend = Literal["spring", "positional", "generalized", "mjx"]
 
 NAMES = (
@@ -49,7 +50,7 @@ class Brax(SuiteEnvironment):
         if backend not in get_args(Backend):
             allowed = ", ".join(get_args(Backend))
             raise ValueError(f"backend = {backend!r} must be one of {allowed}")
-        robots = imported("brax", "brax.envs")
+        robots = imported("brax", "brax.envs", VERSION)
         with quiet():
             self.robot = robots.get_environment(name, backend=backend)
         self._limit = TIME_LIMITS.get(name, 1000)

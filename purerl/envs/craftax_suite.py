@@ -9,6 +9,7 @@ from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported
 
+VERSION = "1.6.1"
 NEVER = 2**30
 """Steps after which craftax itself would cut an episode."""
 
@@ -71,7 +72,7 @@ class Craftax(SuiteEnvironment):
     def __init__(self, name: str, pool: int | None = 256, pool_seed: int = 0):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
         folder, cls, self._params = GAMES[name]
-        module = imported("craftax", f"craftax.{folder}.envs.craftax_symbolic_env")
+        module = imported("craftax", f"craftax.{folder}.envs.craftax_symbolic_env", VERSION)
         self.game = getattr(module, cls)()
         self._own_params = self.game.default_params
 

@@ -9,6 +9,7 @@ from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
 
+VERSION = "0.7.4"
 NAMES = (
     *(f"Empty-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
     *(f"Empty-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
@@ -49,7 +50,7 @@ class Navix(SuiteEnvironment):
 
     def __init__(self, name: str, pool: int | None = 1024, pool_seed: int = 0):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
-        self._navix = imported("navix", "navix")
+        self._navix = imported("navix", "navix", VERSION)
         with quiet():
             self.grid = self._navix.make(f"Navix-{name}-v0", max_steps=NEVER)
 

@@ -10,6 +10,7 @@ import importlib
 import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -95,7 +96,7 @@ class SuiteEnvironment(Environment):
         values = (getattr(params, field.name) for field in dataclasses.fields(params))
         known = tuple(value for value in values if isinstance(value, int | float))
         if known not in self._starts:
-            with jax.ensure_compile_time_eval(), quiet():
+            with jax.ensure_compile_time_eval(), tolerant():
                 draw = jax.jit(self.draw_starts)
                 starts = draw(jax.random.key(self.pool_seed), params.replace(starts=None))
             self._starts[known] = jax.device_get(starts)
@@ -114,7 +115,7 @@ class SuiteEnvironment(Environment):
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, SuiteState]:
         """Begin an episode: in a start of the pool, each as likely, or in a new one."""
-        with quiet():
+        with tolerant():
             if params.starts is None:
                 obs, inner = self.begin(own_key(key), params)
             else:
@@ -125,7 +126,7 @@ class SuiteEnvironment(Environment):
 
     def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: Any) -> tuple:
         """Step without a reset, see gymnax."""
-        with quiet():
+        with tolerant():
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
         reward, terminated = jnp.float32(reward), jnp.bool_(terminated)
         return obs, SuiteState(inner, state.time + 1), reward, terminated, {}
@@ -138,7 +139,7 @@ class SuiteEnvironment(Environment):
 
     def _observation(self, params: Any) -> jax.ShapeDtypeStruct:
         params = params.replace(starts=None)
-        with quiet():
+        with tolerant():
             obs, _ = jax.eval_shape(lambda key: self.begin(key, params), jax.random.key(0))
         return obs
 
@@ -154,24 +155,38 @@ def own_key(key: jax.Array) -> jax.Array:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what suites print and warn about their own code to themselves."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+def tolerant() -> Iterator[None]:
+    """Trace a suite's own code: let it warn, and promote ranks, as its authors chose."""
+    with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")
-        with jax.numpy_rank_promotion("allow"):
-            yield
+        yield
 
 
-def imported(suite: str, module: str) -> Any:
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Import or build what belongs to a suite; what it prints meanwhile is dropped."""
+    with tolerant(), contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def imported(suite: str, module: str, version: str) -> Any:
     """Import a module of a suite.
 
+    Args:
+        suite: its package, and our extra.
+        module: of the package.
+        version: of the package; others have different tasks under the same names.
+
     Raises:
-        ValueError: naming the extra, if the suite is not installed.
+        ValueError: naming the extra, if the suite is not installed in that version.
     """
+    install = f"pip install 'metaevo[{suite}]'"
     try:
+        found = metadata.version(suite)
         with quiet():
-            return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise ValueError(
-            f"{error.name} is not installed: pip install 'metaevo[{suite}]'"
-        ) from error
+            imported_module = importlib.import_module(module)
+    except ModuleNotFoundError as error:  # metadata's error is one, too
+        raise ValueError(f"{error.name} is not installed: {install}") from error
+    if found != version:
+        raise ValueError(f"{suite} {found} is installed, but its tasks are {version}'s: {install}")
+    return imported_module

@@ -9,6 +9,7 @@ from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
 
+VERSION = "0.9.3"
 WORLDS = (
     *(f"R{rooms}-{size}x{size}" for rooms in (1, 2, 4) for size in (9, 11, 13, 15, 17)),
     *(f"R6-{size}x{size}" for size in (13, 17, 19)),
@@ -59,8 +60,8 @@ class XMiniGrid(SuiteEnvironment):
 
     def __init__(self, name: str, pool: int | None = 256, pool_seed: int = 0):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
-        xminigrid = imported("xminigrid", "xminigrid")
-        self._types = imported("xminigrid", "xminigrid.types")
+        xminigrid = imported("xminigrid", "xminigrid", VERSION)
+        self._types = imported("xminigrid", "xminigrid.types", VERSION)
         prefix = "XLand-MiniGrid-" if name in WORLDS else "MiniGrid-"
         with quiet():
             self.grid, self._static = xminigrid.make(prefix + name)

@@ -1,7 +1,11 @@
 """What adapters of suites share, on a suite of one line: clocks, pools, keys, refusals."""
 
+import importlib
 import sys
+import tomllib
 import warnings
+from importlib import metadata
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +15,11 @@ from gymnax.environments import spaces
 
 from purerl import envs
 from purerl.envs import registry
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, own_key, quiet
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, own_key, tolerant
 from purerl.fast.threefry import unrolled
 
 KEY = jax.random.key(3)
+ROOT = Path(__file__).parent.parent.parent
 
 
 class Walk(SuiteEnvironment):
@@ -28,8 +33,7 @@ class Walk(SuiteEnvironment):
     default_params = SuiteParams(max_steps_in_episode=5)
 
     def begin(self, key, params):
-        print("a suite that talks")
-        warnings.warn("and warns", stacklevel=1)
+        warnings.warn("a suite that warns", stacklevel=1)
         start = jax.random.randint(key, (), 0, 100)
         return jnp.float32(start)[None], {"place": start, "key": key}
 
@@ -88,7 +92,7 @@ def test_keys_of_learners_are_carried():
 def test_starts_of_a_pool():
     """The starts are the suite's own, one a key; each is as likely; without a pool all occur."""
     env, params = envs.make("toy/walk", pool=8, pool_seed=2)
-    with quiet():
+    with tolerant():
         own = [env.env.begin(key, params) for key in jax.random.split(jax.random.key(2), 8)]
     np.testing.assert_array_equal(params.starts[0], np.stack([obs for obs, _ in own]))
     keys = jax.random.split(KEY, 4000)
@@ -114,13 +118,14 @@ def test_equal_pools_are_drawn_once():
     assert not np.array_equal(first, other)
 
 
-def test_what_a_suite_prints_is_kept_away(capsys):
+def test_what_a_suite_prints_and_warns_of_is_kept_away(capsys, tmp_path, monkeypatch):
+    (tmp_path / "talker.py").write_text("import warnings; print('hi'); warnings.warn('well')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert imported("flax", "talker", metadata.version("flax")).__name__ == "talker"
     env, params = envs.make("toy/walk", pool=3)
     env.reset(KEY, params)
     env.reset(KEY, params.replace(starts=None))
     assert capsys.readouterr() == ("", "")
-    with quiet(), jax.numpy_rank_promotion("raise"):
-        pass
 
 
 @pytest.mark.parametrize("pool", [0, -1, True, 2.5, "many"])
@@ -139,12 +144,27 @@ def test_a_missing_suite_is_one_line_that_names_its_extra(monkeypatch, suite):
     for module in [name for name in sys.modules if name.partition(".")[0] == suite]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, suite, None)
+    monkeypatch.setattr(metadata, "version", lambda name: None)  # installed or not
     name = registry.SUITES[suite].names[0]
     registry._make.cache_clear()
     with pytest.raises(ValueError, match=f"cannot build .*: .*pip install 'metaevo.{suite}.'$"):
         envs.make(f"{suite}/{name}")
-    with pytest.raises(ValueError, match="pip install"):
-        imported(suite, suite)
+
+
+def test_another_version_of_a_suite_is_refused():
+    found = metadata.version("flax")
+    message = f"flax {found} is installed, but its tasks are 0.0.1's: pip install 'metaevo.flax.'"
+    with pytest.raises(ValueError, match=message):
+        imported("flax", "flax", "0.0.1")
+
+
+@pytest.mark.parametrize("suite", sorted(registry.SUITES))
+def test_the_extra_installs_the_version_that_is_wanted(suite):
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    version = importlib.import_module(f"purerl.envs.{suite}_suite").VERSION
+    assert pyproject["project"]["optional-dependencies"][suite] == [f"{suite}=={version}"]
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert f"{suite}=={version}" in pins
 
 
 @pytest.mark.parametrize(
