@@ -105,7 +105,10 @@ def _hint(name: str) -> str:
     for full in [*names(), *suite_names()]:
         for alias in {full.lower(), full.lower().partition("/")[2]} - {""}:
             known.setdefault(alias, []).append(full)
-    near = difflib.get_close_matches(name.lower(), known, n=4, cutoff=0.4)
+    suite, slash, rest = name.lower().partition("/")
+    elsewhere = slash and suite not in SUITES  # of a suite that is misspelt, or another's
+    wanted, cutoff = (rest, 0.6) if elsewhere else (name.lower(), 0.4)
+    near = difflib.get_close_matches(wanted, known, n=4, cutoff=cutoff)
     close = dict.fromkeys(full for alias in near for full in known[alias])
     if close:
         return f"did you mean {', '.join(list(close)[:5])}?"

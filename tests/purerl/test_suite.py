@@ -172,6 +172,7 @@ def test_the_extra_installs_the_version_that_is_wanted(suite):
     [
         ("brax/antt", "brax/ant"),
         ("ant", "brax/ant"),
+        ("braxx/ant", "brax/ant"),
         ("navix/doorkey-8x8", "navix/DoorKey-8x8"),
         ("Walk", "toy/walk"),
         ("CartPole", "CartPole-v1"),
@@ -185,6 +186,6 @@ def test_an_unknown_name_suggests_near_ones_across_suites(name, close):
 
 
 def test_an_unknown_suite():
-    with pytest.raises(ValueError, match="unknown environment 'zzzzzz/qqqqqqq'") as caught:
-        envs.make("zzzzzz/qqqqqqq")
+    with pytest.raises(ValueError, match="unknown environment 'jumanji/Snake'") as caught:
+        envs.make("jumanji/Snake")
     assert "suites brax, navix" in str(caught.value)
