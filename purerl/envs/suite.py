@@ -78,6 +78,7 @@ class SuiteEnvironment(Environment):
         self._name = f"{self.suite}/{name}"
         self.pool, self.pool_seed = pool, pool_seed
         self._starts: dict[Any, Any] = {}
+        self._seen: jax.ShapeDtypeStruct | None = None
 
     def begin(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         """Return an observation and the suite's state: its own reset."""
@@ -133,15 +134,14 @@ class SuiteEnvironment(Environment):
 
     def observation_space(self, params: Any) -> spaces.Box:
         """A box of the suite's shape and dtype."""
-        obs = self._observation(params)
-        high = max(self.planes) - 1 if self.planes else jnp.inf
-        return spaces.Box(0 if self.planes else -jnp.inf, high, obs.shape, obs.dtype)
-
-    def _observation(self, params: Any) -> jax.ShapeDtypeStruct:
-        params = params.replace(starts=None)
-        with tolerant():
-            obs, _ = jax.eval_shape(lambda key: self.begin(key, params), jax.random.key(0))
-        return obs
+        if self._seen is None:  # to trace a reset takes a second
+            params = params.replace(starts=None)
+            with tolerant():
+                self._seen, _ = jax.eval_shape(
+                    lambda key: self.begin(key, params), jax.random.key(0)
+                )
+        low, high = (0, max(self.planes) - 1) if self.planes else (-jnp.inf, jnp.inf)
+        return spaces.Box(low, high, self._seen.shape, self._seen.dtype)
 
 
 def own_key(key: jax.Array) -> jax.Array:
