@@ -11,7 +11,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-browser smoke constraints
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-browser test-suites smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,10 @@ test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postg
 test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
 	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
 	$(RUN) -m pytest -m browser $(ARGS)
+
+test-suites: $(STAMP) ## the tests of Brax, Navix, XLand-MiniGrid and Craftax, which it installs
+	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax]' --constraint constraints.txt
+	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/environments $(ARGS)
 
 docs: $(STAMP) ## build the documentation into site/, which opens without a server
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt
@@ -97,8 +101,9 @@ constraints: ## resolve pyproject.toml into constraints.txt, for all Pythons at 
 	@scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && \
 	python3 -m venv "$$scratch/venv" && "$$scratch/venv/bin/python" -m pip install -qq --disable-pip-version-check uv && \
 	cp constraints.txt "$$scratch/pins.txt" && \
-	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --extra docs --universal --python-version 3.11 \
+	"$$scratch/venv/bin/uv" pip compile --quiet pyproject.toml --extra dev --extra docs \
+	  --extra brax --extra navix --extra xminigrid --extra craftax --universal --python-version 3.11 \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header -o "$$scratch/pins.txt" $(ARGS) && \
-	{ echo "# Every package of metaevo[dev,docs], pinned for all supported Pythons. Made by: make constraints"; \
+	{ echo "# Every package of metaevo[dev,docs] and its suites, pinned for all supported Pythons. Made by: make constraints"; \
 	  cat "$$scratch/pins.txt"; } > "$$scratch/constraints.txt" && \
 	cp "$$scratch/constraints.txt" constraints.txt

@@ -40,6 +40,7 @@ COMMANDS = {
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),
+    "envs": Command("list environments", "metaevo.environments.command"),
     "sync": Command(
         "send runs to Weights & Biases or MLflow", "metaevo.runs.tracking.sync", trains=False
     ),

@@ -14,6 +14,7 @@ from metaevo.studies.settings import experiment_class
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.run import make_trials
 from metaevo.sweep.settings import sweep_class
+from purerl.envs.registry import SUITES
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -64,6 +65,9 @@ def test_a_preset_of_another_study_fits_together(path):
 def test_a_training_preset_fits_together(path):
     trainee = pytest.importorskip("metaevo.training.settings")
     raw = load_yaml(path)
+    suite = raw["task"]["env"].partition("/")[0]
+    if suite in SUITES:
+        pytest.importorskip(suite, reason=f"needs pip install 'metaevo[{suite}]'")
     settings = from_dict(trainee.training_class(raw), raw)
     trainee.make_trainee(settings, None)
     assert_all_used(raw, settings)

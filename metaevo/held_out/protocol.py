@@ -119,7 +119,7 @@ def _draw_curves(
     rows = [row for row in result["variants"] if row["function"] not in without]
     shown = [row["name"] for row in rows if row["tuning_frames"]] or [row["name"] for row in rows]
     for index, task in enumerate(tasks):
-        suffix = "" if len(tasks) == 1 else f"_{task.name}"
+        suffix = "" if len(tasks) == 1 else f"_{task.name.replace('/', '_')}"
         plots.plot_learning_curves(
             {name: scores[name].curves[:, index] for name in shown},
             curve_frames(task.learner.config, settings.evaluation.curve_points),

@@ -25,13 +25,23 @@ class Features(ObservationAdapter):
         if isinstance(space, spaces.Discrete):
             return spaces.Box(0.0, 1.0, (space.n,), jnp.float32)
         shape = space.shape
+        planes = getattr(self.env, "planes", None)
+        if planes:
+            shape = (*shape[:-1], sum(planes))
         if len(shape) != 3 or self.flat:
             shape = (math.prod(shape),)
         return spaces.Box(-jnp.inf, jnp.inf, shape, jnp.float32)
 
     def observe(self, obs: jax.Array, params: Any) -> jax.Array:
-        """Return a vector or an image of float32; numbers become one-hot vectors."""
+        """Return a vector or an image of float32; numbers and symbols become one-hot vectors."""
         space = self.env.observation_space(params)
         if isinstance(space, spaces.Discrete):
             return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
+        planes = getattr(self.env, "planes", None)
+        if planes:
+            channels = [
+                jax.nn.one_hot(obs[..., channel], count, dtype=jnp.float32)
+                for channel, count in enumerate(planes)
+            ]
+            obs = jnp.concatenate(channels, axis=-1)
         return obs.astype(jnp.float32).reshape(self.observation_space(params).shape)

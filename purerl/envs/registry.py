@@ -10,21 +10,38 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
+from purerl.envs import brax_suite, craftax_suite, navix_suite, xminigrid_suite
 from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
 from purerl.envs.state_index import with_state_index
+from purerl.envs.suite import Suite, SuiteEnvironment
 
 Observations = Literal["auto", "flat", "raw", "index"]
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds, "Doors": Doors}
-"""The environments of this package; all others are gymnax's."""
+"""The environments of this package."""
+SUITES: dict[str, Suite] = {
+    "brax": brax_suite.SUITE,
+    "navix": navix_suite.SUITE,
+    "xminigrid": xminigrid_suite.SUITE,
+    "craftax": craftax_suite.SUITE,
+}
+"""Those of packages that an extra installs, `suite/name`; all others are gymnax's."""
+
+DOWNLOADED = {"MNISTBandit-bsuite"}
+"""Environments of gymnax that download data when they are built."""
 
 
 def names() -> list[str]:
-    """Return the names that `make` knows, our own first."""
+    """Return the names that need no extra, our own first; the others are `suite_names`."""
     return [*OWN, *(name for name in gymnax.registered_envs if name not in OWN)]
+
+
+def suite_names() -> list[str]:
+    """Return the names of all suites, `suite/name`, installed or not."""
+    return [f"{suite}/{name}" for suite, found in SUITES.items() for name in found.names]
 
 
 def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
@@ -36,23 +53,23 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     number of the state, for tabular learners.
 
     Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
-    of its constructor (`size=10` for DeepSea-bsuite). Calls with equal arguments return the same
-    environment object, so that compiled functions are shared.
+    of its constructor (`size=10` for DeepSea-bsuite, `backend="mjx"` for brax/ant). Calls with
+    equal arguments return the same environment object, so that compiled functions are shared.
 
     Raises:
         ValueError: for an unknown name (close names are listed), an unknown override (those that
             exist are listed) or one of the wrong type, for an environment that needs data which
-            cannot be downloaded, and for `index` where states have no number.
+            cannot be downloaded or a suite that is not installed, and for `index` where states
+            have no number.
     """
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
         raise ValueError(f"observations = {observations!r} must be one of {allowed}")
-    if name not in names():
-        by_lower_case = {known.lower(): known for known in names()}
-        matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=4, cutoff=0.4)
-        close = [by_lower_case[match] for match in matches]
-        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(names())}"
-        raise ValueError(f"unknown environment {name!r}; {hint}")
+    suite, _, rest = str(name).partition("/")
+    if suite in SUITES and rest in SUITES[suite].refused:
+        raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")
+    if name not in names() and name not in suite_names():
+        raise ValueError(f"unknown environment {name!r}; {_hint(str(name))}")
 
     constructor = list(inspect.signature(_constructor(name)).parameters)
     constructor_overrides = {
@@ -67,6 +84,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
         raise ValueError(f"cannot build environment {name!r}: {error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    if name not in names():  # what else there is, such as a pool of starts, is drawn
+        fields = {key: value for key, value in fields.items() if isinstance(value, int | float)}
     replacements = {}
     for key, value in overrides.items():
         if key in constructor_overrides:
@@ -77,13 +96,41 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
             )
         replacements[key] = _checked(name, key, value, default=fields[key])
         _check_range(name, key, replacements[key])
-    return env, params.replace(**replacements)
+    return env, _prepared(env, params.replace(**replacements))
+
+
+def _hint(name: str) -> str:
+    """Return names near one that is not known, also where the suite is missing or another."""
+    known: dict[str, list[str]] = {}
+    for full in [*names(), *suite_names()]:
+        for alias in {full.lower(), full.lower().partition("/")[2]} - {""}:
+            known.setdefault(alias, []).append(full)
+    suite, slash, rest = name.lower().partition("/")
+    elsewhere = slash and suite not in SUITES  # of a suite that is misspelt, or another's
+    wanted, cutoff = (rest, 0.6) if elsewhere else (name.lower(), 0.4)
+    near = difflib.get_close_matches(wanted, known, n=4, cutoff=cutoff)
+    close = dict.fromkeys(full for alias in near for full in known[alias])
+    if close:
+        return f"did you mean {', '.join(list(close)[:5])}?"
+    return f"known: {', '.join(names())}, and the suites {', '.join(SUITES)}"
+
+
+def _prepared(env: Any, params: Any) -> Any:
+    """Return the parameters with what an environment of a suite draws once."""
+    while not isinstance(env, SuiteEnvironment):
+        if not hasattr(env, "env"):
+            return params
+        env = env.env
+    return env.prepared(params)
 
 
 @cache
 def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, Any]:
     if name in OWN:
         env = OWN[name](**dict(kwargs))
+        params = env.default_params
+    elif name not in names():
+        env = _constructor(name)(**dict(kwargs))
         params = env.default_params
     else:
         env, params = gymnax.make(name, **dict(kwargs))
@@ -95,6 +142,9 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
 
 
 def _constructor(name: str) -> Any:
+    suite, _, rest = name.partition("/")
+    if suite in SUITES:
+        return SUITES[suite].constructor(rest)
     return OWN[name] if name in OWN else registration._registry[name]
 
 

@@ -1,0 +1,1 @@
+"""What `metaevo envs` lists: the environments that there are."""

@@ -1,0 +1,162 @@
+"""`metaevo envs`: a line for every environment, with its steps per second if asked for."""
+
+import argparse
+import fnmatch
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.config import ConfigError, exit_on_config_error, show
+from metaevo.config.command_line import Parser
+from purerl import envs
+from purerl.envs.registry import DOWNLOADED, OWN, SUITES
+from purerl.envs.suite import tolerant
+
+TITLES = "suite", "name", "observation", "actions", "time limit", "steps/s"
+NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
+
+
+@exit_on_config_error()
+def main(argv: Sequence[str], *, description: str | None) -> int:
+    """Print the list.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+
+    Returns:
+        0
+
+    Raises:
+        SystemExit: with code 2, if no environment has a name that was asked for.
+    """
+    args = _parser(description).parse_args(argv)
+    found = select(args.names)
+    columns = TITLES if args.speed else TITLES[:-1]
+    widths = 10, max(map(len, [*found, "name"])), 14, 22, 10, 10
+    for cells in [columns, *rows(found, speed=args.speed)]:
+        print("  ".join(map(str.ljust, cells, widths)).rstrip(), flush=True)
+    for suite in SUITES:
+        count = sum(name.startswith(f"{suite}/") for name in found)
+        if count and find_spec(suite) is None:
+            print(f"{suite}: {count} environments need pip install 'metaevo[{suite}]'")
+    return 0
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = Parser("envs", description)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names, suites or patterns")
+    parser.add_argument("--speed", action="store_true", help="measure steps per second")
+    return parser
+
+
+def select(patterns: Sequence[str]) -> list[str]:
+    """Return the names that are asked for: of a suite, by a pattern, or all.
+
+    Raises:
+        ConfigError: if a pattern fits none.
+    """
+    names = [*envs.names(), *envs.suite_names()]
+    if not patterns:
+        return names
+    chosen = {}
+    for pattern in patterns:
+        fitting = [
+            name
+            for name in names
+            if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
+        ]
+        if not fitting:
+            raise ConfigError(
+                f"no environment is called {show(pattern)}; metaevo envs lists all, and a pattern "
+                "such as 'navix/DoorKey*' some"
+            )
+        chosen.update(dict.fromkeys(fitting))
+    return list(chosen)
+
+
+def suite_of(name: str) -> str:
+    """Return the suite that an environment belongs to."""
+    suite = name.partition("/")[0]
+    return suite if suite in SUITES else "metaevo" if name in OWN else "gymnax"
+
+
+def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
+    """Describe environments, but those of suites that are not installed.
+
+    Args:
+        names: of the environments.
+        speed: whether to measure it; seconds each.
+
+    Yields:
+        the cells of `TITLES`, the last only if it is measured.
+    """
+    for name in names:
+        suite = suite_of(name)
+        if name in DOWNLOADED:
+            yield suite, name, "needs a download"
+            continue
+        if suite in SUITES and find_spec(suite) is None:
+            continue
+        changes: dict[str, Any] = {"pool": None} if suite in SUITES else {}
+        env, params = envs.make(name, observations="raw", **changes)
+        limit = getattr(params, "max_steps_in_episode", None)
+        cells = (
+            suite,
+            name,
+            _size(env.observation_space(params)),
+            _actions(env.action_space(params)),
+            "none" if limit is None else f"{int(limit):,}",
+        )
+        yield (*cells, f"{steps_per_second(name):,.0f}") if speed else cells
+
+
+def _size(space: Any) -> str:
+    if hasattr(space, "n"):
+        return f"{int(space.n)} values"
+    return " x ".join(map(str, space.shape)) or "1"
+
+
+def _actions(space: Any) -> str:
+    if hasattr(space, "n"):
+        return _size(space)
+    low, high = jnp.min(jnp.asarray(space.low)), jnp.max(jnp.asarray(space.high))
+    return f"{_size(space)} in [{low:g}, {high:g}]"
+
+
+def steps_per_second(name: str) -> float:
+    """Measure steps with random actions, as learners see them: 64 environments, best of 3."""
+    env, params = envs.make(name)
+
+    @jax.jit
+    def play(key, params):
+        key, reset_key = jax.random.split(key)
+        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(reset_key, NUM_ENVS), params)
+
+        def step(_, carry):
+            state, key, total = carry
+            key, action_key, step_key = jax.random.split(key, 3)
+            action_keys, step_keys = (
+                jax.random.split(each, NUM_ENVS) for each in (action_key, step_key)
+            )
+            actions = jax.vmap(env.action_space(params).sample)(action_keys)
+            obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
+                step_keys, state, actions, params
+            )
+            return state, key, total + jnp.sum(reward) + jnp.sum(obs)
+
+        return jax.lax.fori_loop(0, NUM_STEPS, step, (state, key, jnp.float32(0)))[-1]
+
+    with tolerant():
+        keys = jax.random.split(jax.random.key(0), REPEATS + 1)
+        jax.block_until_ready(play(keys[0], params))
+        times = []
+        for key in keys[1:]:
+            start = time.perf_counter()
+            jax.block_until_ready(play(key, params))
+            times.append(time.perf_counter() - start)
+    return NUM_ENVS * NUM_STEPS / min(times)

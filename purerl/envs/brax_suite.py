@@ -1,0 +1,90 @@
+"""Brax (Freeman et al. 2021): robots with rigid bodies, continuous actions."""
+
+from functools import partial
+from typing import Any, Literal, get_args
+
+import jax
+from gymnax.environments import spaces
+
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
+
+VERSION = "0.14.2"
+Backend = Literal["spring", "positional", "generalized", "mjx"]
+
+NAMES = (
+    "ant", "fast", "halfcheetah", "hopper", "humanoid", "humanoidstandup",
+    "inverted_double_pendulum", "inverted_pendulum", "pusher", "reacher", "walker2d",
+)  # fmt: skip
+"""All of brax 0.14.2 but swimmer."""
+TIME_LIMITS = {"reacher": 50, "pusher": 100}
+"""Steps of an episode where they are not 1000, as in Gymnasium."""
+
+
+class BraxParams(SuiteParams):
+    """The parameters of a robot's environment: its bodies are fixed when it is built."""
+
+
+class Brax(SuiteEnvironment):
+    """A robot. Scores of one backend say nothing about another: the physics differ.
+
+    Args:
+        name: the robot's.
+        backend: how physics are computed; `spring` is the fastest on a CPU.
+        pool: see `SuiteEnvironment`; by default none, as a reset is cheap.
+        pool_seed: of the starts.
+
+    Raises:
+        ValueError: for a backend that does not exist.
+    """
+
+    suite = "brax"
+
+    def __init__(
+        self,
+        name: str,
+        backend: Backend = "spring",
+        pool: int | None = None,
+        pool_seed: int = 0,
+    ):
+        super().__init__(name, pool=pool, pool_seed=pool_seed)
+        if backend not in get_args(Backend):
+            allowed = ", ".join(get_args(Backend))
+            raise ValueError(f"backend = {backend!r} must be one of {allowed}")
+        robots = imported("brax", "brax.envs", VERSION)
+        with quiet():
+            self.robot = robots.get_environment(name, backend=backend)
+        self._limit = TIME_LIMITS.get(name, 1000)
+
+    @property
+    def default_params(self) -> BraxParams:
+        """With Gymnasium's time limit."""
+        return BraxParams(max_steps_in_episode=self._limit)
+
+    def begin(self, key: jax.Array, params: BraxParams) -> tuple[jax.Array, Any]:
+        """Reset; `done` of what brax returns is the terminal state only, never a time limit."""
+        del params
+        state = self.robot.reset(key)
+        return state.obs, state
+
+    def advance(
+        self, key: jax.Array, inner: Any, action: jax.Array, params: BraxParams
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
+        """Step; brax writes into the dicts of the state that it is given, so it gets new ones."""
+        del key, params
+        inner = inner.replace(metrics=dict(inner.metrics), info=dict(inner.info))
+        state = self.robot.step(inner, action)
+        return state.obs, state, state.reward, state.done.astype(bool)
+
+    @property
+    def num_actions(self) -> int:
+        """Numbers of an action."""
+        return int(self.robot.action_size)
+
+    def action_space(self, params: Any = None) -> spaces.Box:
+        """A number in [-1, 1] for every actuator."""
+        del params
+        return spaces.Box(-1.0, 1.0, (self.num_actions,))
+
+
+_REASON = "brax 0.14.2's swimmer does not run with this version of JAX"
+SUITE = Suite(NAMES, lambda name: partial(Brax, name), {"swimmer": _REASON})

@@ -1,0 +1,121 @@
+"""Craftax (Matthews et al. 2024): to survive, to mine and to craft in a world of 64 x 64 cells."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import jax
+from gymnax.environments import spaces
+
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported
+
+VERSION = "1.6.1"
+NEVER = 2**30
+"""Steps after which craftax itself would cut an episode."""
+
+
+class CraftaxParams(SuiteParams):
+    """The parameters of both games, as craftax names them."""
+
+    max_steps_in_episode: int = 10_000
+    day_length: int = 300
+    """steps of a day and its night"""
+    always_diamond: bool = True
+    """whether every world has a diamond"""
+    mob_despawn_distance: int = 14
+    """cells from the player at which creatures vanish"""
+
+
+class ClassicParams(CraftaxParams):
+    """The parameters of Craftax-Classic."""
+
+    zombie_health: int = 5
+    cow_health: int = 3
+    skeleton_health: int = 3
+    spawn_cow_chance: float = 0.1
+    spawn_zombie_base_chance: float = 0.02
+    spawn_zombie_night_chance: float = 0.1
+    spawn_skeleton_chance: float = 0.05
+
+
+class FullParams(CraftaxParams):
+    """The parameters of Craftax."""
+
+    max_steps_in_episode: int = 100_000
+    always_diamond: bool = False
+    max_attribute: int = 5
+    """to which dexterity, strength and intelligence can grow"""
+    god_mode: bool = False
+    """whether the player cannot be hurt"""
+
+
+GAMES: dict[str, tuple[str, str, CraftaxParams]] = {
+    "Classic-Symbolic": (
+        "craftax_classic", "CraftaxClassicSymbolicEnvNoAutoReset", ClassicParams()
+    ),
+    "Symbolic": ("craftax", "CraftaxSymbolicEnvNoAutoReset", FullParams()),
+}  # fmt: skip
+"""The folder and class of each, and its parameters."""
+
+
+class Craftax(SuiteEnvironment):
+    """Surroundings and inventory as a vector; 22 achievements (Classic), each once a reward of 1.
+
+    Args:
+        name: craftax's, without `Craftax-` and `-v1`.
+        pool: see `SuiteEnvironment`; a world is dear, so a pool of 256 takes seconds.
+        pool_seed: of the starts.
+    """
+
+    suite = "craftax"
+
+    def __init__(self, name: str, pool: int | None = 256, pool_seed: int = 0):
+        super().__init__(name, pool=pool, pool_seed=pool_seed)
+        folder, cls, self._params = GAMES[name]
+        module = imported("craftax", f"craftax.{folder}.envs.craftax_symbolic_env", VERSION)
+        self.game = getattr(module, cls)()
+        self._own_params = self.game.default_params
+
+    @property
+    def default_params(self) -> CraftaxParams:
+        """Craftax's own."""
+        return self._params
+
+    def begin(self, key: jax.Array, params: CraftaxParams) -> tuple[jax.Array, Any]:
+        """Make a world; the key that craftax keeps only draws the noise of pictures at night."""
+        obs, state = self.game.reset_env(key, self._own(params))
+        return obs, state.replace(state_rng=None)
+
+    def advance(
+        self, key: jax.Array, inner: Any, action: jax.Array, params: CraftaxParams
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
+        """Step; craftax's clock never ends an episode, so what does is a terminal state."""
+        obs, state, reward, terminated, _ = self.game.step_env(
+            key, inner, action, self._own(params)
+        )
+        return obs, state.replace(state_rng=None), reward, terminated
+
+    def _own(self, params: CraftaxParams) -> Any:
+        """Return craftax's parameters: ours of the same names, and no limit of its own."""
+        ours = dataclasses.fields(params)
+        same = {field.name for field in dataclasses.fields(self._own_params)}
+        changes = {field.name: getattr(params, field.name) for field in ours if field.name in same}
+        return self._own_params.replace(max_timesteps=NEVER, **changes)
+
+    @property
+    def num_actions(self) -> int:
+        """17 in Classic."""
+        return int(self.game.num_actions)
+
+    def action_space(self, params: Any = None) -> spaces.Discrete:
+        """Move, act, sleep, place and make."""
+        del params
+        return spaces.Discrete(self.num_actions)
+
+
+_REASON = "pictures are left out; craftax/Classic-Symbolic and craftax/Symbolic are the same worlds"
+SUITE = Suite(
+    tuple(GAMES),
+    lambda name: partial(Craftax, name),
+    dict.fromkeys(("Classic-Pixels", "Pixels"), _REASON),
+)

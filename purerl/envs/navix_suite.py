@@ -1,0 +1,104 @@
+"""Navix (Pignatelli et al. 2024): MiniGrid's tasks, seen as a whole."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gymnax.environments import spaces
+
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
+
+VERSION = "0.7.4"
+NAMES = (
+    *(f"Empty-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"Empty-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"DoorKey-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"DoorKey-Random-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    "FourRooms",
+    *(f"KeyCorridor{size}" for size in ("S3R1", "S3R2", "S3R3", "S4R3", "S5R3", "S6R3")),
+    *(f"LavaGap{size}" for size in ("S5", "S6", "S7")),
+    *(f"SimpleCrossing{size}" for size in ("S9N1", "S9N2", "S9N3", "S11N5")),
+    *(f"Dynamic-Obstacles-{size}" for size in ("5x5", "6x6", "8x8", "16x16")),
+    *(f"Dynamic-Obstacles-{size}-Random" for size in ("5x5", "6x6")),
+    "DistShift1",
+    "DistShift2",
+    *(f"GoToDoor-{size}" for size in ("5x5", "6x6", "8x8")),
+)
+"""All of navix 0.7.4: other versions have other tasks under the same names."""
+NEVER = 2**30
+"""Steps after which navix itself would cut an episode."""
+
+
+class NavixParams(SuiteParams):
+    """The parameters of a grid: its layout is fixed when it is built, or drawn with a start."""
+
+    max_steps_in_episode: int = 100
+
+
+class Navix(SuiteEnvironment):
+    """A grid of symbols [height, width, 3]: what lies there, its colour, its state.
+
+    Args:
+        name: navix's own, without `Navix-` and `-v0`.
+        pool: see `SuiteEnvironment`; resets are dear.
+        pool_seed: of the starts.
+    """
+
+    suite = "navix"
+    planes = (11, 6, 4)
+
+    def __init__(self, name: str, pool: int | None = 1024, pool_seed: int = 0):
+        super().__init__(name, pool=pool, pool_seed=pool_seed)
+        self._navix = imported("navix", "navix", VERSION)
+        with quiet():
+            self.grid = self._navix.make(f"Navix-{name}-v0", max_steps=NEVER)
+
+    @property
+    def default_params(self) -> NavixParams:
+        """With the time limit of `navix.make`."""
+        return NavixParams()
+
+    def begin(self, key: jax.Array, params: NavixParams) -> tuple[jax.Array, Any]:
+        """Reset; the picture that navix keeps of the grid is 12 of 13 kB of its state."""
+        del params
+        timestep = self.grid.reset(key)
+        return timestep.observation, _without_extras(timestep.state)
+
+    def advance(
+        self, key: jax.Array, inner: Any, action: jax.Array, params: NavixParams
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
+        """Take navix's step without its reset, which comes a call late and ignores the action.
+
+        What moves by itself moves by `key`, as no key is kept in the state. Navix writes into the
+        dict of the state that it is given, so it gets a new one.
+        """
+        del params
+        before = self._navix.Timestep(
+            t=jnp.int32(0),
+            observation=None,
+            action=jnp.int32(0),
+            reward=jnp.float32(0),
+            step_type=jnp.int32(0),
+            state=inner.replace(key=key, entities=dict(inner.entities)),
+        )
+        after = self.grid._step(before, action)
+        terminated = after.step_type == self._navix.StepType.TERMINATION
+        return after.observation, _without_extras(after.state), after.reward, terminated
+
+    @property
+    def num_actions(self) -> int:
+        """Those of MiniGrid."""
+        return len(self.grid.action_set)
+
+    def action_space(self, params: Any = None) -> spaces.Discrete:
+        """Turn left, turn right, forward, pick up, drop, toggle, done."""
+        del params
+        return spaces.Discrete(self.num_actions)
+
+
+def _without_extras(state: Any) -> Any:
+    return state.replace(key=None, cache=None)
+
+
+SUITE = Suite(NAMES, lambda name: partial(Navix, name))

@@ -1,0 +1,191 @@
+"""What adapters of suites share, on a suite of one line: clocks, pools, keys, refusals."""
+
+import importlib
+import sys
+import tomllib
+import warnings
+from importlib import metadata
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnax.environments import spaces
+
+from purerl import envs
+from purerl.envs import registry
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, own_key, tolerant
+from purerl.fast.threefry import unrolled
+
+KEY = jax.random.key(3)
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Walk(SuiteEnvironment):
+    """A number that begins anywhere in 0 .. 99 and grows by the action; terminal from 100 on."""
+
+    suite = "toy"
+
+    def __init__(self, name, pool=None, pool_seed=0):
+        super().__init__(name, pool=pool, pool_seed=pool_seed)
+
+    default_params = SuiteParams(max_steps_in_episode=5)
+
+    def begin(self, key, params):
+        warnings.warn("a suite that warns", stacklevel=1)
+        start = jax.random.randint(key, (), 0, 100)
+        return jnp.float32(start)[None], {"place": start, "key": key}
+
+    def advance(self, key, inner, action, params):
+        place = inner["place"] + action
+        inner = {"place": place, "key": jax.random.split(key)[0]}
+        return jnp.float32(place)[None], inner, place, place >= 100
+
+    def action_space(self, params=None):
+        return spaces.Discrete(2)
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch):
+    toy = Suite(("walk",), lambda name: lambda pool=None, pool_seed=0: Walk(name, pool, pool_seed))
+    monkeypatch.setitem(registry.SUITES, "toy", toy)
+
+
+def play(env, params, steps, action):
+    """Observations, flags and final observations of `steps` steps."""
+
+    def step(state, key):
+        obs, state, reward, terminated, truncated, info = env.step(key, state, action, params)
+        return state, (obs, reward, terminated, truncated, info["final_observation"])
+
+    _, state = env.reset(unrolled(KEY), params)
+    keys = jax.random.split(unrolled(jax.random.key(1)), steps)
+    return jax.jit(lambda state: jax.lax.scan(step, state, keys))(state)
+
+
+def test_a_limit_is_a_truncation_and_the_last_observation_is_shown():
+    env, params = envs.make("toy/walk", max_steps_in_episode=4)
+    _, (obs, reward, terminated, truncated, final) = play(env, params, 2000, 1)
+    assert terminated.dtype == truncated.dtype == bool
+    assert reward.dtype == jnp.float32
+    np.testing.assert_array_equal(terminated, final[:, 0] >= 100)
+    np.testing.assert_array_equal(reward, final[:, 0])
+    ends = np.flatnonzero(terminated | truncated)
+    lengths = np.diff([-1, *ends])
+    assert lengths.max() == 4
+    assert np.all(truncated[ends] == (lengths == 4))
+    assert terminated.sum() > 3
+    stays = ~np.asarray(terminated | truncated)
+    np.testing.assert_array_equal(obs[stays], final[stays])
+
+
+def test_keys_of_learners_are_carried():
+    """A state with a key in it: what a scan carries keeps its type, whoever split the key."""
+    env, params = envs.make("toy/walk")
+    state, _ = play(env, params, 3, 0)
+    assert state.inner["key"].dtype == KEY.dtype
+    key = unrolled(KEY)
+    assert jax.random.bits(own_key(key)) == jax.random.bits(key) == jax.random.bits(KEY)
+
+
+def test_starts_of_a_pool():
+    """The starts are the suite's own, one a key; each is as likely; without a pool all occur."""
+    env, params = envs.make("toy/walk", pool=8, pool_seed=2)
+    with tolerant():
+        own = [env.env.begin(key, params) for key in jax.random.split(jax.random.key(2), 8)]
+    np.testing.assert_array_equal(params.starts[0], np.stack([obs for obs, _ in own]))
+    keys = jax.random.split(KEY, 4000)
+    obs, state = jax.vmap(env.reset, (0, None))(keys, params)
+    np.testing.assert_array_equal(obs[:, 0], state.inner["place"])
+    expected = dict.fromkeys(params.starts[0][:, 0], 0)
+    for place in params.starts[0][:, 0]:
+        expected[place] += 500
+    counts = {place: np.sum(obs == place) for place in expected}
+    assert sum(counts.values()) == 4000
+    # 5 standard deviations of a binomial count
+    assert all(abs(counts[place] - expected[place]) < 5 * 23 for place in expected)
+    env, params = envs.make("toy/walk", pool=None)
+    assert params.starts is None
+    obs, _ = jax.vmap(env.reset, (0, None))(keys, params)
+    assert len(np.unique(obs)) == 100
+
+
+def test_equal_pools_are_drawn_once():
+    first, again = (envs.make("toy/walk", pool=8)[1].starts[0] for _ in range(2))
+    assert first is again
+    other = envs.make("toy/walk", pool=8, pool_seed=1)[1].starts[0]
+    assert not np.array_equal(first, other)
+
+
+def test_what_a_suite_prints_and_warns_of_is_kept_away(capsys, tmp_path, monkeypatch):
+    (tmp_path / "talker.py").write_text("import warnings; print('hi'); warnings.warn('well')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert imported("flax", "talker", metadata.version("flax")).__name__ == "talker"
+    env, params = envs.make("toy/walk", pool=3)
+    env.reset(KEY, params)
+    env.reset(KEY, params.replace(starts=None))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("pool", [0, -1, True, 2.5, "many"])
+def test_a_pool_has_at_least_one_start(pool):
+    with pytest.raises(ValueError, match=r"pool = .* must be at least 1, or null"):
+        envs.make("toy/walk", pool=pool)
+
+
+def test_a_pool_cannot_be_set():
+    with pytest.raises(ValueError, match="has no parameter 'starts'; it has: max_steps_in_episode"):
+        envs.make("toy/walk", starts=3)
+
+
+@pytest.mark.parametrize("suite", sorted(registry.SUITES))
+def test_a_missing_suite_is_one_line_that_names_its_extra(monkeypatch, suite):
+    for module in [name for name in sys.modules if name.partition(".")[0] == suite]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, suite, None)
+    monkeypatch.setattr(metadata, "version", lambda name: None)  # installed or not
+    name = registry.SUITES[suite].names[0]
+    registry._make.cache_clear()
+    with pytest.raises(ValueError, match=f"cannot build .*: .*pip install 'metaevo.{suite}.'$"):
+        envs.make(f"{suite}/{name}")
+
+
+def test_another_version_of_a_suite_is_refused():
+    found = metadata.version("flax")
+    message = f"flax {found} is installed, but its tasks are 0.0.1's: pip install 'metaevo.flax.'"
+    with pytest.raises(ValueError, match=message):
+        imported("flax", "flax", "0.0.1")
+
+
+@pytest.mark.parametrize("suite", sorted(registry.SUITES))
+def test_the_extra_installs_the_version_that_is_wanted(suite):
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    version = importlib.import_module(f"purerl.envs.{suite}_suite").VERSION
+    assert pyproject["project"]["optional-dependencies"][suite] == [f"{suite}=={version}"]
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert f"{suite}=={version}" in pins
+
+
+@pytest.mark.parametrize(
+    ("name", "close"),
+    [
+        ("brax/antt", "brax/ant"),
+        ("ant", "brax/ant"),
+        ("braxx/ant", "brax/ant"),
+        ("navix/doorkey-8x8", "navix/DoorKey-8x8"),
+        ("Walk", "toy/walk"),
+        ("CartPole", "CartPole-v1"),
+    ],
+)
+def test_an_unknown_name_suggests_near_ones_across_suites(name, close):
+    with pytest.raises(ValueError, match=r"unknown environment .*; did you mean .*") as caught:
+        envs.make(name)
+    assert close in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+def test_an_unknown_suite():
+    with pytest.raises(ValueError, match="unknown environment 'jumanji/Snake'") as caught:
+        envs.make("jumanji/Snake")
+    assert "suites brax, navix" in str(caught.value)
