@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 
 from metaevo.report import plots
 
@@ -60,3 +61,22 @@ def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> 
     found = np.tile(middle, (SIDE, 1)).astype(np.float32)
     found[:, place] = np.linspace(low[place], high[place], SIDE)
     return found
+
+
+def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
+    """Draw where a steered victim goes; returns `path`.
+
+    Args:
+        place: [goals, steps] where it was, NaN after an episode's end.
+        goals: [goals] where it was to go.
+        what: is steered.
+        path: of the PNG.
+    """
+    figure = plots._figure(4.2, plots.NARROW)
+    axes = plots._style(figure.subplots(), "step", what)
+    colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
+    steps = np.arange(1, place.shape[1] + 1)
+    for course, goal, color in zip(place, goals, colors, strict=True):
+        axes.plot(steps, course, color=color, linewidth=1.8)
+        axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
+    return plots._save(figure, path)
