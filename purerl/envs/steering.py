@@ -111,7 +111,8 @@ class Steering(Environment):
         self, key: jax.Array, goal: jax.Array, params: SteeringParams
     ) -> tuple[jax.Array, SteeringState]:
         """Reset with a given goal."""
-        return self._begin(*self.env.reset_env(key, params.env), goal)
+        obs, state = self.env.reset_env(key, params.env)
+        return self._begin(obs, state, goal)
 
     def step_env(
         self, key: jax.Array, state: SteeringState, action: jax.Array, params: SteeringParams
