@@ -16,9 +16,8 @@ import numpy as np
 from metaevo import statistics
 from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import all_finite
-from metaevo.agents.train_learner import train, working_set
+from metaevo.agents.train_learner import working_set
 from metaevo.components.component import LEARNED
-from metaevo.config import ConfigError
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel import devices
@@ -30,9 +29,9 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.steering_settings import SteeringSettings
+from metaevo.studies.talker import Talker
 from metaevo.studies.tournament import row_of, verdict_of
-from purerl import ppo
-from purerl.envs.steering import PLACES, Course, Steering, SteeringParams, steer
+from purerl.envs.steering import PLACES, Course, steer
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
@@ -47,101 +46,6 @@ SHOWN = 7
 
 Found = dict[str, Weights]
 """The meta-parameters: of the "channel", and of the "steering" unless PPO trains that."""
-
-
-class Talker:
-    """Trains victims with a channel, and steers them."""
-
-    def __init__(self, settings: SteeringSettings):
-        """Bind the parts.
-
-        Args:
-            settings: of the evolution.
-
-        Raises:
-            ConfigError: for a victim that hears nothing, an environment in which nobody can be
-                steered, and goals out of reach.
-        """
-        self.settings, self.config = settings, settings.steering
-        victim = victims.Victim(
-            settings.learner, settings.learner, settings.train, settings.hyperparams
-        )
-        self.task = victims.task_of(victim, settings.task, settings.channel)
-        self.messenger = victims.messenger_of(settings.channel)
-        params = self.task.env_params
-        env: Any = self.task.learner.env
-        if self.task.name not in PLACES:
-            raise ConfigError(
-                f"task.env = {self.task.name!r}: nobody knows where a victim is there; it must be "
-                f"one of {', '.join(PLACES)}"
-            )
-        place = PLACES[self.task.name]
-        reach = float(place.reach(params.env))
-        for name in ("low", "high"):
-            if abs(goal := getattr(self.config, name)) > reach:
-                raise ConfigError(
-                    f"steering.{name} = {goal:g}: {self.task.name}'s {place.what} is always "
-                    f"between {-reach:g} and {reach:g}"
-                )
-
-        def act(policy, heard):
-            key = jax.random.key(0)  # of no use: the likeliest action
-            return self.task.learner.act(policy, key, heard, greedy=True, env_params=params)
-
-        self.env = Steering(
-            env.env, act, place.of, width=settings.channel.width, steps=self.config.steps
-        )
-        # 2,048 steps an update, 64 gradient steps; a horizon of 20 steps, as far as a push lasts
-        self.oracle = ppo.PPO(
-            ppo.Config(
-                total_timesteps=self.config.oracle_frames,
-                num_envs=16,
-                num_steps=128,
-                update_epochs=8,
-                num_minibatches=8,
-                hidden_sizes=settings.channel.hidden_sizes,
-            ),
-            self.env,
-        )
-        self.oracle_hyperparams = ppo.Hyperparams(learning_rate=1e-3, gamma=0.95, entropy_coef=0.0)
-        (size,) = env.env.observation_space(params.env).shape
-        self.obs_size = int(size)
-
-    def trained(self, key: jax.Array, channel: Weights) -> tuple[SteeringParams, Any]:
-        """Train a victim from scratch; returns what steers it needs, and its training."""
-        task = victims.talked_to(self.task, channel)
-        result = train(task, key, self.settings.hyperparams, None)
-        return SteeringParams(
-            task.env_params.env,
-            task.learner.policy(result.state),
-            self.settings.channel.scale,
-            self.config.low,
-            self.config.high,
-        ), result
-
-    def saying(self, steering: Weights) -> Callable[[jax.Array], jax.Array]:
-        """Return what a network of messages says."""
-        return lambda seen: channels.messages(self.messenger)(steering, seen)
-
-    def taught(self, key: jax.Array, params: SteeringParams) -> Callable[[jax.Array], jax.Array]:
-        """Return what PPO has learned to say to a victim."""
-        result = self.oracle.train(key, self.oracle_hyperparams, None, params)
-        policy = self.oracle.policy(result.state)
-        return lambda seen: self.oracle.act(policy, key, seen, greedy=True, env_params=params)
-
-    def score(
-        self, speak: Callable[[jax.Array], jax.Array], key: jax.Array, params: SteeringParams
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return the mean reward of a step, and the share of steps before an episode's end."""
-        goal_key, key = jax.random.split(key)
-        count = self.config.episodes
-        goals = jax.random.uniform(
-            goal_key, (count,), minval=self.config.low, maxval=self.config.high
-        )
-        courses = jax.vmap(lambda key, goal: steer(self.env, speak, key, goal, params))(
-            jax.random.split(key, count), goals
-        )
-        return jnp.mean(courses.reward), jnp.mean(courses.reward > 0)
 
 
 class SteeringProblem:
@@ -372,15 +276,16 @@ class SteeringStudy:
             if name != LEARNED:
                 own = channels.HAND_WRITTEN[name](channel_key, weights)
             idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
+            networks = [idle, channels.random(steering_key, idle), found.get("steering", idle)]
             return {
                 "key": jax.random.key_data(key),
                 "channel": own,
-                "random": channels.random(steering_key, idle),
-                "learned": found.get("steering", idle),
+                "steering": jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks),
             }
 
         rows = [
-            jax.device_get(jax.vmap(lambda key, n=name: row(key, n))(keys)) for name in CHANNELS
+            jax.device_get(jax.vmap(lambda key, name=name: row(key, name))(keys))
+            for name in CHANNELS
         ]
         together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
 
@@ -388,13 +293,11 @@ class SteeringStudy:
             key = jax.random.wrap_key_data(row["key"])
             train_key, oracle_key, key = jax.random.split(key, 3)
             params, _ = talker.trained(train_key, row["channel"])
-            speakers = [
-                lambda seen: jnp.zeros(settings.channel.width),
-                talker.saying(row["random"]),
-                talker.saying(row["learned"]),
-                talker.taught(oracle_key, params),
-            ]
-            scores = jnp.stack([talker.score(speak, key, params)[0] for speak in speakers])
+            networks, _ = jax.vmap(lambda each: talker.score(talker.saying(each), key, params))(
+                row["steering"]
+            )
+            best, _ = talker.score(talker.taught(oracle_key, params), key, params)
+            scores = jnp.append(networks, best)
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
         frames = num_frames(settings.train) + num_frames(talker.oracle.config)

@@ -53,6 +53,7 @@ def said(weights, x):
     return np.tanh(x @ layers["out"]["kernel"] + layers["out"]["bias"])
 
 
+@pytest.mark.long
 def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
     """Against a victim trained directly, and a Python loop of the environment with messages."""
     study = study_of()
