@@ -66,6 +66,8 @@ class Config:
     """of the hidden layers"""
     shared_network: bool = False
     """one torso for policy and value, instead of one each"""
+    layer_norm: bool = False
+    """layer normalisation before each activation"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """over which set advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -502,6 +504,7 @@ class PPO:
             hidden_sizes=self.config.hidden_sizes,
             activation=self.config.activation,
             shared=self.config.shared_network,
+            layer_norm=self.config.layer_norm,
         )
 
 

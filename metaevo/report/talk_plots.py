@@ -1,10 +1,13 @@
 """Figures of messages, in the look of `metaevo.report.plots`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.ticker import EngFormatter
 
+from metaevo import statistics
 from metaevo.report import plots
 
 COORDINATES = {"CartPole-v1": ("cart position", "cart velocity", "pole angle", "pole velocity")}
@@ -60,3 +63,58 @@ def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> 
     found = np.tile(middle, (SIDE, 1)).astype(np.float32)
     found[:, place] = np.linspace(low[place], high[place], SIDE)
     return found
+
+
+def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
+    """Draw where a steered victim goes; returns `path`.
+
+    Args:
+        place: [goals, steps] where it was, NaN after an episode's end.
+        goals: [goals] where it was to go.
+        what: is steered.
+        path: of the PNG.
+    """
+    figure = plots._figure(4.2, plots.NARROW)
+    axes = plots._style(figure.subplots(), "step", what)
+    colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
+    steps = np.arange(1, place.shape[1] + 1)
+    for course, goal, color in zip(place, goals, colors, strict=True):
+        axes.plot(steps, course, color=color, linewidth=1.8)
+        axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
+    return plots._save(figure, path)
+
+
+def plot_traces(
+    measured: Mapping[str, Mapping[str, np.ndarray]],
+    labels: Mapping[str, str],
+    steps: np.ndarray,
+    path: plots.PathLike,
+) -> Path:
+    """Draw measures of networks along training, one panel each; returns `path`.
+
+    Args:
+        measured: curves [seeds, updates] by measure and channel.
+        labels: of the measures.
+        steps: [updates] environment steps.
+        path: of the PNG.
+    """
+    columns = 2
+    rows = -(-len(measured) // columns)
+    figure = plots._figure(2.9 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    for axes, (measure, curves) in zip(panels, measured.items(), strict=False):
+        plots._style(axes, "", labels[measure])
+        styles = plots._line_styles(curves)
+        for name, curve in curves.items():
+            mean, low, high = statistics.mean_curve(curve)
+            color = styles[name]["color"]
+            axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+            axes.plot(steps, mean, label=name, **styles[name])
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes in panels[len(measured) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(measured) - columns) : len(measured)]:
+        axes.set_xlabel("environment steps")
+        axes.tick_params(labelbottom=True)
+    plots._legend(figure, panels[0])
+    return plots._save(figure, path)

@@ -74,6 +74,8 @@ class CheapTalkStudy:
         "them: mean and 95% interval.",
         "messages.png": "What the channel says, over the two coordinates of the observation along "
         "which its messages change most; the others have their median in random play.",
+        "networks.png": "What happens inside the networks of fresh victims while they learn: mean "
+        "and 95% interval.",
     }
     folds = ""
 

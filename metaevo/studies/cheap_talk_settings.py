@@ -44,6 +44,8 @@ class VictimConfig:
     """changes of the section train"""
     hyperparams: dict[str, Any] = field(default_factory=dict)
     """changes of the section hyperparams"""
+    message_dropout: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """share of messages that it does not hear: zeros instead"""
 
 
 @dataclass(frozen=True)

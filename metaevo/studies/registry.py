@@ -12,6 +12,8 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.shaping import ShapingStudy
 from metaevo.studies.shaping_settings import settings_class as shaping_class
+from metaevo.studies.steering import SteeringStudy
+from metaevo.studies.steering_settings import settings_class as steering_class
 from metaevo.studies.study import Study
 
 LEARNER = "learner"
@@ -31,6 +33,7 @@ STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy),
     "cheap_talk": Entry(cheap_talk_class, CheapTalkStudy),
     "shaping": Entry(shaping_class, ShapingStudy),
+    "steering": Entry(steering_class, SteeringStudy),
 }
 
 

@@ -30,6 +30,7 @@ from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import plots
 from metaevo.report.page import Table
 from metaevo.runs.progress import Progress
+from metaevo.studies import inner_life
 from metaevo.studies.cheap_talk_settings import (
     SIGNS,
     ChannelConfig,
@@ -53,6 +54,7 @@ class Victim(NamedTuple):
     learner: str
     train: LearnerConfig
     hyperparams: Hyperparams
+    message_dropout: float = 0.0
 
 
 class Hurt(NamedTuple):
@@ -161,7 +163,7 @@ def _other(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Vict
     for section, kind in (("train", module.Config), ("hyperparams", module.Hyperparams)):
         same = getattr(settings, section) if learner == settings.learner else kind()
         built[section] = from_dict(kind, merge(to_dict(same), getattr(change, section)))
-    victim = Victim(name, learner, **built)
+    victim = Victim(name, learner, **built, message_dropout=change.message_dropout)
     task = task_of(victim, settings.task, settings.channel, speaks=True)
     check_training("evaluation.seeds", task, victim.hyperparams, None, kept=1, at_once=1)
     return victim
@@ -216,9 +218,27 @@ def compare(
             own = jax.tree.map(
                 lambda leaf: np.full(len(rows["key"]), leaf, np.float32), victim.hyperparams
             )
-            found = programs[program]({**rows, "hyperparams": own}, progress)
+            dropout = np.full(len(rows["key"]), victim.message_dropout, np.float32)
+            hears = rows["speaker"].replace(dropout=dropout)
+            mine = {**rows, "speaker": hears, "hyperparams": own}
+            found = programs[program](mine, progress)
             hurt[victim.name] = jax.tree.map(
                 lambda leaf: leaf.reshape(len(names), seeds, *leaf.shape[1:]), found
+            )
+        networks = {}
+        if trained := _tracer(settings, victims[0]):
+            bar.stage("comparing: inside the networks")
+            own = jax.tree.map(
+                lambda leaf: np.full(len(rows["key"]), leaf, np.float32), victims[0].hyperparams
+            )
+            networks = inner_life.compare(
+                trained,
+                {**rows, "hyperparams": own},
+                names,
+                seeds,
+                figures,
+                frames=victims[0].train.frames_per_update,
+                progress=lambda agents: check_stop(),
             )
     first = hurt[victims[0].name]
     plots.plot_learning_curves(
@@ -243,6 +263,7 @@ def compare(
         "frames_per_agent": sum(frames.values()),
         "evolution_frames": evolution_frames,
         "role": settings.role,
+        "networks": networks,
         "victims": {
             "names": list(hurt),
             "channels": {
@@ -280,6 +301,26 @@ def _program(settings: CheapTalkSettings, victim: Victim) -> devices.RowMap:
             ~all_finite(task.learner.policy(result.state)),
         )
 
+    return _mapped(run, settings, task, victim)
+
+
+def _tracer(settings: CheapTalkSettings, victim: Victim) -> devices.RowMap | None:
+    """Return a compiled program that looks into victims, or nothing if it cannot."""
+    task = task_of(victim, settings.task, settings.channel, speaks=True)
+    if not inner_life.can_trace(task):
+        return None
+
+    def run(row: dict[str, Any]) -> inner_life.Trace:
+        key = jax.random.wrap_key_data(row["key"])
+        return inner_life.trace(talked_to(task, row["speaker"]), key, row["hyperparams"])
+
+    return _mapped(run, settings, task, victim)
+
+
+def _mapped(
+    run: Callable[[dict[str, Any]], Any], settings: CheapTalkSettings, task: Task, victim: Victim
+) -> devices.RowMap:
+    """Return a function of one victim's row as a compiled program for all rows."""
     rows = settings.evaluation.seeds * (1 + len(channels.HAND_WRITTEN))
     num_devices = settings.evolution.num_devices
     chunk_size = settings.evolution.chunk_size or devices.choose_chunk_size(
@@ -308,7 +349,7 @@ def tables(result: Mapping[str, Any]) -> list[Table]:
         ]
         note = NOTE if measure == "mean_return" else ""
         found.append(Table(f"Victims: mean return {text}", columns, rows, note=note))
-    return found
+    return [*found, *inner_life.tables(result)]
 
 
 NOTE = (

@@ -42,6 +42,8 @@ class Speaker(struct.PyTreeNode):
     """[2] uint32 of noise"""
     is_noise: jax.Array
     """[] bool, whether it says noise instead of what the network says"""
+    dropout: jax.Array
+    """[] share of messages that are not heard: zeros instead"""
 
 
 def messages(messenger: Messenger) -> Channel:
@@ -60,11 +62,13 @@ def speak(messenger: Messenger) -> Channel:
 
     def channel(speaker: Speaker, obs: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(speaker.key)
-        return jnp.where(
+        message = jnp.where(
             speaker.is_noise,
             noise(key, obs, messenger.width),
             learned(speaker.weights, obs),
         )
+        (number,) = noise(jax.random.fold_in(key, 1), obs, 1)  # uniform in [-1, 1]
+        return jnp.where((number + 1) / 2 < speaker.dropout, 0.0, message)
 
     return channel
 
@@ -116,15 +120,17 @@ HAND_WRITTEN: dict[str, Callable[[jax.Array, Weights], Weights]] = {
 """The weights of hand-written channels, from a key and weights of the same shapes."""
 
 
-def speaker(name: str, key: jax.Array, weights: Weights) -> Speaker:
+def speaker(name: str, key: jax.Array, weights: Weights, dropout: float = 0.0) -> Speaker:
     """Return a hand-written channel for one agent, or with any other name the one given.
 
     Args:
         name: of `HAND_WRITTEN`.
         key: what a constant, a random function and noise are drawn with.
         weights: of the network, or an example.
+        dropout: share of messages that are not heard, drawn with the bits of the observation.
     """
     own_key, noise_key = jax.random.split(key)
     if name in HAND_WRITTEN:
         weights = HAND_WRITTEN[name](own_key, weights)
-    return Speaker(weights, jax.random.key_data(noise_key), jnp.array(name == "noise"))
+    is_noise = jnp.array(name == "noise")
+    return Speaker(weights, jax.random.key_data(noise_key), is_noise, jnp.float32(dropout))

@@ -32,6 +32,8 @@ class Torso(nn.Module):
     hidden_sizes: Sequence[int]
     activation: str
     kernel_init: Initializer
+    layer_norm: bool = False
+    """before the activation of each dense layer (Ba et al. 2016)"""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -42,7 +44,8 @@ class Torso(nn.Module):
             x = activation(nn.Conv(16, (3, 3), padding="VALID", kernel_init=self.kernel_init)(x))
         x = x.reshape(*batch_shape, -1)
         for size in self.hidden_sizes:
-            x = activation(_dense(size, self.kernel_init)(x))
+            x = _dense(size, self.kernel_init)(x)
+            x = activation(nn.LayerNorm()(x) if self.layer_norm else x)
         return x
 
 
@@ -60,10 +63,12 @@ class ActorCritic(nn.Module):
     hidden_sizes: Sequence[int]
     activation: str
     shared: bool
+    layer_norm: bool = False
 
     def setup(self) -> None:
         """Create the layers."""
-        torso = (self.obs_ndim, self.hidden_sizes, self.activation, orthogonal(2.0**0.5))
+        kernel_init = orthogonal(2.0**0.5)
+        torso = (self.obs_ndim, self.hidden_sizes, self.activation, kernel_init, self.layer_norm)
         self.actor_torso = Torso(*torso)
         self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
         self.policy_head = _dense(self.policy_size, orthogonal(0.01))
@@ -231,6 +236,7 @@ def actor_critic(
     hidden_sizes: Sequence[int],
     activation: str,
     shared: bool,
+    layer_norm: bool = False,
 ) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
@@ -248,6 +254,7 @@ def actor_critic(
         hidden_sizes=tuple(hidden_sizes),
         activation=activation,
         shared=shared,
+        layer_norm=layer_norm,
     )
 
 

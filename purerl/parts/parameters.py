@@ -65,24 +65,43 @@ def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
     Returns:
         a tree like `params`.
     """
-    _, seen = network.apply(
-        params,
-        obs,
-        capture_intermediates=lambda module, _: isinstance(module, nn.Dense | nn.Conv),
-        mutable=["intermediates"],
-    )
+    entering = entering_activations(network, params, obs)
 
     def of_array(path: tuple[Any, ...], leaf: jax.Array) -> jax.Array:
         torso, layer = _layer(path)
         if layer is None:
             return jnp.ones_like(leaf)
-        inputs = seen["intermediates"][torso][layer]["__call__"][0]  # [B, ..., units]
-        activity = jnp.abs(ACTIVATIONS[network.activation](inputs))
+        activity = jnp.abs(ACTIVATIONS[network.activation](entering[torso][layer]))
         activity = jnp.mean(activity.reshape(-1, activity.shape[-1]), axis=0)
         score = activity / jnp.maximum(jnp.mean(activity), TINY)
         return jnp.broadcast_to(score.reshape((1,) * (leaf.ndim - 1) + (-1,)), leaf.shape)
 
     return jax.tree.map_with_path(of_array, params)
+
+
+def entering_activations(network: Any, params: Any, obs: jax.Array) -> dict[str, Any]:
+    """Return what enters the activation functions [B, ..., units], by torso and layer.
+
+    Args:
+        network: of `purerl.parts.networks`.
+        params: of it.
+        obs: [B, *obs_shape], as it sees them.
+    """
+    kinds = nn.Dense | nn.Conv | nn.LayerNorm
+    _, seen = network.apply(
+        params,
+        obs,
+        capture_intermediates=lambda module, _: isinstance(module, kinds),
+        mutable=["intermediates"],
+    )
+
+    def of_torso(layers: dict[str, Any]) -> dict[str, Any]:
+        last = {name: layers.get(name.replace("Dense", "LayerNorm"), layers[name])
+                for name in layers if not name.startswith("LayerNorm")}  # fmt: skip
+        return {name: each["__call__"][0] for name, each in last.items()}
+
+    torsos = seen["intermediates"].items()
+    return {name: of_torso(layers) for name, layers in torsos if name.endswith("torso")}
 
 
 def for_each(values: Any, params: Any) -> jax.Array:
@@ -99,6 +118,6 @@ def _layer(path: tuple[Any, ...]) -> tuple[str, str | None]:
     """Return the torso and the hidden layer that a parameter belongs to; of a head "", None."""
     names = _names(path)
     for torso, layer in itertools.pairwise(names):
-        if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense)_\d+", layer):
-            return torso, layer
+        if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense|LayerNorm)_\d+", layer):
+            return torso, layer.replace("LayerNorm", "Dense")  # which feeds the same units
     return "", None

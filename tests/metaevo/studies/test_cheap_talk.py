@@ -115,7 +115,13 @@ def test_a_run_is_judged_drawn_and_reported(directory):
                  "Victims: mean return in its last quarter", "in silence"):  # fmt: skip
         assert text in page
     figures = {path.name for path in (directory / "figures").iterdir()}
-    assert figures == {"fitness.png", "messages.png", "scores.png", "victims.png"}
+    assert figures == {
+        "fitness.png",
+        "messages.png",
+        "networks.png",
+        "scores.png",
+        "victims.png",
+    }
 
 
 @pytest.mark.long

@@ -171,3 +171,15 @@ def test_action_values(dueling):
     action = jax.random.randint(jax.random.key(2), (5, 3), 0, 2)
     expected = np.take_along_axis(np.asarray(q.values), np.asarray(action)[..., None], -1)[..., 0]
     np.testing.assert_array_equal(q.of(action), expected)
+
+
+def test_with_layer_norm_the_scale_of_observations_does_not_matter():
+    obs = jax.random.normal(jax.random.key(0), (5, 3))
+    for layer_norm in (True, False):
+        network = networks.ActorCritic(1, 2, False, (8, 8), "tanh", False, layer_norm)
+        params = network.init(jax.random.key(1), obs)
+        (policy, value), (scaled, other) = (network.apply(params, x) for x in (obs, 10 * obs))
+        same = np.allclose(policy.logits, scaled.logits, atol=1e-4) and np.allclose(
+            value, other, atol=1e-2
+        )
+        assert same == layer_norm

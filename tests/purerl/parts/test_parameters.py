@@ -55,6 +55,24 @@ def test_dormancy_of_filters_and_dead_layers():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
+def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
+    network = networks.ActorCritic(1, 2, False, (4, 5), "relu", True, layer_norm=True)
+    params = network.init(jax.random.key(1), OBS)
+    torso = params["params"]["actor_torso"]
+    torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
+    found = parameters.dormancy(network, params, OBS)["params"]["actor_torso"]
+    x = np.asarray(OBS)
+    for layer in "01":
+        x = x @ np.asarray(torso[f"Dense_{layer}"]["kernel"])
+        x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
+        x = np.maximum(x + np.asarray(torso[f"LayerNorm_{layer}"]["bias"]), 0)
+        for own in (found[f"Dense_{layer}"]["bias"], found[f"LayerNorm_{layer}"]["scale"]):
+            np.testing.assert_allclose(own, ratio(x), rtol=1e-3)
+    depth = parameters.depth(params)["params"]["actor_torso"]
+    assert depth["LayerNorm_1"]["scale"] == depth["Dense_1"]["kernel"] == 0.5
+    assert found["LayerNorm_1"]["scale"][2] == 0
+
+
 def test_depth_and_policy():
     params = actor_critic(3, continuous=True).init(jax.random.key(1), IMAGES)
     depth, policy = (
