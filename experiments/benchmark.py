@@ -14,7 +14,7 @@ python experiments/benchmark.py learning --against COMMIT
 python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
-python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games}'
+python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else

@@ -1,6 +1,7 @@
 """The suite `games`: evolution against learners in matrix games, beside others' code."""
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ Measure = Callable[[int], dict[str, float]]
 PRESET = "shaping/ipd"
 GAMES = 16
 """of a candidate"""
-CANDIDATES, HIDDEN = 128, 256
-"""By default, and the units of the authors' meta-policies."""
+CANDIDATES = 128
+"""By default."""
+HIDDEN = 16, 256
+"""units of a meta-policy: of our preset, and of the authors' M-FOS"""
 GENERATIONS = 4
 """of one measurement of ours; peers measure one"""
 AIM = 50.0
@@ -22,19 +25,16 @@ AIM = 50.0
 
 
 def suite(options: argparse.Namespace) -> dict[str, Any]:
-    """Meta-episodes of 100 joint moves against a naive learner, on one device."""
-    comparison = Comparison("games", "game", "candidates", "games each", products=False)
-    for candidates in options.agents or [CANDIDATES]:
-        arguments = {"candidates": candidates, "games": GAMES}
-        variants = {OURS: own("games_block", hidden=HIDDEN, **arguments)}
-        variants["16 hidden units"] = own("games_block", hidden=16, **arguments)
+    """Evolving meta-policies against naive learners, 16 games each, on one device."""
+    comparison = Comparison("games", "game", "units", "candidates", products=False)
+    for hidden, candidates in itertools.product(HIDDEN, options.agents or [CANDIDATES]):
+        ours = own("games_block", hidden=hidden, candidates=candidates, games=GAMES)
         others = externals(
-            options, suite="games", task="ipd", agents=candidates, games=GAMES, hidden=HIDDEN
+            options, suite="games", task="ipd", agents=candidates, games=GAMES, hidden=hidden
         )
-        aims = {"cpu": dict.fromkeys(others, AIM)}
         comparison.case(
-            {**variants, **others}, candidates * GAMES, options.repeats, "ipd", candidates, GAMES,
-            aims=aims,
+            {OURS: ours, **others}, candidates * GAMES, options.repeats, "ipd", hidden, candidates,
+            aims={"cpu": dict.fromkeys(others, AIM)},
         )  # fmt: skip
     return {"rows": comparison.rows, "failures": comparison.failures}
 
@@ -67,7 +67,7 @@ def games_block(candidates: int, games: int, hidden: int) -> tuple[Measure, dict
         amount = GENERATIONS * candidates * games
         return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount}
 
-    about = {"layout": f"1 device, {hidden} hidden units, chunks of {evolution.chunk_size}"}
+    about = {"layout": f"1 device, chunks of {evolution.chunk_size}"}
     return measure, about
 
 

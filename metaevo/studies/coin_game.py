@@ -31,7 +31,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import coin_players
 from metaevo.studies.coin_players import Cast, Episode, Weights
 from metaevo.studies.settings import RunConfig
-from metaevo.studies.shaping_settings import PolicyConfig
 from metaevo.studies.tournament import row_of, verdict_of
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
@@ -40,6 +39,14 @@ NAIVE = "naive"
 """The contender that learns as the opponent does."""
 CHUNK = 8
 """Meta-episodes of the comparison that are played together."""
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    """The meta-policy: what a move leads to, and what is remembered, in; how good it is, out."""
+
+    hidden: Annotated[int, Interval(ge=2, le=4096)] = 16
+    """tanh units"""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class CoinSettings:
     """what is evolved"""
     train: ppo.Config = field(
         default_factory=lambda: ppo.Config(
-            total_timesteps=8192, num_envs=16, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
+            total_timesteps=8192, num_envs=8, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
         )
     )
     """of the opponent, which learns after every episode: num_steps is its length"""
