@@ -45,8 +45,11 @@ CHUNK = 8
 class PolicyConfig:
     """The meta-policy: what a move leads to, and what is remembered, in; how good it is, out."""
 
-    hidden: Annotated[int, Interval(ge=2, le=4096)] = 16
+    hidden: Annotated[int, Interval(ge=3, le=4096)] = 16
     """tanh units"""
+    start: Literal["grim", "uniform"] = "grim"
+    """where evolution begins: with a player that cooperates until it is stolen from in an episode,
+    or with one that likes all moves alike"""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,8 @@ class CoinShaping:
 
     def init(self, key: jax.Array) -> Weights:
         """Draw a meta-policy."""
-        return coin_players.init_weights(key, self.settings.policy.hidden)
+        config = self.settings.policy
+        return coin_players.init_weights(key, config.hidden, config.start)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Play a meta-episode."""

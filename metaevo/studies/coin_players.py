@@ -20,8 +20,8 @@ from purerl.types import Hyperparams
 Weights = dict[str, Any]
 
 INPUTS = 10
-MANY = 4
-"""So many thefts in an episode are told apart."""
+_OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
+"""Places of some `features`."""
 
 
 def _torus(row: int, column: int) -> int:
@@ -74,20 +74,27 @@ def remember(memory: Memory, view: View, step: float) -> Memory:
     return Memory(last, thefts, memory.time + step)
 
 
-def init_weights(key: jax.Array, hidden: int) -> Weights:
-    """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move, that cooperates.
+def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
+    """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
 
-    Its first unit goes for coins of the own colour, its second one away from others; what the rest
-    say counts nothing yet. Where all moves are alike at the beginning, evolution ends with a player
-    that goes for every coin: from there a little forbearance only costs.
+    Args:
+        key: of the units that count nothing yet.
+        hidden: units, at least 3.
+        start: `uniform`, all moves alike; or `grim`, of which the first unit goes for coins of the
+            own colour, the second one keeps off others as long as the other player has stolen
+            nothing in this episode, and the third one goes for them from then on.
     """
     kernel = jax.random.normal(key, (INPUTS, hidden)) / np.sqrt(INPUTS)
-    units = np.zeros((INPUTS, 2), np.float32)
-    units[1, 0], units[2, 1] = -0.7, 1.5
+    weights = {"kernel": kernel, "bias": jnp.zeros(hidden), "out": jnp.zeros(hidden)}
+    if start == "uniform":
+        return weights
+    units = np.zeros((INPUTS, 3), np.float32)
+    units[_OWN_LEFT, 0], units[_OTHER_ONTO, 1], units[_OTHER_LEFT, 2] = -0.7, 2.0, -0.7
+    units[_STOLEN, 1:] = -4.0, 4.0
     return {
-        "kernel": kernel.at[:, :2].set(units),
-        "bias": jnp.zeros(hidden),
-        "out": jnp.zeros(hidden).at[0].set(5.0).at[1].set(-5.0),
+        "kernel": kernel.at[:, :3].set(units),
+        "bias": weights["bias"].at[2].set(-4.0),
+        "out": weights["out"].at[:3].set(jnp.array([5.0, -5.0, 5.0])),
     }
 
 
@@ -95,11 +102,12 @@ def features(view: View, memory: Memory) -> jax.Array:
     """Return what a meta-policy knows of each move [4, 10].
 
     Whether it leads onto a coin of the own colour, and how far such a coin is away then; the same
-    of a coin of the other's colour; how far the other player is from the coin; and the memory.
+    of a coin of the other's colour; how far the other player is from the coin; the last coin that
+    each took, whether it has stolen in this episode, and the time.
     """
     other, *coins = view.obs.reshape(3, CELLS)
     apart = jnp.sum(other[:, None] * _BETWEEN * (coins[0] + coins[1])[None])
-    known = [apart, *memory.last, *jnp.minimum(memory.thefts / MANY, 1.0), memory.time]
+    known = [apart, *memory.last, *(memory.thefts > 0), memory.time]
     after = [jnp.sum(coin[:, None] * table, axis=0) for coin in coins for table in (_ONTO, _LEFT)]
     return jnp.stack([*after, *(jnp.full(4, each) for each in known)], axis=-1)
 

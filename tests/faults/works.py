@@ -53,17 +53,17 @@ policy: {hidden: 8}
 strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
 evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8,
             block_seconds: 0.02}
-evaluation: {seeds: 8, tuning_seeds: 4, learning_rates: [], opponents: [tit_for_tat]}
+evaluation: {seeds: 0}
 run: {checkpoint_every: 5}
 """
 CHEAP_TALK = """
 study: cheap_talk
 channel: {hidden_sizes: [8]}
-train: {total_timesteps: 2048, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
+train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
         hidden_sizes: [8]}
 strategy: {population_size: 16, sigma: 0.1}
 evolution: {generations: 60, validation_every: 10, validation_seeds: 4, block_seconds: 0.02}
-evaluation: {seeds: 4}
+evaluation: {seeds: 0}
 run: {checkpoint_every: 5}
 """
 

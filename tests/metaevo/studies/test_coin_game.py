@@ -42,7 +42,7 @@ def study():
 
 
 def weights_of(seed):
-    shapes = coin_players.init_weights(jax.random.key(0), 4)
+    shapes = coin_players.init_weights(jax.random.key(0), 4, "uniform")
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
 
@@ -120,7 +120,7 @@ def test_memory_is_what_happened():
 
 
 def test_the_features_of_a_move_are_distances():
-    memory = Memory(jnp.array([1.0, -1.0]), jnp.array([2.0, 9.0]), jnp.float32(0.25))
+    memory = Memory(jnp.array([1.0, -1.0]), jnp.array([0.0, 2.0]), jnp.float32(0.25))
     rng = np.random.default_rng(0)
     for _ in range(30):
         here, other, coin = (int(each) for each in rng.permutation(9)[:3])
@@ -132,20 +132,23 @@ def test_the_features_of_a_move_are_distances():
             left = apart(after(here, move), coin)
             coins = np.zeros((2, 2))
             coins[owner] = left == 0, left
-            wanted = [*coins.ravel(), apart(other, coin), 1, -1, 0.5, 1, 0.25]
+            wanted = [*coins.ravel(), apart(other, coin), 1, -1, 0, 1, 0.25]
             np.testing.assert_allclose(found[move], wanted)
 
 
-def test_a_meta_policy_begins_by_cooperating():
-    """It nearly always takes its own coin if it can, and hardly ever the other's."""
+def test_a_meta_policy_begins_grim_or_likes_all_moves_alike():
+    """A coin to its right: its own, the other's, and the other's after a theft of the other."""
     player = coin_players.shaper(STEP)
-    weights = coin_players.init_weights(jax.random.key(1), 8)
     act = jax.jit(jax.vmap(player.act, (None, 0, None, None)))
     keys = jax.random.split(jax.random.key(6), 400)
-    for owner, low, high in ((0, 0.8, 1.0), (1, 0.0, 0.02)):
-        view = View(sight(4, 0, 5, owner), jnp.zeros(2), jnp.float32(1))
-        moves, _ = act(weights, keys, view, coin_players.begin())
-        assert low <= np.mean(np.asarray(moves) == 0) <= high
+    bounds = {"grim": [(0.8, 1.0), (0.0, 0.03), (0.8, 1.0)], "uniform": [(0.15, 0.35)] * 3}
+    for start, wanted in bounds.items():
+        weights = coin_players.init_weights(jax.random.key(1), 8, start)
+        for (owner, thefts), (low, high) in zip([(0, 0), (1, 0), (1, 2)], wanted, strict=True):
+            view = View(sight(4, 0, 5, owner), jnp.zeros(2), jnp.float32(0))
+            memory = coin_players.begin()._replace(thefts=jnp.array([0.0, thefts]))
+            moves, _ = act(weights, keys, view, memory)
+            assert low <= np.mean(np.asarray(moves) == 0) <= high
 
 
 @pytest.mark.long
