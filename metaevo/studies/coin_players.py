@@ -228,8 +228,8 @@ def play(
         return after, _since(learner, state, after)
 
     state = learner.init(key, hyperparams, None, env_params)
-    state, found = jax.lax.scan(step, state, length=learner.config.num_updates)
-    return Episode(*found, all_finite(learner.policy(state)))
+    state, (earned, taken) = jax.lax.scan(step, state, length=learner.config.num_updates)
+    return Episode(earned, taken, all_finite(learner.policy(state)))
 
 
 def play_naively(
@@ -255,13 +255,13 @@ def play_naively(
         )
         return after, _since(learner, states[0], after[0])
 
-    states, found = jax.lax.scan(step, states, length=learner.config.num_updates)
-    return Episode(*found, all_finite(learner.policy(states[0])))
+    states, (earned, taken) = jax.lax.scan(step, states, length=learner.config.num_updates)
+    return Episode(earned, taken, all_finite(learner.policy(states[0])))
 
 
 def naive(config: ppo.Config) -> Player:
     """Return the player whose parameters are the policy of a learner with these settings."""
-    network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (0, begin()))))
+    network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
 
     def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Any) -> tuple[jax.Array, Any]:
         params = CoinParams(())
