@@ -116,10 +116,10 @@ class CoinShaping:
     def __init__(self, settings: CoinSettings):
         """Bind the parts."""
         self.settings, self.hyperparams = settings, settings.hyperparams
-        learner = settings.learner(coin_players.shaper(settings.step))
+        self.learner = settings.learner(coin_players.shaper(settings.step))
         weights = jax.eval_shape(self.init, jax.random.key(0))
         example = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), weights)
-        self.task = Task("the Coin Game", learner, settings.env_params(example))
+        self.task = Task("the Coin Game", self.learner, settings.env_params(example))
         self.frames = settings.train.num_updates * settings.train.batch_size
         self.working_set_bytes = working_set(self.task, self.hyperparams, None)
 
@@ -131,7 +131,7 @@ class CoinShaping:
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Play a meta-episode."""
         params = self.settings.env_params(meta_params)
-        found = coin_players.play(self.task.learner, self.hyperparams, key, params)
+        found = coin_players.play(self.learner, self.hyperparams, key, params)
         own, opponent = jnp.mean(found.earned, axis=0)
         metrics = {"opponent": opponent} | dict(
             zip(
