@@ -14,6 +14,7 @@ python experiments/benchmark.py learning --against COMMIT
 python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
+python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
@@ -39,6 +40,7 @@ from experiments.benchmarks import (
     environments,
     evolution,
     figures,
+    games,
     learned_rules,
     learning,
     peers,
@@ -64,6 +66,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "compile": compiling.suite,
     "tracking": tracking.suite,
     "learned-rules": learned_rules.suite,
+    "games": games.suite,
     "learning": learning.suite,
 }
 
@@ -124,7 +127,10 @@ def parse() -> argparse.Namespace:
         "suites", nargs="*", metavar="SUITE", help=f"{known}; default: all but the last"
     )
     lists: dict[str, tuple[Any, str]] = {
-        "--agents": (_positive, "(ppo, dqn, devices: on each device, and on all together)"),
+        "--agents": (
+            _positive,
+            "(ppo, dqn; devices: on each device, and on all together; games: candidates)",
+        ),
         "--num-envs": (_positive, "numbers of environments (environments); default: 10 2048"),
         "--chunk-sizes": (_positive, "also measure these (ppo, dqn)"),
         "--only": (str, "of what ours is held against, only these (ppo, dqn)"),

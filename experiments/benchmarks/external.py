@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.benchmarks.processes import Variant
 
-FIELDS = ("suite", "task", "agents", "updates", "generations", "agent_steps")
+FIELDS = ("suite", "task", "agents", "updates", "generations", "agent_steps", "games", "hidden")
 """What `{name}` in a command stands for; 0 where a suite has no such number."""
 
 

@@ -11,6 +11,7 @@ from experiments.benchmarks import (
     environments,
     evolution,
     flops,
+    games,
     peers,
     sweeps,
     tabular,
@@ -26,6 +27,7 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **evolution.WORKERS,
     **sweeps.WORKERS,
     **flops.WORKERS,
+    **games.WORKERS,
 }
 
 

@@ -98,6 +98,30 @@ def plot_payoffs(
     return plots._save(figure, path)
 
 
+def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike) -> Path:
+    """Draw what both earn in the Coin Game, and whose coins they take; returns `path`.
+
+    Args:
+        players: by the name of who plays our part, rewards a step [episodes, 2], ours first, and
+            shares of coins of the own colour, alike.
+        path: of the PNG.
+    """
+    figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
+    panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
+    for row, (name, sides) in zip(panels, players.items(), strict=True):
+        for axes, side, text in zip(row, sides, ("reward a step", "share of own coins"),
+                                    strict=True):  # fmt: skip
+            bottom = row is panels[-1]
+            plots._style(axes, "episode" if bottom else "", f"{name}: {text}")
+            values = np.asarray(side, float)
+            episodes = np.arange(1, len(values) + 1)
+            axes.plot(episodes, values[:, 0], color=plots.LEARNED, linewidth=2.2, label="we")
+            axes.plot(episodes, values[:, 1], color=plots.INK, linewidth=1.8,
+                      linestyle=(0, (3.5, 3)), label="the opponent")  # fmt: skip
+    plots._legend(figure, panels[0, 0])
+    return plots._save(figure, path)
+
+
 def plot_reach(
     reaches: Sequence[Reach],
     corners: ArrayLike,

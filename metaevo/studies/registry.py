@@ -8,6 +8,8 @@ from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.studies.cheap_talk import CheapTalkStudy
 from metaevo.studies.cheap_talk_settings import settings_class as cheap_talk_class
+from metaevo.studies.coin_game import CoinStudy
+from metaevo.studies.coin_game import settings_class as coin_class
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.shaping import ShapingStudy
@@ -32,6 +34,7 @@ class Entry(NamedTuple):
 STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy),
     "cheap_talk": Entry(cheap_talk_class, CheapTalkStudy),
+    "coin_game": Entry(coin_class, CoinStudy),
     "shaping": Entry(shaping_class, ShapingStudy),
     "steering": Entry(steering_class, SteeringStudy),
 }

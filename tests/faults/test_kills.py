@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.kills import kill_and_compare
-from tests.faults.works import WORKS
+from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.long
 
@@ -22,3 +22,18 @@ def test_a_run_survives_any_number_of_kills(name, kills, tmp_path):
     counts = kill_and_compare(WORKS[name], tmp_path, kills=kills, seed=1)
     assert counts["kills"] == kills
     print(counts)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", ["shaping", "cheap_talk"])
+def test_a_game_between_learners_goes_on_after_a_kill(name, undisturbed, cache, tmp_path):
+    """In the middle of evolution; self-play needs the strategy's mean of its checkpoint."""
+    work, run = WORKS[name], tmp_path / "run"
+    process = work.start(run, cache)
+    wait_for(lambda: count_records(run) > work.total // 2, process)
+    process.kill()
+    process.ended()
+    assert process.returncode == -9
+    assert work.total // 2 < count_records(run) < work.total
+    work.run(run, cache)
+    assert work.result(run) == work.result(undisturbed(name))

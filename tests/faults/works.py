@@ -1,4 +1,4 @@
-"""Three small but complete runs by the real scripts, and what of them must not depend on faults."""
+"""Small but complete runs by the real scripts, and what of them must not depend on faults."""
 
 import hashlib
 import json
@@ -45,6 +45,27 @@ space:
   hyperparams.epsilon_start: {uniform: [0.1, 1.0]}
 sweep: {trials: 60, sampler: random, batch: 3, seeds: 2, confirm_seeds: 4}
 """
+SHAPING = """
+study: shaping
+opponent: {names: [self, naive]}
+game: {steps: 50}
+policy: {hidden: 8}
+strategy: {algorithm: Open_ES, population_size: 32, sigma: 0.3}
+evolution: {generations: 60, seeds_per_candidate: 16, validation_every: 10, validation_seeds: 8,
+            block_seconds: 0.02}
+evaluation: {seeds: 0}
+run: {checkpoint_every: 5}
+"""
+CHEAP_TALK = """
+study: cheap_talk
+channel: {hidden_sizes: [8]}
+train: {total_timesteps: 1024, num_envs: 2, num_steps: 32, update_epochs: 1, num_minibatches: 1,
+        hidden_sizes: [8]}
+strategy: {population_size: 16, sigma: 0.1}
+evolution: {generations: 60, validation_every: 10, validation_seeds: 4, block_seconds: 0.02}
+evaluation: {seeds: 0}
+run: {checkpoint_every: 5}
+"""
 
 
 class Process(subprocess.Popen[str]):
@@ -76,6 +97,8 @@ class Work:
     total: int
     """of these records at the end"""
     overrides: tuple[str, ...] = ()
+    agent: str = AGENT
+    """of the settings, those that several runs share"""
 
     def command(self, run_dir: Path) -> list[str]:
         """Begin the run, or continue it: what a scheduler's script would do."""
@@ -83,7 +106,7 @@ class Work:
         if (run_dir / "config.yaml").exists():
             return [*script, str(run_dir), "--resume"]
         settings = run_dir.with_name(f"{self.name}.yaml")
-        settings.write_text(AGENT + self.settings)
+        settings.write_text(self.agent + self.settings)
         return [*script, str(run_dir), "--config", str(settings), *self.overrides]
 
     def start(self, run_dir: Path, cache: Path | None, **options: Any) -> "Process":
@@ -147,6 +170,8 @@ WORKS = {
     ),
     "train": Work("train", "train.py", TRAIN, "update", 300),
     "sweep": Work("sweep", "sweep.py", SWEEP, "trial", 60),
+    "shaping": Work("shaping", "evolve.py", SHAPING, "generation", 60, agent=""),
+    "cheap_talk": Work("cheap_talk", "evolve.py", CHEAP_TALK, "generation", 60, agent=""),
 }  # fmt: skip
 
 

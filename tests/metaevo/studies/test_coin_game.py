@@ -1,0 +1,231 @@
+"""The Coin Game as a study: players by hand, what a candidate is judged by, and a whole run."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+
+from metaevo.config import from_dict
+from metaevo.evolution.command import main
+from metaevo.runs import checkpoint
+from metaevo.studies import coin_players
+from metaevo.studies.coin_game import CoinSettings, CoinStudy
+from metaevo.studies.coin_players import Cast, Memory
+from purerl import ppo
+from purerl.envs import coin_game
+from purerl.envs.coin_game import CoinGame, Player, View, World
+
+SMALL = {
+    "study": "coin_game",
+    "train": {
+        "total_timesteps": 192, "num_envs": 4, "num_steps": 16, "update_epochs": 1,
+        "num_minibatches": 1, "hidden_sizes": [4],
+    },
+    "policy": {"hidden": 4},
+    "strategy": {"population_size": 4, "sigma": 0.1},
+    "evolution": {
+        "generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1,
+    },
+    "evaluation": {"seeds": 4, "learning_rates": [0.5]},
+    "run": {"checkpoint_every": 1},
+}  # fmt: skip
+STEP = 1 / 48
+"""Of a meta-episode of three episodes."""
+
+
+@pytest.fixture(scope="module")
+def study():
+    return CoinStudy(from_dict(CoinSettings, SMALL))
+
+
+def weights_of(seed):
+    shapes = coin_players.init_weights(jax.random.key(0), 4, "uniform")
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+
+
+def sight(here, other, coin, owner):
+    return coin_game.observe(World(jnp.array([here, other]), jnp.int32(coin), jnp.int32(owner)), 0)
+
+
+def after(cell, action):
+    """Where a move leads, in NumPy."""
+    down, right = ((0, 1), (1, 0), (0, -1), (-1, 0))[int(action)]
+    row, column = divmod(cell, 3)
+    return (row + down) % 3 * 3 + (column + right) % 3
+
+
+def apart(one, other):
+    """Moves between two cells, in NumPy."""
+    steps = np.abs(np.subtract(divmod(one, 3), divmod(other, 3)))
+    return np.minimum(steps, 3 - steps).sum()
+
+
+MEMORIES = {"greedy": (1, 0), "cooperative": (0, 0), "tit_for_tat": (1, 0), "grim": (-1, 1)}
+"""Of the last coin that the other took, and its thefts: what turns a player."""
+
+
+@pytest.mark.parametrize("name", coin_players.HAND_WRITTEN)
+def test_players_by_hand_go_for_coins_and_leave_alone_those_that_are_not_theirs(name):
+    act = jax.jit(jax.vmap(coin_players.HAND_WRITTEN[name], (0, None, None)))
+    keys, last, thefts = jax.random.split(jax.random.key(0), 20), *MEMORIES[name]
+    angry = Memory(jnp.array([0.0, last]), jnp.array([0.0, thefts]), jnp.float32(0))
+    calm = Memory(jnp.array([1.0, -1.0]), jnp.array([1.0, 0.0]), jnp.float32(0))
+    for here, coin, owner in [(0, 1, 0), (4, 0, 0), (8, 2, 1), (3, 5, 1), (7, 0, 1)]:
+        view = View(sight(here, 6 if 6 not in (here, coin) else 3, coin, owner),
+                    jnp.zeros(2), jnp.float32(0))  # fmt: skip
+        for memory, is_angry in ((calm, False), (angry, True)):
+            moves = {int(each) for each in act(keys, view, memory)}
+            nearer = [apart(after(here, each), coin) < apart(here, coin) for each in moves]
+            wants = owner == 0 or name == "greedy" or (is_angry and name != "cooperative")
+            if wants:
+                assert all(nearer)
+            else:
+                assert all(after(here, each) != coin for each in moves)
+                assert len(moves) > 1
+
+
+def test_memory_is_what_happened():
+    """By the rules of the game in NumPy, from what both took in a game at random."""
+
+    def step(carry, key):
+        world, memory, rewards, first = carry
+        act_key, coin_key = jax.random.split(key)
+        view = View(coin_game.observe(world, 0), rewards, first)
+        memory = coin_players.remember(memory, view, STEP)
+        found = coin_game.move(coin_key, world, jax.random.randint(act_key, (2,), 0, 4))
+        return (found.world, memory, found.rewards, jnp.float32(0)), (memory, found.taken)
+
+    start = (coin_game.start(jax.random.key(1)), coin_players.begin(), jnp.zeros(2), jnp.float32(1))
+    keys = jax.random.split(jax.random.key(2), 300)
+    _, (memory, taken) = jax.jit(lambda: jax.lax.scan(step, start, keys))()
+    last, thefts = np.zeros(2), np.zeros(2)
+    for now in range(300):
+        np.testing.assert_array_equal(memory.last[now], last)
+        np.testing.assert_array_equal(memory.thefts[now], thefts)
+        np.testing.assert_allclose(memory.time[now], (now + 1) * STEP, rtol=1e-4)
+        own, other = np.asarray(taken[now]).T
+        last = np.where(other, 1, np.where(own, -1, last))
+        thefts = thefts + other
+    assert thefts.min() > 5
+    new = coin_players.remember(
+        Memory(jnp.ones(2), jnp.ones(2), jnp.float32(0.5)),
+        View(jnp.zeros(27), jnp.zeros(2), jnp.float32(1)), STEP,
+    )  # fmt: skip
+    np.testing.assert_array_equal(new.thefts, 0)
+    np.testing.assert_array_equal(new.last, 1)
+
+
+def test_the_features_of_a_move_are_distances():
+    memory = Memory(jnp.array([1.0, -1.0]), jnp.array([0.0, 2.0]), jnp.float32(0.25))
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        here, other, coin = (int(each) for each in rng.permutation(9)[:3])
+        owner = int(rng.integers(2))
+        found = coin_players.features(
+            View(sight(here, other, coin, owner), jnp.zeros(2), jnp.float32(0)), memory
+        )
+        for move in range(4):
+            left = apart(after(here, move), coin)
+            coins = np.zeros((2, 2))
+            coins[owner] = left == 0, left
+            wanted = [*coins.ravel(), apart(other, coin), 1, -1, 0, 1, 0.25]
+            np.testing.assert_allclose(found[move], wanted)
+
+
+def test_a_meta_policy_begins_grim_or_likes_all_moves_alike():
+    """A coin to its right: its own, the other's, and the other's after a theft of the other."""
+    player = coin_players.shaper(STEP)
+    act = jax.jit(jax.vmap(player.act, (None, 0, None, None)))
+    keys = jax.random.split(jax.random.key(6), 400)
+    bounds = {"grim": [(0.8, 1.0), (0.0, 0.03), (0.8, 1.0)], "uniform": [(0.15, 0.35)] * 3}
+    for start, wanted in bounds.items():
+        weights = coin_players.init_weights(jax.random.key(1), 8, start)
+        for (owner, thefts), (low, high) in zip([(0, 0), (1, 0), (1, 2)], wanted, strict=True):
+            view = View(sight(4, 0, 5, owner), jnp.zeros(2), jnp.float32(0))
+            memory = coin_players.begin()._replace(thefts=jnp.array([0.0, thefts]))
+            moves, _ = act(weights, keys, view, memory)
+            assert low <= np.mean(np.asarray(moves) == 0) <= high
+
+
+@pytest.mark.long
+def test_fitness_is_what_we_earn_while_ppo_learns(study):
+    """The same by a player that is watched from outside, and ppo's own `train`."""
+    problem, weights, key = study.problem({}), weights_of(0), jax.random.key(3)
+    found = jax.jit(problem.evaluate)(key, weights)
+    learner = ppo.PPO(study.settings.train, CoinGame(coin_players.shaper(STEP)))
+    params = study.settings.env_params(weights)
+    trained = jax.jit(learner.train)(key, study.settings.hyperparams, None, params)
+    state = trained.state.env_state
+    np.testing.assert_allclose(found.fitness, state.earned[:, 0].sum() / 192, atol=1e-6)
+    opponent = trained.episodes.rewards.sum() / 192
+    np.testing.assert_allclose(found.metrics["opponent"], opponent, atol=1e-6)
+    taken = np.asarray(state.taken.sum(axis=0))
+    np.testing.assert_allclose(found.metrics["own_coins"], taken[0, 0] / taken[0].sum(), rtol=1e-5)
+    rewards = taken.sum(axis=1) - 2 * taken[::-1, 1]
+    np.testing.assert_allclose(state.earned.sum(axis=0), rewards)
+
+
+@pytest.mark.long
+def test_one_of_a_cast_plays_as_it_would_alone(study):
+    settings, key = study.settings, jax.random.key(4)
+    together = settings.learner(coin_players.any_player(STEP))
+    alone = settings.learner(coin_players.shaper(STEP))
+
+    def by_hand(weights, key, view, memory):
+        memory = coin_players.remember(memory, view, STEP)
+        return coin_players.HAND_WRITTEN["grim"](key, view, memory), memory
+
+    grim = settings.learner(Player(coin_players.begin, by_hand))
+    weights = weights_of(1)
+    place = 1 + list(coin_players.HAND_WRITTEN).index("grim")
+    cast = jax.jit(lambda who: coin_players.play(
+        together, settings.hyperparams, key, settings.env_params(Cast(who, weights))))  # fmt: skip
+    for who, learner in ((0, alone), (place, grim)):
+        params = settings.env_params(weights)
+        wanted = jax.jit(
+            lambda learner=learner, params=params: coin_players.play(
+                learner, settings.hyperparams, key, params
+            )
+        )()
+        jax.tree.map(np.testing.assert_array_equal, cast(jnp.int32(who)), wanted)
+
+
+@pytest.mark.long
+def test_two_naive_learners_are_alike():
+    """Nobody is favoured: over many meetings both sides earn the same."""
+    settings = from_dict(CoinSettings, SMALL)
+    learner = settings.learner(coin_players.naive(settings.train))
+    params, keys = settings.env_params(()), jax.random.split(jax.random.key(5), 200)
+    found = jax.jit(jax.vmap(
+        lambda key: coin_players.play_naively(learner, settings.hyperparams, key, params)
+    ))(keys)  # fmt: skip
+    own, other = np.asarray(found.earned).mean(axis=1).T
+    error = np.std(own - other) / np.sqrt(len(keys))
+    assert abs(np.mean(own - other)) < 4 * error
+    assert found.finite.all()
+
+
+@pytest.mark.long
+def test_a_run_by_the_command(tmp_path):
+    config, run = tmp_path / "coin.yaml", tmp_path / "run"
+    config.write_text(yaml.safe_dump(SMALL))
+    assert main(["--config", str(config), "--run-dir", str(run)]) == 0
+    result = json.loads((run / "evaluation.json").read_text())
+    told = result["coin_game"]
+    assert told["opponents"] == ["as in evolution", "learning rate x 0.5"]
+    assert list(told["contenders"]) == ["learned", "naive", *coin_players.HAND_WRITTEN]
+    for cells in told["contenders"].values():
+        assert all(len(each["own"]) == 3 for each in cells)
+    learned = next(each for each in result["variants"] if each["name"] == "learned")
+    np.testing.assert_allclose(
+        np.mean(learned["scores"]), told["contenders"]["learned"][0]["own"][0]
+    )
+    assert {each.name for each in (run / "figures").iterdir()} >= {"coins.png", "payoffs.png"}
+    assert "its own coins" in (run / "report.html").read_text()
+    weights, about = checkpoint.load_tree(run / "meta_params")
+    assert about["hidden"] == 4
+    assert weights["kernel"].shape == (coin_players.INPUTS, 4)
