@@ -23,10 +23,9 @@ SLOTS = "value_loss", "policy_loss"
 """Whose functions become formulas."""
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
-MAX_LENGTH = 20
-"""Of what is searched for, as Operon counts."""
-SEARCHES = 3
-"""From as many seeds."""
+LENGTHS = 4, 6, 9, 12, 16, 20
+"""Of what is searched for, at most, as Operon counts: a search each, so that short formulas have
+one of their own."""
 GAIN = 0.05
 """A longer formula has to leave less unexplained, by this share."""
 DIGITS = 4
@@ -148,16 +147,16 @@ def search(
     names = list(inputs)
     table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
     candidates = [_constant(slot, float(np.mean(wanted)), known)]
-    for number in range(SEARCHES):
+    for number, length in enumerate(LENGTHS, start=1):
         regressor = make_regressor(
             allowed_symbols=SYMBOLS,
             objectives=["mse", "length"],
             optimizer_iterations=5,
-            max_length=MAX_LENGTH,
-            max_evaluations=evaluations // SEARCHES,
+            max_length=length,
+            max_evaluations=max(evaluations // len(LENGTHS), 1),
             epsilon=1e-6,
             n_threads=1,
-            random_state=seed * SEARCHES + number + 1,
+            random_state=seed * (len(LENGTHS) + 1) + number,
         )
         regressor.fit(table, wanted)
         variables = {f"X{index + 1}": name for index, name in enumerate(names)}
@@ -180,11 +179,11 @@ def front(formulas: list[Formula]) -> list[Formula]:
 
 
 def thinned(formulas: list[Formula], most: int) -> list[Formula]:
-    """Return at most so many of a front, the longest among them, where the error falls most."""
+    """Return at most so many of a front: its ends, and where the error falls most."""
     while len(formulas) > max(most, 1):
         errors = np.log([each.error + 1e-6 for each in formulas])
-        steps = errors[:-1] - errors[1:]  # what each is behind its successor by
-        least = int(np.argmin(steps[1:])) + 1 if len(formulas) > 2 else 0
+        gains = errors[:-2] - errors[1:-1]  # of all but the first and the last
+        least = int(np.argmin(gains)) + 1 if len(gains) else 0
         formulas = formulas[:least] + formulas[least + 1 :]
     return formulas
 
@@ -274,6 +273,8 @@ def _text(terms: Terms) -> str:
     words = []
     for text, factor in terms.items():
         number = float(f"{factor:.{DIGITS}g}")
+        if abs(abs(number) - 1.0) < NEGLIGIBLE:
+            number = float(np.sign(number))
         size = repr(abs(number))
         sign = "-" if number < 0 else "+"
         words.append(

@@ -58,7 +58,8 @@ def plot_formulas(
             plots._plain(row["name"]),
             (row["length"], row["iqm"]),
             textcoords="offset points",
-            xytext=(8, -4),
+            xytext=(3, 7),
+            rotation=35,  # short formulas lie close to each other
             fontsize=9,
             color=plots.BLUE,
         )

@@ -9,6 +9,7 @@ from metaevo.components import find, formula
 from metaevo.components.component import Found
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config, make
+from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.config import ConfigError, from_dict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
@@ -135,27 +136,17 @@ def test_text_with_numbers():
     assert parse("where(error > 0, -error, 1)", ["error"], {}).length == 6
 
 
-HAND_WRITTEN = [
-    ("value_loss", "squared", {"expression": "error**2 / 2"}),
-    ("value_loss", "squared", {"expression": "error", "gives": "slope"}),
-    ("value_loss", "huber", {"expression": "clip(error, -1, 1)", "gives": "slope"}),
-    (
-        "value_loss",
-        "clipped_squared",
-        {"expression": "maximum(error**2, (old_prediction + clip(change, -c, c) - target)**2) / 2",
-         "constants": {"c": 0.2}},
-    ),
-    (
-        "policy_loss",
-        "clipped_surrogate",
-        {"expression": "-minimum(ratio * advantage, clip(ratio, 0.8, 1.2) * advantage)"},
-    ),
-]  # fmt: skip
+VALUES = {"squared": Config(expression="error**2 / 2", constants={})}
+AS_FORMULAS = [
+    (slot, name, config)
+    for slot, formulas in [*HAND_WRITTEN.items(), ("value_loss", VALUES)]
+    for name, config in formulas.items()
+]
 
 
-@pytest.mark.parametrize(("slot", "name", "config"), HAND_WRITTEN)
+@pytest.mark.parametrize(("slot", "name", "config"), AS_FORMULAS)
 def test_hand_written_losses_as_formulas(slot, name, config):
-    component = make(Config(**{"slot": slot, "constants": {}, **config}))
+    component = make(config)
     meta_params = component.init(jax.random.key(0))
     scalars = np.random.default_rng(0).normal(size=(3 if slot == "value_loss" else 2, 200))
     scalars = scalars.astype(np.float32) * (1.0 if slot == "value_loss" else 0.3)
