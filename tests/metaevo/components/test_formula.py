@@ -1,11 +1,13 @@
 """Formulas: what is read, what is refused, what they are worth in a learner."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import find, formula
+from metaevo.components import find, formula, registry, schedule
 from metaevo.components.component import Found
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config, make
@@ -126,6 +128,25 @@ def test_its_slot_must_be_one_of_the_learner():
     study = study_of(evolve=["value_loss", "formula"], component={"formula": component})
     slots = [part.slot.name for part in study.evolved.parts.values()]
     assert slots == ["value_loss", "policy_loss"]
+
+
+def test_a_component_of_several_slots_says_which():
+    def module(slot, config=Config):
+        found = types.ModuleType("mine")
+        found.SLOT, found.Config, found.make = slot, config, make
+        return found
+
+    both = module(("value_loss", "policy_loss"))
+    assert registry.checked("mine", both) is both
+    assert registry.slot_of(both, None).name == "value_loss"
+    assert registry.slot_of(both, {"slot": "policy_loss"}).name == "policy_loss"
+    assert registry.slot_of(both, {"slot": "schedule"}).name == "value_loss"  # refused later
+    assert registry.slot_of(module("schedule"), {"slot": "policy_loss"}).name == "schedule"
+    for slot in ((), ("value_loss", "loss"), None):
+        with pytest.raises(ConfigError, match="SLOT = .* must be one of value_loss"):
+            registry.checked("mine", module(slot))
+    with pytest.raises(ConfigError, match=r"Config.slot: must say which"):
+        registry.checked("mine", module(("value_loss",), schedule.Config))
 
 
 def test_text_with_numbers():
