@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.agents.train_learner import Normalisation
 from metaevo.components import discovery, formula
 from metaevo.components.parts import Evolved, Part
 from metaevo.components.slots import SLOTS
@@ -197,7 +196,8 @@ def _distilled(
             f"{run_dir}: its {slot} has no slope that could be fitted: {len(records.slope)} finite "
             "samples in its trainings, or all the same"
         )
-    np.savez(run.path / "records.npz", **records._asdict())
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
     own = study.evolved.of(meta_params, part.name)
     inputs = regression.mattering(
         slot,
@@ -215,8 +215,7 @@ def _distilled(
     about |= {"samples": len(records.slope), "front": [_plain(each) for each in front]}
     if not settings.evaluation.seeds:
         return about
-    kept = RunDirectory(run_dir).read_config()["resolved"].get("normalisation")
-    normalisation = kept and Normalisation(tuple(kept["random"]), tuple(kept["reference"]))
+    resolved = RunDirectory(run_dir).read_config()["resolved"]
     judged = judge(
         settings,
         study.parts,
@@ -224,7 +223,7 @@ def _distilled(
         meta_params,
         chosen,
         run.path,
-        normalisation=normalisation,
+        normalisation=study.problem(resolved).normalisation,
         check_stop=check_stop,
     )
     return about | judged

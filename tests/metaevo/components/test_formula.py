@@ -143,9 +143,9 @@ def test_a_component_of_several_slots_says_which():
     assert registry.slot_of(both, {"slot": "schedule"}).name == "value_loss"  # refused later
     assert registry.slot_of(module("schedule"), {"slot": "policy_loss"}).name == "schedule"
     for slot in ((), ("value_loss", "loss"), None):
-        with pytest.raises(ConfigError, match="SLOT = .* must be one of value_loss"):
+        with pytest.raises(ConfigError, match=r"SLOT = .* must be one of value_loss"):
             registry.checked("mine", module(slot))
-    with pytest.raises(ConfigError, match=r"Config.slot: must say which"):
+    with pytest.raises(ConfigError, match=r"Config\.slot: must say which"):
         registry.checked("mine", module(("value_loss",), schedule.Config))
 
 

@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from metaevo.components import find, registry
 from metaevo.components.discovery import load
-from metaevo.config import dump_yaml
+from metaevo.components.parts import Evolved, Part
+from metaevo.config import ConfigError, dump_yaml
+from metaevo.distill import command
 from metaevo.distill.command import main
 from metaevo.evolution.command import main as evolve
 from metaevo.training.command import main as train
@@ -39,6 +42,23 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
     assert "no learned component" in refused(capsys, tmp_path)
+
+
+def test_only_losses_become_formulas(tmp_path):
+    def part(name):
+        module = find(name)
+        config = module.Config()
+        return Part(name, module, registry.slot_of(module, config), config, module.make(config))
+
+    both = {name: part(name) for name in ("value_loss", "drift", "schedule")}
+    with pytest.raises(ConfigError, match="has evolved schedule: only losses become formulas"):
+        command._part(tmp_path, Evolved({"schedule": both["schedule"]}, False), None)
+    evolved = Evolved(both, True)
+    with pytest.raises(ConfigError, match=r"several losses: .* --slot value_loss\|policy_loss"):
+        command._part(tmp_path, evolved, None)
+    assert command._part(tmp_path, evolved, "policy_loss").name == "drift"
+    with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
+        command._part(tmp_path, evolved, "schedule")
 
 
 @pytest.fixture(scope="module")
