@@ -23,20 +23,26 @@ from metaevo.distill import regression
 from metaevo.distill.judging import judge, name_of
 from metaevo.distill.records import record, slopes
 from metaevo.distill.regression import Formula
+from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
 from metaevo.report import layout, page
 from metaevo.report.formula_plots import plot_formulas
 from metaevo.runs import files
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
-from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested, saved_settings
+from metaevo.runs.lifecycle import (
+    StopRequestedError,
+    for_environment_of,
+    raise_if_requested,
+    saved_settings,
+)
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, experiment_class
 
-FREE = "evaluation.", "evolution.chunk_size"
+FREE = "task.", "train.", "hyperparams.", "fitness.", "evaluation.", "evolution.chunk_size"
 """Settings that may differ from those of the run."""
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
@@ -64,6 +70,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         "run", nargs="?", type=run_argument, metavar="RUN",
         help="the run whose loss becomes formulas, or latest; its settings are the defaults",
     )  # fmt: skip
+    parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
     parser.add_argument("--slot", help="which one, if the run has evolved several losses")
     parser.add_argument(
         "--evaluations", type=int, default=150_000, metavar="N",
@@ -76,7 +83,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     saved: dict[str, Any] = {}
 
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
-        del overrides
         if args.run is None:
             raise ConfigError("missing RUN: metaevo distill RUN, the run whose loss it is")
         saved.update(RunDirectory.open(args.run).read_config()["config"])
@@ -86,14 +92,14 @@ def main(argv: list[str], *, description: str | None) -> int:
         evaluation = saved.get("evaluation")
         if isinstance(evaluation, dict):  # what is judged is one task
             saved["evaluation"] = evaluation | {"unseen": {}}
-        return saved
+        return for_environment_of(overrides, saved)
 
     settings, args = parse_command_line(
         parser, argv, lambda raw: experiment_class(raw, None), defaults
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
-    saved_settings(RunDirectory(args.run), type(settings), saved)
+    before = saved_settings(RunDirectory(args.run), type(settings), saved)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
     if changed:
         raise ConfigError(
@@ -104,13 +110,17 @@ def main(argv: list[str], *, description: str | None) -> int:
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
     search = Search(args.evaluations, args.formulas)
-    return distill(settings, args.run, args.slot, search, trust_source=args.trust_source)
+    return distill(
+        before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
+    )
 
 
 def distill(
+    before: EvolveSettings,
     settings: EvolveSettings,
     run_dir: Path,
     slot: str | None,
+    name: str | None,
     search: Search,
     *,
     trust_source: bool = False,
@@ -118,9 +128,11 @@ def distill(
     """Find formulas for a loss that a run has evolved, and judge them.
 
     Args:
-        settings: of the run; those of the comparison may differ.
+        before: of the run, whose trainings are recorded.
+        settings: of the comparison, which may be on another task.
         run_dir: of the run.
         slot: of the loss, if there are several.
+        name: of the directory in `run_dir/distill`.
         search: how much is searched and judged.
         trust_source: execute the components of somebody's own code that the directory holds.
 
@@ -133,11 +145,18 @@ def distill(
     regression.require()
     evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
     part = _part(run_dir, evolved, slot)
-    study = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    study = LearnerStudy(before, run_dir, trust_source=trust_source)
+    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
     if settings.evaluation.seeds:
-        study.check()
+        judged.check()
     files.refuse_linked_folders(run_dir)
-    run = RunDirectory(run_dir / "distill" / part.slot.name)
+    run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
+    if os.path.lexists(run.config_path):
+        other = saved_settings(run, type(settings), run.read_config()["config"])
+        if task_of(other) != task_of(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
     try:
         run.figures.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -147,7 +166,7 @@ def distill(
         run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
         try:
             found = _distilled(
-                study, run_dir, run, part, meta_params, search, lambda: raise_if_requested(stop)
+                study, judged, run, part, meta_params, search, lambda: raise_if_requested(stop)
             )
         except StopRequestedError:
             print("stopped; the same command goes on with what is tuned", file=sys.stderr)
@@ -181,13 +200,14 @@ def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
 
 def _distilled(
     study: LearnerStudy,
-    run_dir: Path,
+    judged: LearnerStudy,
     run: RunDirectory,
     part: Part,
     meta_params: Any,
     search: Search,
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
+    run_dir = run.path.parent.parent
     settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
     print("recording trainings", file=sys.stderr, flush=True)
     records = record(settings, study.parts, meta_params, part, check_stop)
@@ -213,20 +233,19 @@ def _distilled(
         _save(run, each, settings.learner)
     about: dict[str, Any] = {"slot": slot, "component": part.source, "inputs": list(inputs)}
     about |= {"samples": len(records.slope), "front": [_plain(each) for each in front]}
-    if not settings.evaluation.seeds:
+    if not judged.settings.evaluation.seeds:
         return about
     resolved = RunDirectory(run_dir).read_config()["resolved"]
-    judged = judge(
-        settings,
-        study.parts,
+    return about | judge(
+        judged.settings,
+        judged.parts,
         part,
         meta_params,
         chosen,
         run.path,
-        normalisation=study.problem(resolved).normalisation,
+        normalisation=judged.problem(resolved).normalisation,
         check_stop=check_stop,
     )
-    return about | judged
 
 
 def _plain(each: Formula) -> dict[str, Any]:

@@ -199,6 +199,8 @@ def _judged(config: Config, records: Records, inputs: Mapping[str, np.ndarray]) 
 
 # --- From Operon's trees to the language of formulas ---------------------------------------------
 
+INVERSE = "1 / "
+"""How a text begins that is a number's quotient."""
 Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
 
@@ -244,7 +246,14 @@ def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
         divisor[""] = divisor.get("", 0.0) + 1.0
         if set(divisor) <= {""}:
             return {text: factor / divisor[""] ** 0.5 for text, factor in first.items()}
-        return _product(first, {f"(1 / sqrt({_text(divisor)}))": 1.0})
+        if len(first) > 1:
+            return {f"({_text(first)}) / sqrt({_text(divisor)})": 1.0}
+        ((text, factor),) = first.items() or {"": 0.0}.items()
+        return {
+            f"{text} / sqrt({_text(divisor)})"
+            if text
+            else f"{INVERSE}sqrt({_text(divisor)})": factor
+        }
     assert kind == "mul", kind
     return _product(first, second)
 
@@ -253,6 +262,8 @@ def _product(first: Terms, second: Terms) -> Terms:
     """The product of two sums, one of them a single term, or both in brackets."""
     if not first or not second:
         return {}
+    if first == second and len(first) > 1:
+        return {f"({_text(first)})**2": 1.0}
     if len(first) > 1 and len(second) > 1:
         return {f"({_text(first)}) * ({_text(second)})": 1.0}
     if len(second) == 1:
@@ -264,7 +275,9 @@ def _product(first: Terms, second: Terms) -> Terms:
         return {f"{text} * ({_text(second)})": factor}
     ((other, each),) = second.items()
     if other == text:
-        return {f"({text})**2": factor * each}
+        return {f"{text if text.isidentifier() else f'({text})'}**2": factor * each}
+    if other.startswith(INVERSE):
+        return {text + other[1:]: factor * each}
     return {f"{text} * {other}" if other else text: factor * each}
 
 
@@ -275,11 +288,12 @@ def _text(terms: Terms) -> str:
         number = float(f"{factor:.{DIGITS}g}")
         if abs(abs(number) - 1.0) < NEGLIGIBLE:
             number = float(np.sign(number))
-        size = repr(abs(number))
-        sign = "-" if number < 0 else "+"
-        words.append(
-            f"{sign} {size if not text else text if size == '1.0' else f'{size} * {text}'}"
-        )
+        word = size = repr(abs(number))
+        if text.startswith(INVERSE):
+            word = size + text[1:]
+        elif text:
+            word = text if size == "1.0" else f"{size} * {text}"
+        words.append(f"{'-' if number < 0 else '+'} {word}")
     joined = " ".join(words).removeprefix("+ ") or "0.0"
     return f"-{joined[2:]}" if joined.startswith("- ") else joined
 

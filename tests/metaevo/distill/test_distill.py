@@ -111,8 +111,8 @@ def test_what_does_not_fit_is_refused(evolved, capsys):
     assert "--slot = 'policy_loss': must be one of value_loss" in refused(
         capsys, evolved, "--slot", "policy_loss"
     )
-    assert "hyperparams.learning_rate: a loss is distilled as it is" in refused(
-        capsys, evolved, "--hyperparams.learning_rate", "0.5"
+    assert "component.hidden_sizes: a loss is distilled as it is" in refused(
+        capsys, evolved, "--component.hidden_sizes", "[3]"
     )
     assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")
     for path in (evolved / "meta_params").iterdir():

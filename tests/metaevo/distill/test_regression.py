@@ -85,6 +85,12 @@ def test_texts_are_short():
     assert text(x, one, times) == "-3.0 * x"
     assert text(x, Node("NodeType.Tanh", 1)) == "-tanh(2.0 * x)"
     assert text(x, x, Node("NodeType.Sub", 2)) == "0.0"
+    assert text(one, x, Node("NodeType.Aq", 2)) == "-1.109 * x"
+    assert text(x, one, Node("NodeType.Aq", 2)) == "1.5 / sqrt(4.0 * x**2 + 1.0)"
+    assert (
+        text(one, x, plus, x, Node("NodeType.Aq", 2))
+        == "-2.0 * x / sqrt((-2.0 * x + 1.5)**2 + 1.0)"
+    )
 
 
 def formula(length, error):
