@@ -110,6 +110,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
     search = Search(args.evaluations, args.formulas)
+    elsewhere = task_of(settings) != task_of(before)
+    if elsewhere and not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     return distill(
         before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
     )
@@ -235,7 +238,9 @@ def _distilled(
     about |= {"samples": len(records.slope), "front": [_plain(each) for each in front]}
     if not judged.settings.evaluation.seeds:
         return about
-    resolved = RunDirectory(run_dir).read_config()["resolved"]
+    resolved: dict[str, Any] = {}
+    if len(judged.tasks) > 1:  # which are the run's
+        resolved = RunDirectory(run_dir).read_config()["resolved"]
     return about | judge(
         judged.settings,
         judged.parts,
