@@ -32,6 +32,7 @@ def study():
     return LearnerStudy(from_dict(experiment_class(PPO, None), PPO))
 
 
+@pytest.mark.long
 def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
     monkeypatch.setattr(records, "AGENTS", 2)
     monkeypatch.setattr(records, "TIMES", 2)

@@ -14,4 +14,5 @@ def test_it_is_drawn(tmp_path):
         tmp_path / "figure.png",
         ylabel="score",
     )
-    assert Image.open(path).width == 1800
+    with Image.open(path) as image:
+        assert image.width == 1800
