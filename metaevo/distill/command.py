@@ -296,8 +296,8 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Any)
             ylabel="score on held-out seeds",
         )
         caption = (
-            "Interquartile mean on held-out seeds with 95% interval, all tuned alike. A length is "
-            "the number of numbers, names, operators and functions."
+            "Interquartile mean on held-out seeds with 95% interval. A length is the number of "
+            "numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
         table = _table(found, of_slope)
@@ -329,9 +329,10 @@ def _table(found: dict[str, Any], of_slope: str) -> page.Table:
     for each in found["hand_written"]:
         length = "" if each["length"] is None else each["length"]
         rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
+    tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
     note = (
         f"Each formula is {of_slope}. error: the share of its variance in trainings that a formula "
-        "does not explain; IQM: interquartile mean on held-out seeds after tuning, with its 95% "
+        f"does not explain; IQM: interquartile mean on held-out seeds {tuned}, with its 95% "
         "interval, and the difference from what was learned."
     )
     columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]
