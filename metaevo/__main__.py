@@ -37,6 +37,7 @@ COMMANDS = {
         "search for good settings, each tried on several seeds", "metaevo.sweep.command"
     ),
     "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
+    "distill": Command("turn a learned loss into formulas", "metaevo.distill.command"),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),

@@ -3,7 +3,7 @@
 A component is a module with
 
 - `SLOT`: the learner's argument that it fills (`metaevo.components.slots`; `purerl.types` has the
-  signatures),
+  signatures), or a tuple of several, of which `Config.slot` says the one,
 - `Config`: a frozen dataclass of its settings, the `component:` section of a YAML,
 - `make(config) -> Component`,
 

@@ -39,6 +39,8 @@ class Found:
     training with hand-written parts"""
     num_updates: int = 1
     """of a whole training"""
+    config: Any = None
+    """the component's settings"""
 
 
 class Row(NamedTuple):

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from metaevo.components import registry
 from metaevo.components.parts import Evolved, Part, names_of
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
@@ -144,7 +143,7 @@ def _part(run: RunDirectory, described: dict[str, Any], trust_source: bool) -> P
     own = None
     if hasattr(module, "Hyperparams"):
         own = from_dict(module.Hyperparams, described.get("hyperparams", {}))
-    return Part(name, module, SLOTS[module.SLOT], config, module.make(config), own)
+    return Part(name, module, registry.slot_of(module, config), config, module.make(config), own)
 
 
 def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:

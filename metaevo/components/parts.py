@@ -12,7 +12,7 @@ from flax import struct
 
 from metaevo.components import registry
 from metaevo.components.component import Component
-from metaevo.components.slots import SLOTS, Slot
+from metaevo.components.slots import Slot
 from metaevo.config import ConfigError, show
 from purerl.learners import LEARNERS
 
@@ -122,17 +122,26 @@ def names_of(evolve: str | tuple[str, ...] | list[str]) -> dict[str, str]:
     return short
 
 
-def modules_of(evolve: str | tuple[str, ...] | list[str], learner: str) -> dict[str, ModuleType]:
-    """Return the modules that `evolve` names, by short names.
+def modules_of(
+    evolve: str | tuple[str, ...] | list[str], learner: str, configs: Any = None
+) -> tuple[dict[str, ModuleType], frozenset[str]]:
+    """Return the modules that `evolve` names, by short names, and the slots that they fill.
+
+    Args:
+        evolve: the setting.
+        learner: whose parts they are.
+        configs: the section `component` as a user has written it, if there is one.
 
     Raises:
         ConfigError: if one cannot be imported, has no place in the learner, or has that of another.
     """
+    is_list = not isinstance(evolve, str)
     modules: dict[str, ModuleType] = {}
     taken: dict[str, str] = {}
     for short, name in names_of(evolve).items():
         modules[short] = module = registry.find(name)
-        slot = SLOTS[module.SLOT]
+        config = configs.get(short) if isinstance(configs, dict) and is_list else configs
+        slot = registry.slot_of(module, config)
         if slot.name not in LEARNERS[learner].slots:
             has = ", ".join(LEARNERS[learner].slots)
             able = ", ".join(each for each, entry in LEARNERS.items() if slot.name in entry.slots)
@@ -146,7 +155,7 @@ def modules_of(evolve: str | tuple[str, ...] | list[str], learner: str) -> dict[
                 f"{slot.name}; evolve one of them"
             )
         taken[slot.name] = short
-    return modules
+    return modules, frozenset(taken)
 
 
 def hyperparams_class(learner: type, evolve: Any, modules: Mapping[str, ModuleType]) -> type:
@@ -192,5 +201,6 @@ def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Any = None) -
             config = configs[short] if isinstance(configs, Mapping) else getattr(configs, short)
         component = module.make(config)
         own = getattr(all_own, short, None) if is_dict else all_own
-        parts[short] = Part(name, module, SLOTS[module.SLOT], config, component, own)
+        slot = registry.slot_of(module, config)
+        parts[short] = Part(name, module, slot, config, component, own)
     return Evolved(parts, is_dict)

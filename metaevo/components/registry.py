@@ -16,7 +16,7 @@ from typing import Any
 
 from flax import struct
 
-from metaevo.components.slots import SLOTS
+from metaevo.components.slots import SLOTS, Slot
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.runs import files
@@ -105,12 +105,15 @@ def checked(name: str, module: ModuleType) -> ModuleType:
         ConfigError: naming what it lacks.
     """
     slot, config = getattr(module, "SLOT", None), getattr(module, "Config", None)
-    if slot not in SLOTS:
-        raise ConfigError(
-            f"evolve = {show(name)}: SLOT = {show(slot)}: must be one of {', '.join(SLOTS)}"
-        )
+    for each in slot if isinstance(slot, tuple) and slot else (slot,):
+        if each not in SLOTS:
+            raise ConfigError(
+                f"evolve = {show(name)}: SLOT = {show(each)}: must be one of {', '.join(SLOTS)}"
+            )
     if not (isinstance(config, type) and dataclasses.is_dataclass(config)):
         raise ConfigError(f"evolve = {show(name)}: Config: must be a frozen dataclass")
+    if isinstance(slot, tuple) and not hasattr(config, "slot"):
+        raise ConfigError(f"evolve = {show(name)}: Config.slot: must say which of SLOT, by default")
     if not callable(getattr(module, "make", None)):
         raise ConfigError(f"evolve = {show(name)}: make: must be a function of a Config")
     own = getattr(module, "Hyperparams", None)
@@ -120,6 +123,20 @@ def checked(name: str, module: ModuleType) -> ModuleType:
             "each with a default"
         )
     return module
+
+
+def slot_of(module: ModuleType, config: Any) -> Slot:
+    """Return the slot that a component fills; of one with several, that of its settings.
+
+    Args:
+        module: of the component.
+        config: its settings, or what a user has written in their place.
+    """
+    fills = module.SLOT
+    if isinstance(fills, str):
+        return SLOTS[fills]
+    chosen = config.get("slot") if isinstance(config, dict) else getattr(config, "slot", None)
+    return SLOTS[str(chosen) if chosen in fills else module.Config.slot]
 
 
 def _is_struct_of_numbers(cls: Any) -> bool:

@@ -62,6 +62,7 @@ class Laboratory:
             self.settings.hyperparams,
             self.value_targets,
             self.settings.train.num_updates,
+            part.config,
         )
 
     def value_targets(self) -> np.ndarray:

@@ -29,6 +29,8 @@ class Purpose(enum.IntEnum):
     """episodes of trained policies"""
     UNSEEN = 9
     """the comparison on tasks that evolution has not seen"""
+    RECORDING = 10
+    """the trainings in which is written down what a learned part is given"""
 
 
 def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:

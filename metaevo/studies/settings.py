@@ -124,7 +124,7 @@ def evolving(raw: dict[str, Any], component: str | None) -> Opened:
     evolve = raw.get("evolve", component)
     if evolve is None:
         raise ConfigError(f"missing key 'evolve': what to evolve, one of: {', '.join(known())}")
-    modules = parts.modules_of(evolve, learner)
+    modules, evolved = parts.modules_of(evolve, learner, raw.get("component"))
     configs = {name: module.Config for name, module in modules.items()}
     sections["hyperparams"] = parts.hyperparams_class(sections["hyperparams"], evolve, modules)
     if isinstance(evolve, str):
@@ -133,7 +133,6 @@ def evolving(raw: dict[str, Any], component: str | None) -> Opened:
         fields = [(name, each, field(default_factory=each)) for name, each in configs.items()]
         sections["component"] = make_dataclass("Components", fields, frozen=True)
         evolve = tuple(evolve)
-    evolved = {module.SLOT for module in modules.values()}
     slots = [slot for slot in filling.slots_of(learner) if slot not in evolved]
     references = {slot: SLOTS[slot].names(learner)[0] for slot in slots}
     texts = {slot: filling.describe(slot) for slot in slots}

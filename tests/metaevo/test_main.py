@@ -23,12 +23,14 @@ ROOT = Path(__file__).parent.parent.parent
 SETTINGS = {
     "evolve": lambda: experiment_class({"evolve": "value_loss"}, None)(),
     "evaluate": lambda: experiment_class({"evolve": "value_loss"}, None)(),
+    "distill": lambda: experiment_class({"evolve": "value_loss"}, None)(),
     "train": lambda: training_class({})(),
     "sweep": lambda: sweep_class({})(),
 }
 MORE_FLAGS = {
     "evolve": {"config", "generations", "devices", "evolution-seeds"},
     "evaluate": {"run-dir", "name", "unseen"},
+    "distill": {"name", "formulas", "evaluations", "slot", "trust-source"},
     "train": {"config"},
     "sweep": {"config", "dry-run", "worker"},
 }
@@ -46,7 +48,8 @@ def test_what_answers_at_once_imports_no_jax():
     code = (
         "import sys; from metaevo.__main__ import main\n"
         "for argv in ([], ['--help'], ['--version'], ['train', '--help'], ['evolve', '-h'],\n"
-        "             ['sweep', '--config', 'x', '--help'], ['evaluate', '--help']):\n"
+        "             ['sweep', '--config', 'x', '--help'], ['evaluate', '--help'],\n"
+        "             ['distill', '--help']):\n"
         "    assert main(argv) == 0\n"
         "slow = {'jax', 'flax', 'numpy', 'matplotlib', 'optuna', 'tqdm'} & set(sys.modules)\n"
         "assert not slow, slow\n"
@@ -68,7 +71,7 @@ def test_the_short_help_names_what_there_is(name):
     settings = SETTINGS[name]()
     sections = [each.name for each in dataclasses.fields(settings)]
     known = {*sections, *flatten(to_dict(settings)), "task.env_params.KEY", *MORE_FLAGS[name]}
-    if name != "evaluate":
+    if name not in ("evaluate", "distill"):
         parser = run_parser(name, None)
         hosts.add_flags(parser)
         known |= {each[2:] for each in parser._option_string_actions}

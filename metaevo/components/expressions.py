@@ -1,0 +1,255 @@
+"""A small language for formulas: text in, a function of arrays out. Nothing of it is executed.
+
+    expression = parse("tanh(error / c0) + where(error > 0, c1, 0)", ["error"], {"c0": 1, "c1": 2})
+    expression.evaluate({"error": errors, "c0": 0.5, "c1": 0.1})
+
+It has numbers, names, `+ - * / **`, the functions in `FUNCTIONS`, and comparisons as the first
+argument of `where`. Python's parser reads the text; everything but these is refused, and what is
+left is walked over by `evaluate`.
+"""
+
+import ast
+import difflib
+import operator
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.config import show
+
+MAX_LETTERS = 2000
+MAX_NODES = 200
+MAX_DEPTH = 40
+MAX_POWER = 16
+"""Whole exponents up to it are products, which are also defined for negative numbers."""
+
+
+FUNCTIONS = {
+    **dict.fromkeys(("abs", "sign", "log1p", "exp", "tanh", "sqrt"), 1),
+    **dict.fromkeys(("minimum", "maximum"), 2),
+    **dict.fromkeys(("clip", "where"), 3),
+}
+"""How many arguments each function takes; they are those of NumPy, and of JAX."""
+_OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+_LANGUAGE = (
+    f"a formula has numbers, names, + - * / **, comparisons in where(), and {', '.join(FUNCTIONS)}"
+)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A formula that has been read."""
+
+    tree: ast.expr
+    """made of what `parse` allows"""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it looks at."""
+        return frozenset(_names(self.tree))
+
+    @property
+    def length(self) -> int:
+        """How many numbers, names, operators and functions it is made of; a sign counts nothing."""
+        return sum(
+            isinstance(each, ast.Name | ast.Constant | ast.BinOp | ast.Compare | ast.Call)
+            for each in ast.walk(self.tree)
+        ) - sum(isinstance(each, ast.Call) for each in ast.walk(self.tree))
+
+    def evaluate(self, values: Mapping[str, Any]) -> Any:
+        """Return the formula's value, in float32.
+
+        Args:
+            values: of all `names`: numbers or arrays that broadcast.
+        """
+        return _value(self.tree, values, jnp)
+
+    def text(self, numbers: Mapping[str, float] | None = None) -> str:
+        """Return it as it can be read again.
+
+        Args:
+            numbers: to be written in the place of names, with four digits.
+        """
+        return ast.unparse(_Written(numbers or {}).visit(_copy(self.tree)))
+
+
+def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Expression:
+    """Read a formula.
+
+    Args:
+        text: in the language of this module.
+        names: that it may look at.
+        numbers: names of constants, with what they start at.
+
+    Raises:
+        ValueError: in one line, for what is no formula; for names that do not exist; and for parts
+            without a name whose value is no number, as a division by zero.
+    """
+    shown = f"expression = {show(text)}"
+    if len(text) > MAX_LETTERS:
+        raise ValueError(f"{shown}: must have at most {MAX_LETTERS} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is refused below anyway
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{shown}: is no formula; {_LANGUAGE}") from None
+    try:
+        if sum(1 for _ in ast.walk(tree)) > 3 * MAX_NODES or _depth(tree) > MAX_DEPTH:
+            raise ValueError(f"is too long or too deep (at most {MAX_DEPTH} levels)")
+        _check(tree, [*names, *numbers])
+        _fold(tree, numbers)
+    except RecursionError:
+        raise ValueError(f"{shown}: is too deep (at most {MAX_DEPTH} levels)") from None
+    except ValueError as error:
+        raise ValueError(f"{shown}: {error}") from None
+    return Expression(tree)
+
+
+def _check(tree: ast.AST, known: Collection[str], *, condition: bool = False) -> None:
+    """Refuse whatever is not a part of the language."""
+    match tree:
+        case ast.Constant(value=value) if type(value) in (int, float):
+            return
+        case ast.Name(id=name):
+            if name not in known:
+                raise ValueError(_unknown(name, known))
+            return
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+            parts = [tree.operand]
+        case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.Pow()):
+            parts = [tree.left, tree.right]
+        case ast.Compare(ops=[ast.Gt() | ast.GtE() | ast.Lt() | ast.LtE()]) if condition:
+            parts = [tree.left, *tree.comparators]
+        case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
+            if name not in FUNCTIONS:
+                raise ValueError(_unknown(name, FUNCTIONS))
+            if len(parts) != FUNCTIONS[name]:
+                raise ValueError(f"{name} takes {FUNCTIONS[name]} arguments")
+            if name == "where":
+                if not isinstance(parts[0], ast.Compare):
+                    raise ValueError("the first argument of where must be a comparison, as x > 0")
+                _check(parts[0], known, condition=True)
+                parts = parts[1:]
+        case _:
+            raise ValueError(f"{show(ast.unparse(tree))} is not allowed; {_LANGUAGE}")
+    for part in parts:
+        _check(part, known)
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"unknown name {show(name)}{hint}; known: {', '.join(known)}"
+
+
+def _fold(tree: ast.expr, numbers: Mapping[str, float]) -> None:
+    """Refuse parts that look at constants only, and whose value is none.
+
+    Such a part is a division by zero, a root of a negative number, a number out of float32's range.
+    """
+    for part in ast.iter_child_nodes(tree):
+        if isinstance(part, ast.expr) and not (isinstance(tree, ast.Call) and part is tree.func):
+            _fold(part, numbers)
+    match tree:
+        case ast.BinOp(op=ast.Div(), right=divisor) if _constant(divisor, numbers) == 0:
+            raise ValueError(f"division by zero in {show(ast.unparse(tree))}")
+    if not np.isfinite(_constant(tree, numbers)):
+        raise ValueError(f"{show(ast.unparse(tree))} is no finite number")
+
+
+def _constant(tree: ast.expr, numbers: Mapping[str, float]) -> float:
+    """The value of a part that looks at constants only; of any other one, 1."""
+    if not set(_names(tree)) <= set(numbers):
+        return 1.0
+    with np.errstate(all="ignore"):
+        return float(_value(tree, numbers, np))
+
+
+def _value(tree: ast.expr, values: Mapping[str, Any], library: Any) -> Any:
+    """The value of a part, in float32, by NumPy or JAX."""
+    match tree:
+        case ast.Constant(value=int() | float() as value):
+            return _float32(value)
+        case ast.Name(id=name):
+            return library.asarray(values[name], np.float32)
+        case ast.UnaryOp(op=op, operand=operand):
+            return _OPERATORS[type(op)](_value(operand, values, library))
+        case ast.BinOp(op=ast.Pow(), left=left, right=right):
+            base, whole = _value(left, values, library), _whole(right)
+            return base**whole if whole else library.power(base, _value(right, values, library))
+        case ast.BinOp(op=op, left=left, right=right):
+            pair = _value(left, values, library), _value(right, values, library)
+            return _OPERATORS[type(op)](*pair)
+        case ast.Compare(ops=[op], left=left, comparators=[right]):
+            pair = _value(left, values, library), _value(right, values, library)
+            return _OPERATORS[type(op)](*pair)
+        case ast.Call(func=ast.Name(id=name), args=arguments):
+            return getattr(library, name)(*(_value(each, values, library) for each in arguments))
+    raise AssertionError(ast.dump(tree))  # `_check` has refused it
+
+
+def _whole(exponent: ast.expr) -> int:
+    """The whole number that an exponent is written as, as in x ** 3; 0 for any other one."""
+    match exponent:
+        case ast.Constant(value=int() | float() as value) if value in range(1, MAX_POWER + 1):
+            return int(value)
+    return 0
+
+
+def _float32(number: int | float) -> np.float32:
+    with np.errstate(over="ignore"):
+        try:
+            return np.float32(number)
+        except OverflowError:  # an int beyond float64
+            return np.float32(np.inf)
+
+
+def _names(tree: ast.AST) -> list[str]:
+    functions = {id(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
+    return [
+        each.id
+        for each in ast.walk(tree)
+        if isinstance(each, ast.Name) and id(each) not in functions
+    ]
+
+
+def _depth(tree: ast.AST) -> int:
+    """The levels of a tree, found without recursion."""
+    level, depth = [tree], 0
+    while level:
+        level = [part for each in level for part in ast.iter_child_nodes(each)]
+        depth += 1
+    return depth
+
+
+def _copy(tree: ast.expr) -> ast.expr:
+    return ast.parse(ast.unparse(tree), mode="eval").body
+
+
+class _Written(ast.NodeTransformer):
+    """Writes numbers in the place of names."""
+
+    def __init__(self, numbers: Mapping[str, float]):
+        self.numbers = numbers
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.numbers:
+            return node
+        number = ast.Constant(abs(value := float(f"{self.numbers[node.id]:.4g}")))
+        return number if value >= 0 else ast.UnaryOp(ast.USub(), number)

@@ -1,0 +1,183 @@
+"""A formula that a person writes, in a slot of a learner; its constants are what evolves.
+
+    evolve: formula
+    component: {slot: value_loss, expression: "error**2 / 2 + c0 * error", constants: {c0: 0.1}}
+
+The language is that of `metaevo.components.expressions`: nothing of it is executed. A loss may also
+be given by its slope (`gives: slope`), all that a learner uses of it: then the loss is the slope's
+integral from zero error, or from ratio 1.
+
+Evolution changes the constants in units of what they start at (of 1, where they start at 0), so
+that a step of 0.1 is a tenth of each.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components.component import Component, Found
+from metaevo.components.expressions import FUNCTIONS, Expression, parse
+from metaevo.components.slots import SLOTS
+from metaevo.config import show
+
+SLOT = "value_loss", "policy_loss", "schedule"
+"""It fills any of them: `Config.slot` says which."""
+INPUTS: dict[str, tuple[str, ...]] = {
+    "value_loss": ("prediction", "target", "old_prediction", "error", "change", "progress"),
+    "policy_loss": ("log_ratio", "ratio", "advantage", "progress"),
+    "schedule": ("progress",),
+}
+"""What a formula may look at. error: prediction - target; change: prediction - old_prediction;
+ratio: of the new and the old probability; progress: the share of training that is done."""
+RELATIVE = "relative"
+"""The only key of meta-parameters: of the constants in `Config.units`."""
+LOG_RATIO_LIMIT = 20.0
+"""Beyond it a policy loss is constant: exp and its square stay far from float32's largest."""
+POINTS, WEIGHTS = (each.astype(np.float32) for each in np.polynomial.legendre.leggauss(16))
+"""Of the quadrature that turns a slope into the value of a loss."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The formula.
+
+    Raises:
+        ValueError: if it is none, or its constants are not those that it looks at.
+    """
+
+    slot: Literal["value_loss", "policy_loss", "schedule"] = "value_loss"
+    """that it fills"""
+    expression: str = "error**2 / 2 + c0 * error"
+    """value_loss: of prediction, target, old_prediction, error (prediction - target), change
+    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage; all: of progress"""
+    constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
+    """names in it that evolve, with what they start at"""
+    gives: Literal["value", "slope"] = "value"
+    """what a loss's formula is: the loss, or its derivative by prediction or log_ratio"""
+    hyperparam: str = "learning_rate"
+    """schedule: what is multiplied by the formula"""
+
+    def __post_init__(self) -> None:
+        """Check what no single field can."""
+        taken = {*INPUTS[self.slot], *FUNCTIONS}
+        for name in self.constants:
+            if not (isinstance(name, str) and name.isidentifier()) or name in taken:
+                raise ValueError(f"constants: {show(name)} must be a name that is not taken yet")
+        if unused := set(self.constants) - self.parsed.names:
+            raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")
+        if self.slot == "schedule" and self.gives == "slope":
+            raise ValueError("gives = 'slope': must be 'value' in the slot schedule")
+
+    @property
+    def parsed(self) -> Expression:
+        """The formula, read."""
+        return parse(self.expression, INPUTS[self.slot], self.constants)
+
+    @property
+    def units(self) -> dict[str, float]:
+        """What meta-parameters of 1 stand for."""
+        return {name: abs(value) or 1.0 for name, value in self.constants.items()}
+
+    def numbers(self, meta_params: Mapping[str, Any]) -> dict[str, float]:
+        """Return the constants that meta-parameters stand for."""
+        return {
+            name: unit * float(meta_params[RELATIVE][name]) for name, unit in self.units.items()
+        }
+
+    def text(self, meta_params: Mapping[str, Any]) -> str:
+        """Return the formula with numbers in the place of its constants."""
+        return self.parsed.text(self.numbers(meta_params))
+
+
+def make(config: Config) -> Component:
+    """Return the component: `init(key)` and the function of the slot in `purerl.types`."""
+    expression, units = config.parsed, config.units
+
+    def init(key):
+        del key
+        start = {name: jnp.float32(config.constants[name] / unit) for name, unit in units.items()}
+        return {RELATIVE: start}
+
+    def evaluate(meta_params, inputs):
+        """The formula of named inputs; a name that it doesn't look at is not passed on."""
+        constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
+        return expression.evaluate(inputs | constants)
+
+    def value_loss(meta_params, context, prediction, target, old_prediction):
+        def of_prediction(prediction, others):
+            inputs = {"prediction": prediction, "error": prediction - others["target"]}
+            inputs["change"] = prediction - others["old_prediction"]
+            return evaluate(others["meta_params"], inputs | others)
+
+        others = {"target": target, "old_prediction": old_prediction, "meta_params": meta_params}
+        if "progress" in expression.names:
+            others["progress"] = context.progress
+        if config.gives == "value":
+            return of_prediction(prediction, others)
+        return integral(of_prediction)(prediction, jnp.asarray(target, jnp.float32), others)
+
+    def policy_loss(meta_params, context, log_ratio, advantage):
+        def of_log_ratio(log_ratio, others):
+            log_ratio = jnp.clip(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+            inputs = {"log_ratio": log_ratio, "ratio": jnp.exp(log_ratio)}
+            return evaluate(others["meta_params"], inputs | others)
+
+        others = {"advantage": advantage, "meta_params": meta_params}
+        if "progress" in expression.names:
+            others["progress"] = context.progress
+        if config.gives == "value":
+            return of_log_ratio(log_ratio, others)
+        return integral(of_log_ratio)(log_ratio, jnp.float32(0.0), others)
+
+    def schedule(meta_params, context):
+        hyperparams = context.hyperparams
+        if not hasattr(hyperparams, config.hyperparam):
+            raise TypeError(f"the learner has no {config.hyperparam}")
+        factor = evaluate(meta_params, {"progress": context.progress})
+        changed = getattr(hyperparams, config.hyperparam) * factor
+        return hyperparams.replace(**{config.hyperparam: changed})
+
+    functions: dict[str, Callable[..., Any]]
+    functions = {"value_loss": value_loss, "policy_loss": policy_loss, "schedule": schedule}
+    return Component(init, functions[config.slot])
+
+
+def integral(slope: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., jax.Array]:
+    """Return a function whose derivative is a given one, exactly.
+
+    Args:
+        slope: `(x, others) -> derivative by x`.
+
+    Returns:
+        `(x, start, others) -> value`, zero at start, by Gauss-Legendre quadrature. It can be
+        differentiated by x only.
+    """
+
+    @jax.custom_jvp
+    def value(x, start, others):
+        middle, half = (x + start) / 2, (x - start) / 2
+        slopes = jax.vmap(slope, in_axes=(0, None))(middle + half * POINTS, others)
+        return half * jnp.sum(WEIGHTS * slopes)
+
+    @value.defjvp
+    def derivative(primals, tangents):
+        x, start, others = primals
+        return value(x, start, others), slope(x, others) * tangents[0]
+
+    return value
+
+
+def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
+    """Return the formula with the constants that were found, and what is said of its slot."""
+    config = found.config
+    what = {"value": config.slot, "slope": f"the slope of {config.slot}"}[config.gives]
+    if config.slot == "schedule":
+        what = f"the factor of {config.hyperparam}"
+    hooks = importlib.import_module(SLOTS[config.slot].hooks or "")
+    said: list[str] = hooks.findings(found, observed)
+    return [f"The formula: {what} = {config.text(found.meta_params)}.", *said]

@@ -1,0 +1,1 @@
+"""What was learned as formulas: symbolic regression of it, and their judgement on fresh seeds."""

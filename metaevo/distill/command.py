@@ -1,0 +1,344 @@
+"""A run's learned loss as formulas: the command line, and what it leaves in RUN/distill.
+
+Trainings with the loss are recorded, formulas of growing length are fitted to it there, and each of
+them is judged like the loss itself.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from metaevo.components import discovery, formula
+from metaevo.components.parts import Evolved, Part
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, show, to_dict
+from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.distill import regression
+from metaevo.distill.judging import judge, name_of
+from metaevo.distill.records import record, slopes
+from metaevo.distill.regression import Formula
+from metaevo.held_out.protocol import task_of
+from metaevo.parallel import devices
+from metaevo.report import layout, page
+from metaevo.report.formula_plots import plot_formulas
+from metaevo.runs import files
+from metaevo.runs.files import write_json_atomic
+from metaevo.runs.latest import run_argument
+from metaevo.runs.lifecycle import (
+    StopRequestedError,
+    for_environment_of,
+    raise_if_requested,
+    saved_settings,
+)
+from metaevo.runs.quick import mark
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolveSettings, experiment_class
+
+FREE = "task.", "train.", "hyperparams.", "fitness.", "evaluation.", "evolution.chunk_size"
+"""Settings that may differ from those of the run."""
+RESULT = "distilled.json"
+FIGURE = "score_length.png"
+
+
+class Search(NamedTuple):
+    """How formulas are searched for."""
+
+    evaluations: int
+    """of candidates"""
+    formulas: int
+    """that are judged, at most"""
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, distill, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+    """
+    parser = Parser("distill", description)
+    parser.add_argument(
+        "run", nargs="?", type=run_argument, metavar="RUN",
+        help="the run whose loss becomes formulas, or latest; its settings are the defaults",
+    )  # fmt: skip
+    parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
+    parser.add_argument("--slot", help="which one, if the run has evolved several losses")
+    parser.add_argument(
+        "--evaluations", type=int, default=150_000, metavar="N",
+        help="formulas that the search tries",
+    )  # fmt: skip
+    parser.add_argument(
+        "--formulas", type=int, default=6, metavar="N", help="formulas that are judged, at most"
+    )
+    discovery.add_flag(parser)
+    saved: dict[str, Any] = {}
+
+    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+        if args.run is None:
+            raise ConfigError("missing RUN: metaevo distill RUN, the run whose loss it is")
+        saved.update(RunDirectory.open(args.run).read_config()["config"])
+        if "evolve" not in saved:
+            raise ConfigError(f"{args.run} holds no learned component: nothing evolved there")
+        discovery.admit(args.run, saved["evolve"], trust_source=args.trust_source)
+        evaluation = saved.get("evaluation")
+        if isinstance(evaluation, dict):  # what is judged is one task
+            saved["evaluation"] = evaluation | {"unseen": {}}
+        return for_environment_of(overrides, saved)
+
+    settings, args = parse_command_line(
+        parser, argv, lambda raw: experiment_class(raw, None), defaults
+    )
+    if args.config is not None:
+        raise ConfigError("--config: settings are the run's, changed on the command line")
+    before = saved_settings(RunDirectory(args.run), type(settings), saved)
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
+    if changed:
+        raise ConfigError(
+            f"{', '.join(changed)}: a loss is distilled as it is; what may change begins with "
+            f"{', '.join(FREE)}"
+        )
+    for name in ("evaluations", "formulas"):
+        if not 1 <= getattr(args, name) <= 10**8:
+            raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
+    search = Search(args.evaluations, args.formulas)
+    elsewhere = task_of(settings) != task_of(before)
+    if elsewhere and not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+    return distill(
+        before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
+    )
+
+
+def distill(
+    before: EvolveSettings,
+    settings: EvolveSettings,
+    run_dir: Path,
+    slot: str | None,
+    name: str | None,
+    search: Search,
+    *,
+    trust_source: bool = False,
+) -> int:
+    """Find formulas for a loss that a run has evolved, and judge them.
+
+    Args:
+        before: of the run, whose trainings are recorded.
+        settings: of the comparison, which may be on another task.
+        run_dir: of the run.
+        slot: of the loss, if there are several.
+        name: of the directory in `run_dir/distill`.
+        search: how much is searched and judged.
+        trust_source: execute the components of somebody's own code that the directory holds.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory.
+    """
+    regression.require()
+    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    part = _part(run_dir, evolved, slot)
+    study = LearnerStudy(before, run_dir, trust_source=trust_source)
+    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    if settings.evaluation.seeds:
+        judged.check()
+    files.refuse_linked_folders(run_dir)
+    run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
+    if os.path.lexists(run.config_path):
+        other = saved_settings(run, type(settings), run.read_config()["config"])
+        if task_of(other) != task_of(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
+    try:
+        run.figures.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(f"run directory {run.path}", error) from None
+    with run.held("the same command goes on with what is tuned"), StopOnSignal() as stop:
+        print(f"results: {run.path}", file=sys.stderr, flush=True)
+        run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
+        try:
+            found = _distilled(
+                study, judged, run, part, meta_params, search, lambda: raise_if_requested(stop)
+            )
+        except StopRequestedError:
+            print("stopped; the same command goes on with what is tuned", file=sys.stderr)
+            return stop.exit_code
+        write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
+        _report(run, part, found, settings)
+        return stop.exit_code
+
+
+def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
+    """Return the loss that is distilled."""
+    losses = {
+        part.slot.name: part
+        for part in evolved.parts.values()
+        if part.slot.name in regression.SLOTS
+    }
+    has = ", ".join(part.slot.name for part in evolved.parts.values())
+    if not losses:
+        raise ConfigError(
+            f"{run_dir} has evolved {has}: only losses become formulas "
+            f"({', '.join(regression.SLOTS)})"
+        )
+    if slot is None and len(losses) > 1:
+        raise ConfigError(
+            f"{run_dir} holds several losses: say which one, --slot {'|'.join(losses)}"
+        )
+    if slot is not None and slot not in losses:
+        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(losses)}")
+    return losses[slot or next(iter(losses))]
+
+
+def _distilled(
+    study: LearnerStudy,
+    judged: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: Any,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> dict[str, Any]:
+    run_dir = run.path.parent.parent
+    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    print("recording trainings", file=sys.stderr, flush=True)
+    records = record(settings, study.parts, meta_params, part, check_stop)
+    if len(records.slope) < 100 or not np.ptp(records.slope):
+        raise ConfigError(
+            f"{run_dir}: its {slot} has no slope that could be fitted: {len(records.slope)} finite "
+            "samples in its trainings, or all the same"
+        )
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
+    own = study.evolved.of(meta_params, part.name)
+    inputs = regression.mattering(
+        slot,
+        records,
+        lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
+        seed,
+    )
+    print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+    front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
+    check_stop()
+    chosen = regression.thinned(front, search.formulas)
+    for each in chosen:
+        _save(run, each, settings.learner)
+    about: dict[str, Any] = {"slot": slot, "component": part.source, "inputs": list(inputs)}
+    about |= {"samples": len(records.slope), "front": [_plain(each) for each in front]}
+    if not judged.settings.evaluation.seeds:
+        return about
+    resolved: dict[str, Any] = {}
+    if len(judged.tasks) > 1:  # which are the run's
+        resolved = RunDirectory(run_dir).read_config()["resolved"]
+    return about | judge(
+        judged.settings,
+        judged.parts,
+        part,
+        meta_params,
+        chosen,
+        run.path,
+        normalisation=judged.problem(resolved).normalisation,
+        check_stop=check_stop,
+    )
+
+
+def _plain(each: Formula) -> dict[str, Any]:
+    return {
+        "length": each.length,
+        "error": each.error,
+        "expression": each.config.expression,
+        "constants": each.config.constants,
+        "text": each.config.parsed.text(each.config.constants),
+    }
+
+
+def folder_of(run: RunDirectory, each: Formula) -> Path:
+    """Return where a formula is kept, for `metaevo.load` and settings such as `value_loss`."""
+    return run.path / name_of(each).replace(" ", "_")
+
+
+def _save(run: RunDirectory, each: Formula, learner: str) -> None:
+    component = formula.make(each.config)
+    name = formula.__name__.rpartition(".")[2]
+    part = Part(name, formula, SLOTS[each.config.slot], each.config, component)
+    directory = RunDirectory(folder_of(run, each))
+    os.makedirs(directory.path, exist_ok=True)
+    discovery.save(
+        directory, Evolved({name: part}, False), component.init(jax.random.key(0)), 0, learner
+    )
+
+
+def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Any) -> None:
+    """Print the formulas and write report.html."""
+    of_slope = f"the slope of {part.slot.name}"
+    first: list[Any] = []
+    if "formulas" not in found:
+        rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
+        note = f"Each is {of_slope}; error: the share of its variance that is not explained."
+        table = page.Table("Formulas", ["length", "error", "formula"], rows, note=note)
+    else:
+        plot_formulas(
+            found["formulas"],
+            found["hand_written"],
+            found["learned"],
+            run.figures / FIGURE,
+            ylabel="score on held-out seeds",
+        )
+        caption = (
+            "Interquartile mean on held-out seeds with 95% interval. A length is the number of "
+            "numbers, names, operators and functions."
+        )
+        first.append(page.Image("", run.figures / FIGURE, caption))
+        table = _table(found, of_slope)
+    print(f"\n{table.text()}\n")
+    for each in found.get("formulas", []):
+        print(f"{each['name']}: {of_slope} = {each['text']}")
+    title = f"Formulas of {part.name.replace('_', ' ')} for {settings.learner}"
+    page.write_report(
+        run.path / "report.html",
+        title,
+        f"{found['samples']:,} samples of trainings, inputs: {', '.join(found['inputs'])}",
+        [*first, table, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+    )
+    print(f"report: {run.path / 'report.html'}")
+
+
+def _table(found: dict[str, Any], of_slope: str) -> page.Table:
+    rows = []
+    for each in found["formulas"]:
+        against = each["against_learned"]
+        difference = page.signed(against["difference"], *against["difference_interval"])
+        rows.append(
+            [each["length"], each["error"], each["iqm"], _interval(each), difference, each["text"]]
+        )
+    learned = found["learned"]
+    rows.append(
+        [f"({learned['numbers']:,})", 0.0, learned["iqm"], _interval(learned), "", "learned"]
+    )
+    for each in found["hand_written"]:
+        length = "" if each["length"] is None else each["length"]
+        rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
+    tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
+    note = (
+        f"Each formula is {of_slope}. error: the share of its variance in trainings that a formula "
+        f"does not explain; IQM: interquartile mean on held-out seeds {tuned}, with its 95% "
+        "interval, and the difference from what was learned."
+    )
+    columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]
+    return page.Table("Formulas", columns, rows, note=note, highlight=len(found["formulas"]))
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"[{low:.4g}, {high:.4g}]"

@@ -1,0 +1,337 @@
+"""Symbolic regression: formulas for a learned loss, each the nearest of its length.
+
+What is fitted is the loss's slope, because a learner uses nothing else of it: two losses whose
+values agree to a percent may push predictions near zero error in opposite directions. A policy loss
+contains ratio * advantage; its drift is what is searched for.
+
+The search is that of Operon (Burlacu et al. 2020), with the multi-objective NSGA-II (Deb et al.
+2002) for error and length.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metaevo.components.expressions import parse
+from metaevo.components.formula import Config
+from metaevo.config import ConfigError
+from metaevo.distill.records import Records
+
+SLOTS = "value_loss", "policy_loss"
+"""Whose functions become formulas."""
+SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
+"""aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
+LENGTHS = 4, 6, 9, 12, 16, 20
+"""Of what is searched for, at most, as Operon counts: a search each, so that short formulas have
+one of their own."""
+GAIN = 0.05
+"""A longer formula has to leave less unexplained, by this share."""
+DIGITS = 4
+MATTERS = 0.01
+"""An input by whose shuffling the slope changes less, in its standard deviations, is left out."""
+NEGLIGIBLE = 1e-3
+"""A term that varies less, in terms of the slope's standard deviation, is left out."""
+
+
+class Formula(NamedTuple):
+    """A formula of the front."""
+
+    config: Config
+    length: int
+    error: float
+    """the share of the slope's variance that it does not explain"""
+
+
+class Arguments(NamedTuple):
+    """What a slope may depend on, for the regression."""
+
+    inputs: dict[str, np.ndarray]
+    """by their names in formulas, [samples] each, all of them independent"""
+    known: str
+    """a part of the slope that is known: what is searched for is the rest"""
+
+
+def arguments_of(slot: str, records: Records) -> Arguments:
+    """Return what the formulas of a slot in `SLOTS` are searched in."""
+    if slot == "value_loss":
+        prediction, target, old_prediction = records.scalars.T
+        inputs = {"error": prediction - target, "target": target}
+        inputs |= {"change": prediction - old_prediction, "progress": records.progress}
+        return Arguments(inputs, "")
+    log_ratio, advantage = records.scalars.T
+    inputs = {"log_ratio": log_ratio, "ratio": np.exp(np.clip(log_ratio, -20, 20))}
+    inputs |= {"advantage": advantage, "progress": records.progress}
+    return Arguments(inputs, " - ratio * advantage")
+
+
+def scalars_of(slot: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the arguments of a slot from the inputs of formulas: `arguments_of` the other way."""
+    if slot == "policy_loss":
+        return np.stack([inputs["log_ratio"], inputs["advantage"]], axis=1)
+    prediction = inputs["error"] + inputs["target"]
+    return np.stack([prediction, inputs["target"], prediction - inputs["change"]], axis=1)
+
+
+def mattering(
+    slot: str,
+    records: Records,
+    slopes: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    seed: int,
+) -> dict[str, np.ndarray]:
+    """Return the inputs of `arguments_of` that a slope depends on where training goes.
+
+    An input does not matter if the slope hardly changes when its samples are shuffled.
+
+    Args:
+        slot: of the loss.
+        records: of trainings with it.
+        slopes: of scalars [samples, arguments] and progress [samples].
+        seed: of the shuffling.
+    """
+    inputs = arguments_of(slot, records).inputs
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, values in inputs.items():
+        shuffled = inputs | {name: rng.permutation(values)}
+        if name == "ratio":
+            matters = "log_ratio" in found
+        else:
+            changed = slopes(scalars_of(slot, shuffled), shuffled["progress"]) - records.slope
+            matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(records.slope)
+        if matters and np.ptp(values):
+            found[name] = values
+    if slot == "policy_loss":  # its known part looks at them anyway
+        found |= {name: inputs[name] for name in ("ratio", "advantage")}
+    return found or dict(list(inputs.items())[:1])
+
+
+def require() -> Any:
+    """Return Operon's regressor.
+
+    Raises:
+        ConfigError: if it is not installed.
+    """
+    try:
+        from pyoperon.sklearn import SymbolicRegressor
+    except ImportError:
+        raise ConfigError(
+            "metaevo distill needs pyoperon, which the extra distill brings: "
+            "pip install 'metaevo[distill]'"
+        ) from None
+    return SymbolicRegressor
+
+
+def search(
+    slot: str, records: Records, inputs: Mapping[str, np.ndarray], *, seed: int, evaluations: int
+) -> list[Formula]:
+    """Return formulas of growing length, each with a smaller error than those before.
+
+    Args:
+        slot: of the loss.
+        records: of trainings with it.
+        inputs: those of `arguments_of` that matter.
+        seed: of the search.
+        evaluations: of candidates, in all.
+
+    Raises:
+        ConfigError: if Operon is not installed.
+    """
+    make_regressor = require()
+    known = arguments_of(slot, records).known
+    wanted = records.slope.astype(np.float64)
+    if known:
+        given = {name: np.asarray(each, np.float64) for name, each in inputs.items()}
+        wanted = wanted + given["ratio"] * given["advantage"]
+    names = list(inputs)
+    table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
+    candidates = [_constant(slot, float(np.mean(wanted)), known)]
+    for number, length in enumerate(LENGTHS, start=1):
+        regressor = make_regressor(
+            allowed_symbols=SYMBOLS,
+            objectives=["mse", "length"],
+            optimizer_iterations=5,
+            max_length=length,
+            max_evaluations=max(evaluations // len(LENGTHS), 1),
+            epsilon=1e-6,
+            n_threads=1,
+            random_state=seed * (len(LENGTHS) + 1) + number,
+        )
+        regressor.fit(table, wanted)
+        variables = {f"X{index + 1}": name for index, name in enumerate(names)}
+        meaning = {key: variables[name] for key, name in regressor.variables_.items()}
+        for solution in regressor.pareto_front_:
+            terms = _terms(solution["tree"].Nodes, meaning)
+            candidates.append(_formula(slot, _kept(terms, inputs, float(np.std(wanted))), known))
+    return front([_judged(each, records, inputs) for each in candidates])
+
+
+def front(formulas: list[Formula]) -> list[Formula]:
+    """Return those that no formula of at most their length is about as good as, shortest first."""
+    found: list[Formula] = []
+    for each in sorted(formulas, key=lambda each: (each.length, each.error)):
+        if np.isfinite(each.error) and (
+            not found or each.error < (1 - GAIN) * found[-1].error - 1e-9
+        ):
+            found.append(each)
+    return found
+
+
+def thinned(formulas: list[Formula], most: int) -> list[Formula]:
+    """Return at most so many of a front: its ends, and where the error falls most."""
+    while len(formulas) > max(most, 1):
+        errors = np.log([each.error + 1e-6 for each in formulas])
+        gains = errors[:-2] - errors[1:-1]  # of all but the first and the last
+        least = int(np.argmin(gains)) + 1 if len(gains) else 0
+        formulas = formulas[:least] + formulas[least + 1 :]
+    return formulas
+
+
+def _judged(config: Config, records: Records, inputs: Mapping[str, np.ndarray]) -> Formula:
+    expression = config.parsed
+    values = {name: np.asarray(each) for name, each in inputs.items()} | config.constants
+    found = np.asarray(expression.evaluate(values), np.float64)
+    left = np.mean(np.square(found - records.slope))
+    variance = np.var(records.slope.astype(np.float64))
+    return Formula(config, expression.length, float(left / max(variance, 1e-30)))
+
+
+# --- From Operon's trees to the language of formulas ---------------------------------------------
+
+INVERSE = "1 / "
+"""How a text begins that is a number's quotient."""
+Terms = dict[str, float]
+"""A sum of texts with their factors; the text of a number is empty."""
+
+
+def _terms(nodes: Any, names: Mapping[int, str]) -> Terms:
+    """Read a tree, which Operon keeps in postfix order, the first argument last."""
+    stack: list[Terms] = []
+    for node in nodes:
+        kind = str(node.Type).rpartition(".")[2].lower()
+        arguments = [stack.pop() for _ in range(node.Arity)]
+        if kind == "constant":
+            stack.append({"": node.Value})
+        elif kind == "variable":
+            stack.append({names[node.HashValue]: node.Value})
+        else:
+            stack.append(_applied(kind, *arguments))
+    (terms,) = stack
+    return terms
+
+
+def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
+    """A function of sums, as a sum."""
+    if second is None:
+        if set(first) <= {""}:
+            functions = {"abs": np.abs, "exp": np.exp, "tanh": np.tanh}
+            return {"": float(functions[kind](first.get("", 0.0)))}
+        if kind == "exp" or len(first) > 1:
+            return {f"{kind}({_text(first)})": 1.0}
+        ((text, factor),) = first.items()  # both are the same for both signs, but for tanh's
+        if kind == "abs":
+            return {f"abs({text})": abs(factor)}
+        return {f"tanh({_text({text: abs(factor)})})": 1.0 if factor > 0 else -1.0}
+    if kind in ("add", "sub"):
+        total = dict(first)
+        for text, factor in second.items():
+            total[text] = total.get(text, 0.0) + (factor if kind == "add" else -factor)
+        return {text: factor for text, factor in total.items() if factor}
+    if kind in ("fmin", "fmax"):
+        name = {"fmin": "minimum", "fmax": "maximum"}[kind]
+        return {f"{name}({_text(first)}, {_text(second)})": 1.0}
+    if kind == "aq":
+        divisor = _product(second, second)
+        divisor[""] = divisor.get("", 0.0) + 1.0
+        if set(divisor) <= {""}:
+            return {text: factor / divisor[""] ** 0.5 for text, factor in first.items()}
+        if len(first) > 1:
+            return {f"({_text(first)}) / sqrt({_text(divisor)})": 1.0}
+        ((text, factor),) = first.items() or {"": 0.0}.items()
+        return {
+            f"{text} / sqrt({_text(divisor)})"
+            if text
+            else f"{INVERSE}sqrt({_text(divisor)})": factor
+        }
+    assert kind == "mul", kind
+    return _product(first, second)
+
+
+def _product(first: Terms, second: Terms) -> Terms:
+    """The product of two sums, one of them a single term, or both in brackets."""
+    if not first or not second:
+        return {}
+    if first == second and len(first) > 1:
+        return {f"({_text(first)})**2": 1.0}
+    if len(first) > 1 and len(second) > 1:
+        return {f"({_text(first)}) * ({_text(second)})": 1.0}
+    if len(second) == 1:
+        first, second = second, first
+    ((text, factor),) = first.items()
+    if not text:
+        return {other: factor * each for other, each in second.items()}
+    if len(second) > 1:
+        return {f"{text} * ({_text(second)})": factor}
+    ((other, each),) = second.items()
+    if other == text:
+        return {f"{text if text.isidentifier() else f'({text})'}**2": factor * each}
+    if other.startswith(INVERSE):
+        return {text + other[1:]: factor * each}
+    return {f"{text} * {other}" if other else text: factor * each}
+
+
+def _text(terms: Terms) -> str:
+    """A sum as text, its numbers with a few digits."""
+    words = []
+    for text, factor in terms.items():
+        number = float(f"{factor:.{DIGITS}g}")
+        if abs(abs(number) - 1.0) < NEGLIGIBLE:
+            number = float(np.sign(number))
+        word = size = repr(abs(number))
+        if text.startswith(INVERSE):
+            word = size + text[1:]
+        elif text:
+            word = text if size == "1.0" else f"{size} * {text}"
+        words.append(f"{'-' if number < 0 else '+'} {word}")
+    joined = " ".join(words).removeprefix("+ ") or "0.0"
+    return f"-{joined[2:]}" if joined.startswith("- ") else joined
+
+
+def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Terms:
+    """The terms that matter."""
+    found = {}
+    for text, factor in terms.items():
+        values = parse(text or "1", list(inputs), {}).evaluate(inputs)
+        size = abs(factor) * np.sqrt(np.mean(np.square(np.asarray(values, np.float64))))
+        if not size < NEGLIGIBLE * spread:
+            found[text] = factor
+    return found
+
+
+def _formula(slot: str, terms: Terms, known: str) -> Config:
+    """A formula whose numbers have names, but 0 and 1."""
+    text = _text(terms) + known
+    if known and not terms:
+        text = known.strip().replace("- ", "-", 1)
+    named = _Named()
+    tree = named.visit(ast.parse(text, mode="eval"))
+    return Config(slot, ast.unparse(tree), named.constants, gives="slope")  # type: ignore[arg-type]
+
+
+class _Named(ast.NodeTransformer):
+    """Gives names to the numbers of a formula."""
+
+    def __init__(self) -> None:
+        self.constants: dict[str, float] = {}
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if not isinstance(node.value, float) or node.value in (0.0, 1.0):
+            return node
+        name = f"c{len(self.constants)}"
+        self.constants[name] = node.value
+        return ast.Name(name)
+
+
+def _constant(slot: str, value: float, known: str) -> Config:
+    return _formula(slot, {"": value} if value else {}, known)

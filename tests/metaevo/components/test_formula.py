@@ -1,0 +1,234 @@
+"""Formulas: what is read, what is refused, what they are worth in a learner."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.components import find, formula, registry, schedule
+from metaevo.components.component import Found
+from metaevo.components.expressions import parse
+from metaevo.components.formula import Config, make
+from metaevo.components.formulas import HAND_WRITTEN
+from metaevo.config import ConfigError, from_dict
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from purerl import ppo
+from purerl.learners import LEARNERS
+from purerl.parts import losses
+from purerl.types import Context
+
+CONTEXT = Context(ppo.Hyperparams(), progress=0.25)
+INPUTS = "error", "progress"
+
+
+def study_of(**raw):
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", 0.5),
+        ("-a + 2 * b - 1e-1", -0.5 - 6 - 0.1),
+        ("a / b ** 2", 0.5 / 9),
+        ("b ** 3", -27.0),
+        ("b ** -2", 1 / 9),
+        ("abs(b) * sign(b)", -3.0),
+        ("log1p(a) + exp(a) + tanh(b)", np.log(1.5) + np.exp(0.5) + np.tanh(-3)),
+        ("sqrt(a) + minimum(a, b) - maximum(a, b)", np.sqrt(0.5) - 3.5),
+        ("clip(b, -a, a)", -0.5),
+        ("where(a >= 0.5, 2, 3) + where(b > a, 10, 20)", 22.0),
+    ],
+)
+def test_what_a_formula_means(text, expected):
+    found = parse(text, ["a", "b"], {}).evaluate({"a": 0.5, "b": -3.0})
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("eror ** 2", r"unknown name 'eror' \(did you mean error\?\); known: error, progress, c0"),
+        ("tan(error)", r"unknown name 'tan' \(did you mean tanh\?\)"),
+        ("error / 0", "division by zero in 'error / 0'"),
+        ("error / (c0 - c0)", r"division by zero in 'error / \(c0 - c0\)'"),
+        ("1 / 0", "division by zero"),
+        ("0 ** -1", "no finite number"),
+        ("sqrt(-1) * error", "no finite number"),
+        ("9 ** 9 ** 9 ** 9 ** 9", "no finite number"),
+        ("1e39", "no finite number"),
+        ("9" * 500, "no finite number"),
+        ("__import__('os').system('true')", "is not allowed; a formula has numbers, names"),
+        ("error.__class__", "is not allowed"),
+        ("(lambda: error)()", "is not allowed"),
+        ("[error for error in (1,)]", "is not allowed"),
+        ("open(error)", "unknown name 'open'"),
+        ("exp(x=error)", "is not allowed"),
+        ("exp(*error)", "is not allowed"),
+        ("exp(error, error)", "exp takes 1 arguments"),
+        ("error if error else 0", "is not allowed"),
+        ("error > 0", "is not allowed"),
+        ("where(error, 1, 2)", "first argument of where must be a comparison"),
+        ("0 < error < 1", "is not allowed"),
+        ("'error'", "is not allowed"),
+        ("True", "is not allowed"),
+        ("1j", "is not allowed"),
+        ("error // 2", "is not allowed"),
+        ("x := 1", "is no formula"),
+        ("import os", "is no formula"),
+        ("error\n+ 1", "is no formula"),
+        ("error; error", "is no formula"),
+        ("", "is no formula"),
+        ("\0", "is no formula"),
+        ("(" * 300 + "error" + ")" * 300, "is no formula"),
+        ("-" * 900 + "error", "(too long or too deep|is no formula)"),
+        ("1" + "+1" * 400, "too long or too deep"),
+        ("error " * 400, "at most 2000 characters"),
+    ],
+)
+def test_what_is_refused_in_one_line(text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        parse(text, INPUTS, {"c0": 0.5})
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"constants": {"c0": 0.1, "c1": 1.0}}, "c1 must occur in expression"),
+        ({"constants": {"error": 0.1}}, "'error' must be a name that is not taken"),
+        ({"constants": {"exp": 0.1}}, "'exp' must be a name that is not taken"),
+        ({"constants": {"a b": 0.1}}, "'a b' must be a name"),
+        ({"constants": {"c0": "x"}}, "component.constants.c0 = 'x': must be a number"),
+        ({"constants": {"c0": 0.0}, "expression": "error / c0"}, "division by zero"),
+        ({"slot": "value"}, "component.slot = 'value': must be one of value_loss"),
+        ({"slot": "schedule", "expression": "progress + c0", "gives": "slope"}, "gives = 'slope'"),
+        ({"slot": "policy_loss"}, "unknown name 'error'"),
+        ({"slot": ["policy_loss"]}, "component.slot = .* must be one of value_loss"),
+        ({"expression": "error**2", "constants": {}}, "init returns no parameters"),
+    ],
+)
+def test_settings_that_are_refused(config, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        study_of(evolve="formula", learner="ppo", component=config)
+    assert "\n" not in str(caught.value)
+
+
+def test_its_slot_must_be_one_of_the_learner():
+    component = {"slot": "policy_loss", "expression": "c0 * ratio * advantage"}
+    with pytest.raises(ConfigError, match="'q_learning' has no slot 'policy_loss'"):
+        study_of(evolve="formula", learner="q_learning", component=component)
+    with pytest.raises(ConfigError, match="drift and formula both fill the slot policy_loss"):
+        study_of(evolve=["drift", "formula"], learner="ppo", component={"formula": component})
+    study = study_of(evolve=["value_loss", "formula"], component={"formula": component})
+    slots = [part.slot.name for part in study.evolved.parts.values()]
+    assert slots == ["value_loss", "policy_loss"]
+
+
+def test_a_component_of_several_slots_says_which():
+    def module(slot, config=Config):
+        found = types.ModuleType("mine")
+        found.SLOT, found.Config, found.make = slot, config, make
+        return found
+
+    both = module(("value_loss", "policy_loss"))
+    assert registry.checked("mine", both) is both
+    assert registry.slot_of(both, None).name == "value_loss"
+    assert registry.slot_of(both, {"slot": "policy_loss"}).name == "policy_loss"
+    assert registry.slot_of(both, {"slot": "schedule"}).name == "value_loss"  # refused later
+    assert registry.slot_of(module("schedule"), {"slot": "policy_loss"}).name == "schedule"
+    for slot in ((), ("value_loss", "loss"), None):
+        with pytest.raises(ConfigError, match=r"SLOT = .* must be one of value_loss"):
+            registry.checked("mine", module(slot))
+    with pytest.raises(ConfigError, match=r"Config\.slot: must say which"):
+        registry.checked("mine", module(("value_loss",), schedule.Config))
+
+
+def test_text_with_numbers():
+    expression = parse("error * (c0 - c1)", ["error"], {"c0": -1.23456, "c1": 2})
+    assert expression.text({"c0": -1.23456}) == "error * (-1.235 - c1)"
+    assert expression.text() == "error * (c0 - c1)"
+    assert expression.length == 5
+    assert parse("where(error > 0, -error, 1)", ["error"], {}).length == 6
+
+
+VALUES = {"squared": Config(expression="error**2 / 2", constants={})}
+AS_FORMULAS = [
+    (slot, name, config)
+    for slot, formulas in [*HAND_WRITTEN.items(), ("value_loss", VALUES)]
+    for name, config in formulas.items()
+]
+
+
+@pytest.mark.parametrize(("slot", "name", "config"), AS_FORMULAS)
+def test_hand_written_losses_as_formulas(slot, name, config):
+    component = make(config)
+    meta_params = component.init(jax.random.key(0))
+    scalars = np.random.default_rng(0).normal(size=(3 if slot == "value_loss" else 2, 200))
+    scalars = scalars.astype(np.float32) * (1.0 if slot == "value_loss" else 0.3)
+
+    def both(function, meta_params):
+        def loss(*scalars):
+            return function(meta_params, CONTEXT, *scalars)
+
+        return jax.jit(jax.vmap(jax.value_and_grad(loss)))(*scalars)
+
+    value, slope = both(component.apply, meta_params)
+    expected, expected_slope = both(losses.HAND_WRITTEN[slot][name], None)
+    np.testing.assert_allclose(slope, expected_slope, rtol=1e-4, atol=1e-6)
+    if name == "huber":  # quadrature of a slope with a kink
+        np.testing.assert_allclose(value, expected, atol=0.05)
+    else:
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
+    config = Config(
+        expression="a * tanh(error) + b", constants={"a": 2.0, "b": -0.5}, gives="slope"
+    )
+    component = make(config)
+    meta_params = component.init(jax.random.key(0))
+    assert config.numbers(meta_params) == {"a": 2.0, "b": -0.5}
+
+    def slope(meta_params, prediction):
+        return jax.grad(component.apply, argnums=2)(meta_params, CONTEXT, prediction, 0.5, 0.0)
+
+    by_constants, by_prediction = jax.grad(slope, argnums=(0, 1))(meta_params, 1.5)
+    np.testing.assert_allclose(by_prediction, 2.0 / np.cosh(1.0) ** 2, rtol=1e-5)
+    np.testing.assert_allclose(
+        by_constants["relative"]["a"], 2.0 * np.tanh(1.0), rtol=1e-5
+    )  # unit 2
+    np.testing.assert_allclose(by_constants["relative"]["b"], 0.5, rtol=1e-5)  # unit 0.5
+    value = component.apply(meta_params, CONTEXT, 1.5, 0.5, 0.0)
+    np.testing.assert_allclose(value, 2.0 * np.log(np.cosh(1.0)) - 0.5, rtol=1e-5)
+
+
+def test_a_schedule():
+    config = Config(slot="schedule", expression="1 - c0 * progress", constants={"c0": 0.5})
+    found = make(config).apply({"relative": {"c0": jnp.float32(1.0)}}, CONTEXT)
+    np.testing.assert_allclose(found.learning_rate, CONTEXT.hyperparams.learning_rate * 0.875)
+    unknown = Config(slot="schedule", expression="c0", hyperparam="leaning_rate")
+    with pytest.raises(TypeError, match="the learner has no leaning_rate"):
+        make(unknown).apply({"relative": {"c0": 1.0}}, CONTEXT)
+
+
+def test_findings_write_the_formula_down():
+    assert find("formula") is formula
+    config = Config(expression="error**2 / 2 + c0 * error", constants={"c0": 0.2})
+    apply = make(config).apply
+    found = Found(
+        apply,
+        {"relative": {"c0": np.float32(1.5)}},
+        LEARNERS["q_learning"],
+        None,
+        lambda: np.zeros((2, 4), np.float32),
+        config=config,
+    )
+    first, second = formula.findings(found, {})
+    assert first == "The formula: value_loss = error ** 2 / 2 + 0.3 * error."
+    assert "its slope at zero error is 0.3" in second

@@ -1,0 +1,121 @@
+"""`metaevo distill`: a whole one, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+
+from metaevo.components import find, registry
+from metaevo.components.discovery import load
+from metaevo.components.parts import Evolved, Part
+from metaevo.config import ConfigError, dump_yaml
+from metaevo.distill import command
+from metaevo.distill.command import main
+from metaevo.evolution.command import main as evolve
+from metaevo.training.command import main as train
+
+TINY = """
+learner: q_learning
+task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
+train: {total_timesteps: 60, num_steps: 20}
+component: {form: additive, hidden_sizes: [2], start: random}
+fitness: {mean_return: 0, reward_per_step: 10}
+strategy: {population_size: 8, sigma: 0.1}
+evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
+evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
+             tuning_seeds: 2, ablation_seeds: 0}
+"""
+
+
+def refused(capsys, *argv):
+    with pytest.raises(SystemExit) as caught:
+        main([str(each) for each in argv], description="")
+    assert caught.value.code == 2
+    (line,) = [x for x in capsys.readouterr().err.splitlines() if not x.startswith("results")]
+    assert line.startswith("error: ")
+    return line
+
+
+def test_what_is_no_run_of_evolution(tmp_path, capsys):
+    assert "missing RUN" in refused(capsys)
+    assert str(tmp_path / "nothing") in refused(capsys, tmp_path / "nothing")
+    trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
+    (tmp_path / "config.yaml").write_text(dump_yaml(trained))
+    assert "no learned component" in refused(capsys, tmp_path)
+
+
+def test_only_losses_become_formulas(tmp_path):
+    def part(name):
+        module = find(name)
+        config = module.Config()
+        return Part(name, module, registry.slot_of(module, config), config, module.make(config))
+
+    both = {name: part(name) for name in ("value_loss", "drift", "schedule")}
+    with pytest.raises(ConfigError, match="has evolved schedule: only losses become formulas"):
+        command._part(tmp_path, Evolved({"schedule": both["schedule"]}, False), None)
+    evolved = Evolved(both, True)
+    with pytest.raises(ConfigError, match=r"several losses: .* --slot value_loss\|policy_loss"):
+        command._part(tmp_path, evolved, None)
+    assert command._part(tmp_path, evolved, "policy_loss").name == "drift"
+    with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
+        command._part(tmp_path, evolved, "schedule")
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("distill")
+    (path / "tiny.yaml").write_text(TINY)
+    argv = ["--config", str(path / "tiny.yaml"), "--run-dir", str(path / "run")]
+    assert evolve(argv, component="value_loss", description="") == 0
+    return path / "run"
+
+
+@pytest.mark.long
+def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
+    pytest.importorskip("pyoperon")
+    argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
+    assert main(argv, description="") == 0
+    printed = capsys.readouterr().out
+    found = json.loads((evolved / "distill/value_loss/distilled.json").read_text())
+    assert found["inputs"] == ["error"]
+    assert 1 <= len(found["formulas"]) <= 2
+    lengths = [each["length"] for each in found["formulas"]]
+    assert lengths == sorted(lengths)
+    for each in found["formulas"]:
+        assert each["text"] in printed
+        assert len(each["scores"]) == 8
+        value_loss, meta_params = load(
+            evolved / "distill/value_loss" / each["name"].replace(" ", "_")
+        )
+        assert set(meta_params["relative"]) == set(each["constants"])
+        assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
+    assert {each["name"] for each in found["hand_written"]} == {
+        "squared",
+        "huber",
+        "sloped_squared",
+    }
+    assert found["learned"]["numbers"] == 7
+    assert (evolved / "distill/value_loss/figures/score_length.png").stat().st_size > 1000
+    assert "Formulas" in (evolved / "distill/value_loss/report.html").read_text()
+
+    name = found["formulas"][-1]["name"].replace(" ", "_")
+    argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
+    argv += ["--train.total_timesteps", "2000", "--train.num_steps", "100"]
+    argv += ["--value_loss", str(evolved / "distill/value_loss" / name)]
+    assert train([*argv, "--run-dir", str(tmp_path / "trained")], description="") == 0
+
+
+@pytest.mark.long
+def test_what_does_not_fit_is_refused(evolved, capsys):
+    pytest.importorskip("pyoperon")
+    assert "--slot = 'policy_loss': must be one of value_loss" in refused(
+        capsys, evolved, "--slot", "policy_loss"
+    )
+    assert "component.hidden_sizes: a loss is distilled as it is" in refused(
+        capsys, evolved, "--component.hidden_sizes", "[3]"
+    )
+    assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")
+    for path in (evolved / "meta_params").iterdir():
+        path.unlink()
+    (evolved / "meta_params").rmdir()
+    assert "holds no discovered component" in refused(capsys, evolved)

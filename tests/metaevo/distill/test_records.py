@@ -1,0 +1,76 @@
+"""What is written down of trainings: all that a loss is given, and nothing else changes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.config import from_dict
+from metaevo.distill import records
+from metaevo.distill.records import _listened, record, slopes
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from purerl.types import Context
+
+PPO = {
+    "evolve": "formula",
+    "learner": "ppo",
+    "train": {
+        "total_timesteps": 64, "num_envs": 2, "num_steps": 8, "update_epochs": 2,
+        "num_minibatches": 2, "hidden_sizes": [4],
+    },
+    "component": {
+        "slot": "policy_loss",
+        "expression": "c * log_ratio**2 - ratio * advantage",
+        "constants": {"c": 0.5},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study():
+    return LearnerStudy(from_dict(experiment_class(PPO, None), PPO))
+
+
+@pytest.mark.long
+def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
+    monkeypatch.setattr(records, "AGENTS", 2)
+    monkeypatch.setattr(records, "TIMES", 2)
+    (part,) = study.evolved.parts.values()
+    meta_params = part.component.init(jax.random.key(0))
+    found = record(study.settings, study.parts, meta_params, part, lambda: None)
+    log_ratio, advantage = found.scalars.T
+    # 2 times, 2 agents, 2 epochs of 16 samples
+    assert len(found.scalars) == 2 * 2 * 2 * 16
+    assert set(found.progress) == {0.0, 0.5}
+    # the policy has not moved before the first of 4 gradient steps of an update, and then it has
+    assert np.sum(np.abs(log_ratio) < 1e-6) >= 2 * 2 * 8
+    assert np.mean(np.abs(log_ratio) > 1e-6) > 0.5
+    expected = log_ratio - np.exp(log_ratio) * advantage
+    np.testing.assert_allclose(found.slope, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_whoever_listens_changes_nothing(study):
+    (part,) = study.evolved.parts.values()
+    meta_params = part.component.init(jax.random.key(0))
+    seen = []
+    listened = _listened(part.function, seen)
+    scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
+
+    def slope(function):
+        def at(scalars):
+            return jax.grad(function, argnums=2)(meta_params, Context(None), *scalars)
+
+        return jax.jit(jax.vmap(jax.vmap(at)))(scalars)
+
+    np.testing.assert_allclose(slope(listened), slope(part.function), rtol=1e-5)
+    np.testing.assert_array_equal(np.concatenate(seen).reshape(scalars.shape), scalars)
+
+
+def test_slopes_know_the_time(study):
+    def function(meta_params, context, prediction, target):
+        return meta_params * context.progress * jnp.square(prediction - target)
+
+    scalars, progress = np.float32([[2, 1], [0, 1]]), np.float32([0.5, 1.0])
+    found = slopes(function, 3.0, study.settings, scalars, progress)
+    np.testing.assert_allclose(found, [3.0, -6.0])

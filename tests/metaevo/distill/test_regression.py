@@ -1,0 +1,168 @@
+"""Symbolic regression: what Operon's trees mean in our language, and which formulas are kept."""
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from metaevo.components.expressions import parse
+from metaevo.components.formula import Config
+from metaevo.config import ConfigError
+from metaevo.distill import regression
+from metaevo.distill.records import Records
+from metaevo.distill.regression import Formula, arguments_of, front, mattering, search, thinned
+
+X = np.linspace(-2, 2, 41)
+Y = np.cos(np.arange(41.0))
+NAMES = {1: "x", 2: "y"}
+FUNCTIONS = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Aq": lambda a, b: a / np.sqrt(1 + b**2),
+    "Fmin": np.minimum,
+    "Fmax": np.maximum,
+    "Tanh": np.tanh,
+    "Abs": np.abs,
+    "Exp": np.exp,
+}
+
+
+class Node(NamedTuple):
+    """As Operon has them."""
+
+    Type: str
+    Arity: int = 0
+    Value: float = 1.0
+    HashValue: int = 0
+
+
+def random_tree(rng, depth):
+    """Nodes in Operon's order, and the value of the tree, computed beside them."""
+    if depth == 0 or rng.random() < 0.2:
+        value = float(f"{rng.normal():.3g}")
+        match rng.integers(3):
+            case 0:
+                return [Node("NodeType.Constant", 0, value)], np.full_like(X, value)
+            case which:
+                data = X if which == 1 else Y
+                return [Node("NodeType.Variable", 0, value, int(which))], value * data
+    name = rng.choice(list(FUNCTIONS))
+    arity = 1 if name in ("Tanh", "Abs", "Exp") else 2
+    parts = [random_tree(rng, depth - 1) for _ in range(arity)]
+    nodes = [node for part, _ in reversed(parts) for node in part]
+    return [*nodes, Node(f"NodeType.{name}", arity)], FUNCTIONS[name](*(v for _, v in parts))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_tree_means_the_same_as_text(seed):
+    nodes, expected = random_tree(np.random.default_rng(seed), depth=3)
+    text = regression._text(regression._terms(nodes, NAMES))
+    found = parse(text, ["x", "y"], {}).evaluate({"x": X, "y": Y})
+    # numbers are written with four digits
+    np.testing.assert_allclose(
+        np.broadcast_to(found, X.shape),
+        expected,
+        rtol=0.05,
+        atol=0.02 * (1 + np.abs(expected)).max(),
+    )
+
+
+def test_texts_are_short():
+    x = Node("NodeType.Variable", 0, -2.0, 1)
+    one, plus, times = (
+        Node("NodeType.Constant", 0, 1.5),
+        Node("NodeType.Add", 2),
+        Node("NodeType.Mul", 2),
+    )
+
+    def text(*nodes):
+        return regression._text(regression._terms(nodes, NAMES))
+
+    assert text(x, one, plus) == "1.5 - 2.0 * x"
+    assert text(x, x, plus) == "-4.0 * x"
+    assert text(x, one, times) == "-3.0 * x"
+    assert text(x, Node("NodeType.Tanh", 1)) == "-tanh(2.0 * x)"
+    assert text(x, x, Node("NodeType.Sub", 2)) == "0.0"
+    assert text(one, x, Node("NodeType.Aq", 2)) == "-1.109 * x"
+    assert text(x, one, Node("NodeType.Aq", 2)) == "1.5 / sqrt(4.0 * x**2 + 1.0)"
+    assert (
+        text(one, x, plus, x, Node("NodeType.Aq", 2))
+        == "-2.0 * x / sqrt((-2.0 * x + 1.5)**2 + 1.0)"
+    )
+
+
+def formula(length, error):
+    return Formula(Config(expression="error", constants={}), length, error)
+
+
+def test_the_front_has_no_formula_that_a_shorter_one_is_as_good_as():
+    given = [formula(5, 0.2), formula(1, 1.0), formula(4, 0.2), formula(9, 0.199), formula(7, 0.1)]
+    given += [formula(3, 1.2), formula(8, float("nan"))]
+    assert [each.length for each in front(given)] == [1, 4, 7]
+
+
+def test_a_thinned_front_keeps_where_the_error_falls():
+    given = [formula(1, 1.0), formula(2, 0.99), formula(3, 0.1), formula(4, 0.09), formula(9, 0.01)]
+    assert [each.length for each in thinned(given, 3)] == [1, 3, 9]
+    assert [each.length for each in thinned(given, 1)] == [9]
+    assert thinned(given, 9) == given
+
+
+@pytest.fixture(scope="module")
+def records():
+    rng = np.random.default_rng(0)
+    prediction, target = rng.normal(size=(2, 600)).astype(np.float32)
+    scalars = np.stack([prediction, target, prediction], axis=1)
+    progress = rng.random(600).astype(np.float32)
+    return Records(scalars, progress, slopes(scalars, progress))
+
+
+def slopes(scalars, progress):
+    return np.tanh(2 * (scalars[:, 0] - scalars[:, 1])) + 0.3
+
+
+def test_only_inputs_that_matter_are_searched_in(records):
+    assert list(mattering("value_loss", records, slopes, 0)) == ["error"]
+    by_time = records._replace(slope=records.progress)
+    found = mattering("value_loss", by_time, lambda scalars, progress: progress, 0)
+    assert list(found) == ["progress"]
+    drift = Records(records.scalars[:, :2], records.progress, records.scalars[:, 0])
+    assert set(mattering("policy_loss", drift, lambda scalars, _: scalars[:, 0], 0)) == {
+        "log_ratio", "ratio", "advantage"}  # fmt: skip
+
+
+def test_a_formula_is_found(records):
+    pytest.importorskip("pyoperon")
+    inputs = {"error": arguments_of("value_loss", records).inputs["error"]}
+    found = search("value_loss", records, inputs, seed=0, evaluations=9000)
+    assert found[0].config.expression == "c0"
+    np.testing.assert_allclose(found[0].error, 1.0, rtol=1e-3)
+    best = found[-1]
+    assert best.error < 1e-4
+    error = np.float32([-3.0, 0.0, 0.2, 3.0])
+    value = best.config.parsed.evaluate({"error": error, **best.config.constants})
+    np.testing.assert_allclose(value, np.tanh(2 * error) + 0.3, atol=0.03)
+
+
+def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
+    rng = np.random.default_rng(0)
+    log_ratio, advantage = (rng.normal(size=(2, 500)) * [[0.2], [1.0]]).astype(np.float32)
+    scalars = np.stack([log_ratio, advantage], axis=1)
+    slope = 0.5 * log_ratio - np.exp(log_ratio) * advantage
+    records = Records(scalars, np.zeros(500, np.float32), slope)
+    pytest.importorskip("pyoperon")
+    inputs = arguments_of("policy_loss", records).inputs
+    inputs = {name: inputs[name] for name in ("log_ratio", "ratio", "advantage")}
+    found = search("policy_loss", records, inputs, seed=0, evaluations=3000)
+    text = found[-1].config.parsed.text(found[-1].config.constants)
+    assert text == "0.5 * log_ratio - ratio * advantage"
+    assert found[-1].error < 1e-6
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyoperon", None)
+    monkeypatch.setitem(sys.modules, "pyoperon.sklearn", None)
+    with pytest.raises(ConfigError, match=r"pip install 'metaevo\[distill\]'"):
+        regression.require()
