@@ -40,6 +40,9 @@ COMMANDS = {
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),
+    "zoo": Command(
+        "list, show and add rules that anybody can load", "metaevo.curation.command", trains=False
+    ),
     "sync": Command(
         "send runs to Weights & Biases or MLflow", "metaevo.runs.tracking.sync", trains=False
     ),
