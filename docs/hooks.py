@@ -5,6 +5,7 @@ Macros make tables in a page:
 - `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
   `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
 - `{{ kills() }}`: that of docs/results/kills;
+- `{{ generality() }}`: the rows of the benchmark of generality, of docs/results/generality;
 - `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
 - `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
   source of its dataclass.
@@ -27,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+GENERALITY = RESULTS / "generality"
 ZOO = ROOT / "metaevo" / "zoo" / "entries"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
@@ -38,7 +40,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace every macro of a page."""
     markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
     markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
-    return markdown.replace("{{ kills() }}", kills()).replace("{{ zoo() }}", zoo())
+    for name, macro in (("kills", kills), ("zoo", zoo), ("generality", generality)):
+        if (text := f"{{{{ {name}() }}}}") in markdown:
+            markdown = markdown.replace(text, macro())
+    return markdown
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -138,6 +143,27 @@ def kills() -> str:
     command = "python -m tests.faults.kills NAME --kills N --seed 0 --json FILE"
     columns = ["run", "kills", *phases, "equal to the undisturbed run"]
     return f"{_markdown(columns, rows)}\n\n<small>`{command}`</small>"
+
+
+def generality() -> str:
+    """Return the rows of the benchmark of generality, the highest score first."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(GENERALITY.glob("*.json"))
+    ]
+    found.sort(key=lambda each: -each["score"]["iqm"])
+    kinds = [(kind, name) for kind in ("families", "horizons") for name in found[0][kind]]
+    rows = []
+    for each in found:
+        tasks = str(each["score"]["tasks"])
+        parts = [each[kind][name] for kind, name in kinds]
+        shares = ["" if part is None else f"{part['iqm']:.2f}" for part in parts]
+        score = _interval(each["score"]["iqm"], each["score"]["interval"], ".2f")
+        rows.append([f"`{each['rule']}`", each["slot"], f"**{score}**", tasks, *shares])
+    columns = ["rule", "slot", "score [95%]", "tasks", *(name for _, name in kinds)]
+    version = found[0]["version"]
+    command = "metaevo generality RULE"
+    note = f"Version {version}, {found[0]['seeds']} agents a task. `{command}`"
+    return f"{_markdown(columns, rows)}\n\n<small>{note}</small>"
 
 
 def zoo() -> str:

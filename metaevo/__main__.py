@@ -37,6 +37,9 @@ COMMANDS = {
         "search for good settings, each tried on several seeds", "metaevo.sweep.command"
     ),
     "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
+    "generality": Command(
+        "judge a rule on a fixed list of tasks, as one number", "metaevo.generality.command"
+    ),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),
