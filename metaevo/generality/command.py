@@ -16,7 +16,7 @@ from metaevo.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.runs import files
 from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested
 from metaevo.runs.progress import Progress
-from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.run_directory import RunDirectory, commit
 from metaevo.runs.signals import StopOnSignal
 
 ROOT = Path("runs") / "generality"
@@ -72,6 +72,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     def judge(folder: Path, check_stop: Callable[[], None]) -> None:
         measured = _measure_all(found, tasks, rule, rates, folder, check_stop)
         about = result.result(found, rule, rates, measured, references["tasks"])
+        about["commit"] = commit()
         files.write_json_atomic(folder / "result.json", about)
         result.draw(about, folder / "scores.png")
         print(result.text_of(about, found))

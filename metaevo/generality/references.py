@@ -13,7 +13,7 @@ from metaevo.generality.tasks import Benchmark
 from metaevo.parallel.seeding import Purpose
 from metaevo.runs import files
 from metaevo.runs.progress import Progress
-from metaevo.runs.run_directory import git_commit
+from metaevo.runs.run_directory import commit
 
 COMMAND = "metaevo generality --references metaevo/generality/references.json"
 PPO = "adam"
@@ -58,13 +58,12 @@ def measure_references(
     flat = [name for name, each in tasks.items() if not _has_scale(each)]
     if flat:
         raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")
-    git = git_commit() or {"commit": "unknown", "dirty": False}
     files.write_json_atomic(
         save,
         {
             "version": benchmark.version,
             "command": COMMAND,
-            "commit": git["commit"][:9] + "+" * git["dirty"],
+            "commit": commit(),
             "tasks": tasks,
         },
     )

@@ -248,6 +248,12 @@ def _version(package: str) -> str | None:
         return None
 
 
+def commit() -> str:
+    """The commit of this checkout, short, with a + where files were changed; or `unknown`."""
+    git = git_commit()
+    return "unknown" if git is None else git["commit"][:9] + "+" * git["dirty"]
+
+
 def git_commit() -> dict[str, Any] | None:
     """The commit of the checkout that this file belongs to; None for an installed copy."""
 

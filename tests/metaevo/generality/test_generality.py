@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from metaevo import statistics
 from metaevo.__main__ import main
@@ -47,6 +49,21 @@ def test_the_references_are_of_the_list_and_leave_a_scale():
         assert len(each["random"]) == len(each["tuned"]) == LIST.seeds
         assert statistics.compare(each["tuned"], each["random"]).conclusion == "better"
         assert each["learning_rate"] in LIST.learning_rates["default"]
+
+
+def test_the_rows_of_the_page_are_what_their_scores_say():
+    rows = sorted((Path(__file__).parents[3] / "docs" / "results" / "generality").glob("*.json"))
+    assert rows
+    ends = read_references()["tasks"]
+    for path in rows:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        assert row["version"] == LIST.version
+        assert row["complete"]
+        scores = result.normalised(row["tasks"], ends)
+        unseen = [each for name, each in scores.items() if name not in row["seen"]]
+        # of equally many agents on every task, the statistic of all of them
+        everything = np.concatenate(unseen)
+        assert row["score"]["iqm"] == pytest.approx(scipy.stats.trim_mean(everything, 0.25))
 
 
 def test_another_training_has_another_key():
