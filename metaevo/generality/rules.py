@@ -59,7 +59,9 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         source = registry.source_of(part.module) or b""
         about = [part.source, to_dict(part.config), digest(meta_params), registry.digest(source)]
         slot, key = part.slot.name, digest_of_text(str(about))
-        envs = _names(RunDirectory.open(Path(text)).read_config()["config"]["task"]["env"])
+        run = RunDirectory(Path(text))
+        has_config = os.path.lexists(run.config_path)  # a copy of what was evolved has none
+        envs = _names(run.read_config()["config"]["task"]["env"]) if has_config else []
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         known += [zoo.PREFIX + name for name in zoo.names()]

@@ -4,18 +4,22 @@ import dataclasses
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import scipy.stats
 
 from metaevo import statistics
 from metaevo.__main__ import main
-from metaevo.config import ConfigError
+from metaevo.components import discovery, parts, value_loss
+from metaevo.config import ConfigError, to_dict
 from metaevo.generality import command, measure, references, result, tasks
 from metaevo.generality.measure import key_of, rates_of
 from metaevo.generality.references import measure_references
 from metaevo.generality.rules import Rule, rule_of
 from metaevo.generality.tasks import FAMILIES, HORIZONS, benchmark, read_references
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import experiment_class
 from purerl import envs
 
 LIST = benchmark()
@@ -203,3 +207,20 @@ def test_a_task_that_cannot_be_built_is_named():
     other = dataclasses.replace(TINY, tasks={"new": spec})
     with pytest.raises(ConfigError, match=r"task new: task.env: unknown environment"):
         measure.Bench(other, "new", rule_of("adam"))
+
+
+def test_a_run_is_a_rule(tmp_path):
+    component = value_loss.make(value_loss.Config())
+    settings = experiment_class({"evolve": "value_loss"}, None)()
+    keys = []
+    for seed in (0, 1):
+        run = RunDirectory.create(tmp_path / str(seed), "test")
+        evolved = parts.make("value_loss", value_loss.Config())
+        discovery.save(run, evolved, component.init(jax.random.key(seed)), 1, "ppo")
+        assert rule_of(str(run.path)).seen == ()
+        run.write_config(to_dict(settings) | {"task": {"env": ["GridWorld", "Doors"]}}, {}, [])
+        found = rule_of(str(run.path))
+        assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Doors"))
+        assert found.name == str(seed)
+        keys.append(found.key)
+    assert keys[0] != keys[1]
