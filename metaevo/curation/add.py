@@ -118,7 +118,8 @@ def add(
             checkpoint.save_tree(new / "meta_params", meta_params, metadata)
             (new / "component").mkdir()
             files.write_atomic(new / "component" / f"{part.name}.py.txt", source)
-            picture = _picture(run.figures / f"{part.name}.png")
+            names = part.slot.hook(part.module, "CAPTIONS") or ()
+            picture = next(filter(None, (_picture(run.figures / name) for name in names)), None)
             if picture is not None:
                 files.write_atomic(new / "picture.png", picture)
             zoo.seal(new, card)

@@ -5,6 +5,7 @@ import json
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 import metaevo
 from metaevo import zoo
@@ -69,6 +70,8 @@ def run(tmp_path):
 
 
 def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
+    run.figures.mkdir()
+    Image.new("RGB", (1600, 900), "white").save(run.figures / "loss.png")
     code, out, _ = run_zoo(capsys, "add", run.path, "--name", "mine", "--title", "a loss")
     assert code == 0
     assert "zoo:mine, version 1: a loss" in out
@@ -81,6 +84,8 @@ def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
     repeated = zoo.find("mine").card["repeat"]
     assert repeated["mean"] == pytest.approx(120.0)
     assert repeated["std"] == pytest.approx(np.std(SCORES, ddof=1))
+    with Image.open(own / "mine" / "picture.png") as picture:
+        assert picture.size == (800, 450)
     assert str(run.path) not in (own / "mine" / "entry.json").read_text()
 
 
