@@ -1,10 +1,12 @@
 """What MkDocs calls while it builds the site, and what puts a run's comparison into docs/results.
 
-Three macros make tables in a page:
+Macros make tables in a page:
 
 - `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
   `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
 - `{{ kills() }}`: that of docs/results/kills;
+- `{{ generality() }}`: the rows of the benchmark of generality, of docs/results/generality;
+- `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
 - `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
   source of its dataclass.
 
@@ -26,6 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+GENERALITY = RESULTS / "generality"
+ZOO = ROOT / "metaevo" / "zoo" / "entries"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
     "settings": re.compile(r'\{\{ settings\("([\w.]+)", "([\w/.]+)", "(\w+)"\) \}\}'),
@@ -36,7 +40,20 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace every macro of a page."""
     markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
     markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
-    return markdown.replace("{{ kills() }}", kills())
+    for name, macro in (("kills", kills), ("zoo", zoo), ("generality", generality)):
+        if (text := f"{{{{ {name}() }}}}") in markdown:
+            markdown = markdown.replace(text, macro())
+    return markdown
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Put the pictures of the zoo's entries into the site, where its page finds them."""
+    from mkdocs.structure.files import File
+
+    for path in sorted(ZOO.glob("*/picture.png")):
+        place = f"images/zoo/{path.parent.name}.png"
+        files.append(File.generated(config, place, abs_src_path=str(path)))
+    return files
 
 
 def results(name: str, title: str | None = None) -> str:
@@ -126,6 +143,93 @@ def kills() -> str:
     command = "python -m tests.faults.kills NAME --kills N --seed 0 --json FILE"
     columns = ["run", "kills", *phases, "equal to the undisturbed run"]
     return f"{_markdown(columns, rows)}\n\n<small>`{command}`</small>"
+
+
+def generality() -> str:
+    """Return the rows of the benchmark of generality, the highest score first."""
+    found = [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(GENERALITY.glob("*.json"))
+    ]
+    found.sort(key=lambda each: -each["score"]["iqm"])
+    kinds = [(kind, name) for kind in ("families", "horizons") for name in found[0][kind]]
+    rows = []
+    for each in found:
+        tasks = str(each["score"]["tasks"])
+        parts = [each[kind][name] for kind, name in kinds]
+        shares = ["" if part is None else f"{part['iqm']:.2f}" for part in parts]
+        score = _interval(each["score"]["iqm"], each["score"]["interval"], ".2f")
+        rows.append([f"`{each['rule']}`", each["slot"], f"**{score}**", tasks, *shares])
+    columns = ["rule", "slot", "score [95%]", "tasks", *(name for _, name in kinds)]
+    version = found[0]["version"]
+    command = "metaevo generality RULE"
+    note = f"Version {version}, {found[0]['seeds']} agents a task. `{command}`"
+    return f"{_markdown(columns, rows)}\n\n<small>{note}</small>"
+
+
+def zoo() -> str:
+    """Return the cards of the zoo's entries."""
+    cards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(ZOO.glob("*/*.json"))]
+    return "\n\n".join(map(_card, cards))
+
+
+def _card(card: dict[str, Any]) -> str:
+    name, origin, repeat = card["name"], card["origin"], card["repeat"]
+    used = f"--{card['slot']} zoo:{name}"
+    facts = [
+        ["use", f'`{used}`, `metaevo.load("zoo:{name}")`'],
+        ["slot", f"`{card['slot']}` of {card['learner']}"],
+    ]
+    if card["function"] is not None:
+        facts += [
+            ["hand-written", f"`{card['function']}`: {origin['formula']}"],
+            ["published", origin["reference"]],
+        ]
+    else:
+        settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
+        seeds = ", ".join(map(str, origin["seeds"]))
+        facts += [
+            ["component", f"`{card['component']}` ({settings})"],
+            ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
+            ["evolution seeds", f"{seeds}; {origin['frames']:,} environment steps in all"],
+        ]
+    env = repeat["experiment"]["task"]["env"]
+    facts.append(
+        [
+            f"`metaevo zoo repeat {name}`",
+            f"mean score {repeat['mean']:.1f} on {env} (standard deviation {repeat['std']:.1f}, "
+            f"{repeat['seeds']} agents)",
+        ]
+    )
+    parts = [f"## {name}", f"{card['title'].capitalize()}. Version {card['version']}."]
+    parts.append(_markdown(["", ""], facts, ":---"))
+    if card["held_out"] is not None:
+        parts.append(_held_out(card["held_out"]))
+    if "picture.png" in card["files"]:
+        parts.append(f"![What {name} does](../images/zoo/{name}.png)")
+    return "\n\n".join(parts)
+
+
+def _held_out(found: dict[str, Any]) -> str:
+    """Return the table of a card: what was found beside hand-written functions."""
+    rows = [
+        [row["name"], _interval(row["iqm"], row["interval"]), f"{row['tuning_frames']:,}"]
+        for row in found["variants"]
+    ]
+    seeds = found["variants"][0]["seeds"]
+    title = f"{found['env']}, {found['frames_per_agent']:,} steps, {seeds} held-out seeds"
+    best = found["against_best"]
+    verdicts = [(f"{best['learned']} against {best['other']}", best)]
+    if found["together"] is not None:
+        verdicts.append(
+            (f"{found['together']['evolutions']} evolutions together", found["together"])
+        )
+    sentences = [
+        f"{text}: {_interval(each['difference'], each['difference_interval'])}, "
+        f"{each['conclusion']}."
+        for text, each in verdicts
+    ]
+    table = _markdown([title, "IQM [95%]", "steps of tuning"], rows)
+    return f"{table}\n\n{' '.join(sentences)}"
 
 
 def _markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:

@@ -37,9 +37,15 @@ COMMANDS = {
         "search for good settings, each tried on several seeds", "metaevo.sweep.command"
     ),
     "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
+    "generality": Command(
+        "judge a rule on a fixed list of tasks, as one number", "metaevo.generality.command"
+    ),
     "distill": Command("turn a learned loss into formulas", "metaevo.distill.command"),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
+    ),
+    "zoo": Command(
+        "list, show and add rules that anybody can load", "metaevo.curation.command", trains=False
     ),
     "envs": Command("list environments", "metaevo.environments.command"),
     "sync": Command(

@@ -22,7 +22,8 @@ PAGES = sorted(DOCS.rglob("*.md"))
 ALL = [ROOT / "README.md", *PAGES]
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in ALL}
 RESULTS = sorted((DOCS / "results").glob("*.json"))
-COMMANDS = {"evolve", "train", "sweep", "evaluate", "compare", "envs", "sync", "reproduce"}
+COMMANDS = {"evolve", "train", "sweep", "evaluate", "generality", "distill", "compare", "zoo"}
+COMMANDS |= {"envs", "sync", "reproduce"}
 FOLDERS = "configs|docs|examples|experiments|metaevo|purerl|tests"
 
 _spec = importlib.util.spec_from_file_location("docs_hooks", DOCS / "hooks.py")

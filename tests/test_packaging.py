@@ -206,7 +206,7 @@ def test_a_wheel_holds_all_that_an_installed_command_needs(wheel: Path):
     sources = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
-        for suffix in ("py", "js", "txt")
+        for suffix in ("py", "js", "txt", "json", "npz", "png", "yaml")
         for path in (ROOT / package).rglob(f"*.{suffix}")
     }
     assert presets | sources <= names

@@ -1,10 +1,12 @@
 """What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`.
 
 Nothing that lies in a run's directory is executed, and nothing that it names outside of this
-package imported, unless the caller says `trust_source`.
+package imported, unless the caller says `trust_source`. An entry of the package's zoo brings the
+source that it was made with, which is a part of the package.
 """
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,13 +17,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from metaevo import zoo
 from metaevo.components import registry
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from purerl.learners import LEARNERS
+from purerl.learners import HAND_WRITTEN, LEARNERS
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
@@ -64,7 +67,7 @@ def load(
 
     Args:
         run_dir: of an evolution; of several, the one that was best on its validation seeds, and a
-            line on stderr says which.
+            line on stderr says which. Or `zoo:NAME`, an entry of the zoo.
         slot: that the function is to fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
@@ -76,6 +79,8 @@ def load(
             another slot than `slot`, or one of somebody's own code that is not trusted, or one that
             `learner` cannot use.
     """
+    if (entry := _entry(run_dir)) is not None and entry.function is not None:
+        return _hand_written(entry, slot)
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: name for name, part in evolved.parts.items()}
     has = " and ".join(parts)
@@ -95,7 +100,10 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     Raises:
         ConfigError: as `load` does.
     """
-    run = RunDirectory(Path(run_dir))
+    entry = _entry(run_dir)
+    if entry is not None and entry.function is not None:
+        raise ConfigError(f"{entry.name} is the hand-written {entry.function}: nothing evolved it")
+    run = RunDirectory(_folder(run_dir))
     path = run.meta_params
     if not os.path.isdir(path):
         raise ConfigError(f"{run_dir} holds no discovered component (no {path.name}/ in it)")
@@ -108,7 +116,7 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
         raise CheckpointError(f"{path}: says nothing of its components")
     parts = {}
     for each in described.values():
-        part = _part(run, each if isinstance(each, dict) else {}, trust_source)
+        part = _part(run, each if isinstance(each, dict) else {}, trust_source, entry)
         parts[part.name] = part
     evolved = Evolved(parts, is_dict)
     if isinstance(seed := metadata.get("evolution_seed"), int):
@@ -122,7 +130,7 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
 
 def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
     """Refuse an optimizer that was evolved with inputs that a learner does not have."""
-    _, metadata = load_tree(RunDirectory(Path(run_dir)).meta_params)
+    _, metadata = load_tree(RunDirectory(_folder(run_dir)).meta_params)
     before = metadata.get("learner")
     if not isinstance(before, str) or before not in LEARNERS:  # saved by earlier versions
         return
@@ -134,11 +142,45 @@ def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
         )
 
 
-def _part(run: RunDirectory, described: dict[str, Any], trust_source: bool) -> Part:
+def _entry(run_dir: str | Path) -> zoo.Entry | None:
+    return zoo.find(str(run_dir)) if zoo.is_name(run_dir) else None
+
+
+def _folder(run_dir: str | Path) -> Path:
+    entry = _entry(run_dir)
+    return Path(run_dir) if entry is None else entry.path
+
+
+def _hand_written(entry: zoo.Entry, slot: str | None) -> tuple[Callable[..., Any], Any]:
+    """Return the function of a published closed form, which has no meta-parameters."""
+    own = entry.card["slot"]
+    if slot is not None and slot != own:
+        raise ConfigError(f"{entry.name} holds a function for the slot {own}, not {slot}")
+    return HAND_WRITTEN[own][str(entry.function)], None
+
+
+@functools.cache  # one module for each entry, so that compiled programs are shared
+def _pinned(source: bytes, path: Path, entry: str, name: str) -> ModuleType:
+    """Return the component that an entry of the zoo was made with."""
+    try:
+        return registry.checked(name, registry.execute(source, path.with_suffix("")))
+    except ConfigError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{entry} does not work with this version: {reason}") from error
+
+
+def _part(
+    run: RunDirectory, described: dict[str, Any], trust_source: bool, entry: zoo.Entry | None
+) -> Part:
     name = described.get("component")
     if not isinstance(name, str):
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
-    module = _module(run, name, trust_source)
+    if entry is None:
+        module = _module(run, name, trust_source)
+    else:
+        module = _pinned(*entry.source(), entry.name, name)
     config = from_dict(module.Config, described.get("config", {}))
     own = None
     if hasattr(module, "Hyperparams"):

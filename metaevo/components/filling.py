@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from metaevo import zoo
 from metaevo.components import discovery
 from metaevo.config import ConfigError
 from metaevo.runs import checkpoint, files
@@ -19,7 +20,8 @@ def slots_of(learner: str) -> list[str]:
 
 def describe(slot: str) -> str:
     """Return what such a setting can be, in words."""
-    return f"{', '.join(HAND_WRITTEN[slot])}, or the directory of a run that evolved one"
+    known = ", ".join(HAND_WRITTEN[slot])
+    return f"{known}, the directory of a run that evolved one, or zoo:NAME (metaevo zoo lists them)"
 
 
 def fill(
@@ -29,7 +31,7 @@ def fill(
 
     Args:
         slot: to be filled.
-        name: of a hand-written function, or the directory of a run.
+        name: of a hand-written function or an entry of the zoo, or the directory of a run.
         learner: whose slot it is.
         run_path: an existing run, whose copy of the evolved function is used.
         trust_source: whether source code that a run has saved may be executed.
@@ -42,22 +44,37 @@ def fill(
     directory = Path(name)
     if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
         directory = copy_of(run_path, slot)
+    if zoo.is_name(name) and (str(directory) == name or zoo.is_same(name, directory)):
+        try:
+            return discovery.load(name, slot=slot, learner=learner)
+        except ConfigError as error:
+            raise ConfigError(f"{slot} = {name!r}: {error}") from error
     if not os.path.isdir(directory):  # of a Path, a name that is too long raises
-        known = ", ".join(HAND_WRITTEN[slot])
-        raise ConfigError(
-            f"{slot} = {name!r}: must be one of {known}, or the directory of a run that evolved one"
-        )
+        raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}")
     return discovery.load(directory, slot=slot, trust_source=trust_source, learner=learner)
 
 
 def keep(run_path: Path, slot: str, name: str) -> None:
     """Copy an evolved function into the run that learns with it: a run needs no other one."""
-    source, copy = RunDirectory(Path(name)), RunDirectory(copy_of(run_path, slot))
+    copy = RunDirectory(copy_of(run_path, slot))
     if name in HAND_WRITTEN[slot] or copy.meta_params.exists():
         return
-    for path in sorted((source.path / discovery.SOURCES).glob("*.py")):
+    source, sources = RunDirectory(Path(name)), {}
+    if zoo.is_name(name):
+        entry = zoo.find(name)
+        if entry.function is not None:
+            return
+        source = RunDirectory(entry.path)
+        content, path = entry.source()
+        sources = {path.name.removesuffix(".txt"): content}
+        copy.path.mkdir(parents=True, exist_ok=True)
+        files.write_json_atomic(copy.path / zoo.CARD, entry.card)
+    else:
+        for path in sorted((source.path / discovery.SOURCES).glob("*.py")):
+            sources[path.name] = files.read(path)
+    for file, content in sources.items():
         (copy.path / discovery.SOURCES).mkdir(parents=True, exist_ok=True)
-        files.write_atomic(copy.path / discovery.SOURCES / path.name, files.read(path))
+        files.write_atomic(copy.path / discovery.SOURCES / file, content)
     checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(source.meta_params))
 
 

@@ -5,6 +5,7 @@ this field that is faster than one device with many threads, and the path for se
 then the one that always runs. On GPUs and TPUs JAX's own devices are used.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
@@ -230,7 +231,7 @@ def map_rows(
 
     def in_row_order(leaf):  # [devices, chunks, chunk_size, ...] -> [capacity, ...]
         leaf = jnp.swapaxes(leaf, 0, 1)
-        return leaf.reshape(-1, *leaf.shape[3:])[:capacity]
+        return merged(leaf, 3)[:capacity]
 
     return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
 
@@ -256,16 +257,19 @@ def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = Fals
 def deal(tree: Any, chunk: slice, num_devices: int) -> Any:
     """Return the rows of a chunk, [devices, rows, ...]; the last row of all fills what is left."""
     index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
-    return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, -1, *leaf.shape[1:]), tree)
+    each = len(index) // num_devices  # not -1: an array may hold nothing
+    return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, each, *leaf.shape[1:]), tree)
 
 
 def collect(dealt: Sequence[Any], rows: int | None) -> Any:
     """Return the first rows of chunks [devices, rows, ...] as a tree on the host [rows, ...]."""
-    flat = [
-        jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.device_get(tree))
-        for tree in dealt
-    ]
+    flat = [jax.tree.map(lambda leaf: merged(leaf, 2), jax.device_get(tree)) for tree in dealt]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
+
+
+def merged(leaf: Any, axes: int) -> Any:
+    """Return an array with its first axes made one, also where another one has no length."""
+    return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
 
 
 class RowMap:

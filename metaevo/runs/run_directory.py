@@ -153,7 +153,7 @@ class RunDirectory:
         environment = {
             "started": datetime.now().astimezone().isoformat(timespec="seconds"),
             "command_line": shlex.join(sys.orig_argv),
-            "git": _git_commit(),
+            "git": git_commit(),
             "devices": list(devices),
             "python": platform.python_version(),
             **{name: _version(name) for name in _PACKAGES},
@@ -248,7 +248,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git_commit() -> dict[str, Any] | None:
+def commit() -> str:
+    """The commit of this checkout, short, with a + where files were changed; or `unknown`."""
+    git = git_commit()
+    return "unknown" if git is None else git["commit"][:9] + "+" * git["dirty"]
+
+
+def git_commit() -> dict[str, Any] | None:
     """The commit of the checkout that this file belongs to; None for an installed copy."""
 
     def git(*arguments: str) -> str:

@@ -165,7 +165,7 @@ class Pbt:
     def agents(self, state: State) -> Agents:
         """Return the agents of a fully trained state, on the host."""
         rows = jax.device_get(state.rows)
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:]), rows)
+        rows = jax.tree.map(lambda leaf: devices.merged(leaf, 3), rows)
         return Agents(rows, self.seeds, self.population.num_updates)
 
     def _round_device(self, state, index, done, updates, key_data):
@@ -205,7 +205,8 @@ class Pbt:
         """Train the members [local, seeds] of a device, chunk after chunk."""
 
         def chunked(leaf):
-            return leaf.reshape(-1, self.chunk * self.seeds, *leaf.shape[2:])
+            size = self.chunk * self.seeds
+            return leaf.reshape(self.local * self.seeds // size, size, *leaf.shape[2:])
 
         def members(leaf):
             return leaf.reshape(self.local, self.seeds, *leaf.shape[2:])

@@ -201,7 +201,7 @@ def prepared() -> Iterator[None]:
             (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
             (sync, "make_service", lambda _: Sink()),
-            (run_directory, "_git_commit", nothing),
+            (run_directory, "git_commit", nothing),
             (config, "parse_yaml", _copied(config.parse_yaml)),
         ):
             stack.enter_context(patch.object(module, name, value))

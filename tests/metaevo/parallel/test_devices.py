@@ -209,3 +209,13 @@ def test_devices_are_described():
     lines = devices.describe()
     assert len(lines) == jax.device_count()
     assert all(line.startswith("cpu:") for line in lines)
+
+
+def test_rows_that_hold_nothing_come_back():
+    """An optimizer without memory keeps an array of no length."""
+    rows = {"memory": np.zeros((5, 0, 5)), "other": np.arange(5)}
+    dealt = devices.deal(rows, slice(0, 6), 2)
+    assert dealt["memory"].shape == (2, 3, 0, 5)
+    found = devices.collect([dealt], 5)
+    assert found["memory"].shape == (5, 0, 5)
+    np.testing.assert_array_equal(found["other"], np.arange(5))

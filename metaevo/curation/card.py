@@ -1,0 +1,64 @@
+"""The card of an entry of the zoo, in words."""
+
+from typing import Any
+
+from metaevo import zoo
+
+
+def text_of(entry: zoo.Entry) -> str:
+    """Return a card for a terminal."""
+    card = entry.card
+    fills = f"fills {card['slot']} of {card['learner']}"
+    lines = [
+        f"{entry.name}, version {card['version']}: {card['title']}",
+        "",
+        f"  use        --{card['slot']} {entry.name}, metaevo.load({entry.name!r})",
+        f"  slot       {fills}",
+    ]
+    if entry.function is not None:
+        lines.append(f"  function   the hand-written {entry.function}")
+    else:
+        settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
+        lines.append(f"  component  {card['component']} ({settings})")
+    lines += [f"  {name:10} {text}" for name, text in _origin(card["origin"])]
+    repeat = card["repeat"]
+    env = repeat["experiment"]["task"]["env"]
+    lines.append(
+        f"  repeats    mean score {repeat['mean']:.4g} on {env} "
+        f"(standard deviation {repeat['std']:.3g}, {repeat['seeds']} agents)"
+    )
+    if card["held_out"]:
+        lines += ["", *_table(card["held_out"])]
+    return "\n".join(lines)
+
+
+def _origin(origin: dict[str, Any]) -> list[tuple[str, str]]:
+    if "reference" in origin:
+        return [("published", origin["reference"]), ("measured", origin["command"])]
+    seeds = ", ".join(map(str, origin["seeds"]))
+    return [
+        ("evolved", f"{origin['command']}  (commit {origin['commit']}, {origin['date']})"),
+        ("", f"seeds {seeds}; {origin['frames']:,} environment steps"),
+    ]
+
+
+def _table(held_out: dict[str, Any]) -> list[str]:
+    rows = [(row["name"], _interval(row["iqm"], row["interval"])) for row in held_out["variants"]]
+    width = max(len(name) for name, _ in rows)
+    seeds = held_out["variants"][0]["seeds"]
+    lines = [f"  {held_out['env']}, IQM of {seeds} held-out seeds [95%]"]
+    lines += [f"    {name:{width}}  {score}" for name, score in rows]
+    best = held_out["against_best"]
+    difference = _interval(best["difference"], best["difference_interval"])
+    lines.append(f"  {best['learned']} against {best['other']}: {difference}, {best['conclusion']}")
+    if together := held_out["together"]:
+        difference = _interval(together["difference"], together["difference_interval"])
+        lines.append(
+            f"  {together['evolutions']} evolutions together: {difference}, "
+            f"{together['conclusion']}"
+        )
+    return lines
+
+
+def _interval(value: float, interval: list[float]) -> str:
+    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"

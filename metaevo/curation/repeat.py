@@ -1,0 +1,55 @@
+"""The number of a card, repeated: agents trained with the rule on the card's experiment."""
+
+from typing import Any
+
+import numpy as np
+
+from metaevo import statistics, zoo
+from metaevo.agents.population import Population
+from metaevo.agents.train_learner import Task
+from metaevo.config import from_dict
+from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.training.settings import make_trainee, training_class
+
+
+def scores_of(
+    learner: str, experiment: dict[str, Any], slot: str, rule: str, seeds: int
+) -> np.ndarray:
+    """Train agents with a rule in its slot.
+
+    Args:
+        learner: by its name.
+        experiment: a `metaevo.zoo.Experiment` as plain data.
+        slot: that the rule fills.
+        rule: `zoo:NAME`, a hand-written function or a run's directory.
+        seeds: agents; their keys are of `Purpose.TRAINING`, which no evolution has used.
+
+    Returns:
+        [seeds] scores; one that diverged has the worst.
+    """
+    sections = {key: value for key, value in experiment.items() if key != "functions"}
+    raw = {"learner": learner, **sections, **experiment["functions"], slot: rule}
+    settings: Any = from_dict(training_class(raw), raw)
+    trainee = make_trainee(settings)
+    population = Population(
+        Task(trainee.env_name, trainee.learner, trainee.env_params),
+        settings.hyperparams,
+        trainee.meta_params,
+        settings.fitness,
+        agents=seeds,
+    )
+    trained = population.train(keys_for(0, Purpose.TRAINING, seeds))
+    return statistics.fill_missing({"": np.asarray(trained.scores)[0]})[""]
+
+
+def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
+    """Return scores [seeds] whose mean is that of the card, up to chance."""
+    card = entry.card
+    return scores_of(card["learner"], card["repeat"]["experiment"], card["slot"], entry.name, seeds)
+
+
+def distance(entry: zoo.Entry, scores: np.ndarray) -> float:
+    """Return how many standard errors the mean of scores [seeds] is from that of the card."""
+    known = entry.card["repeat"]
+    error = known["std"] * np.sqrt(1 / len(scores) + 1 / known["seeds"])
+    return float(abs(scores.mean() - known["mean"]) / error)

@@ -1,0 +1,111 @@
+"""The benchmark's list of tasks, and its references: random play and tuned PPO on each of them."""
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt, Len
+
+from metaevo.config import ConfigError, from_dict, load_yaml, merge
+from metaevo.runs import files, schema
+from metaevo.runs.schema import Index, Number, Text
+
+FOLDER = Path(__file__).parent
+REFERENCES = FOLDER / "references.json"
+LEARNER = "ppo"
+DEFAULT = "default"
+"""Of the learning rates: those of every rule that has none of its own."""
+
+Family = Literal["control", "grids", "arcade"]
+Horizon = Literal["short", "medium", "long"]
+FAMILIES, HORIZONS = ("control", "grids", "arcade"), ("short", "medium", "long")
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """A task of the benchmark."""
+
+    family: Family
+    horizon: Horizon
+    env: str
+    env_params: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    """changes of the section train that all tasks share"""
+    hyperparams: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Everything that scores depend on. A change of it is another version."""
+
+    version: Annotated[int, Gt(0)]
+    seeds: Annotated[int, Gt(1)]
+    """agents of every task that are scored"""
+    tuning_seeds: Annotated[int, Gt(0)]
+    """agents of every learning rate that is tried"""
+    learning_rates: dict[str, tuple[float, ...]]
+    """by the names of rules"""
+    frames: dict[str, int]
+    """environment steps of an agent, by horizons"""
+    train: dict[str, Any]
+    hyperparams: dict[str, Any]
+    tasks: dict[str, TaskSpec]
+
+    def settings(self, task: str) -> dict[str, Any]:
+        """Return the settings of a training on a task, without the rule, as plain data."""
+        spec = self.tasks[task]
+        frames = {"total_timesteps": self.frames[spec.horizon]}
+        return {
+            "learner": LEARNER,
+            "task": {"env": spec.env, "env_params": spec.env_params},
+            "train": {**merge(self.train, spec.train), **frames},
+            "hyperparams": merge(self.hyperparams, spec.hyperparams),
+        }
+
+    def chosen(self, names: list[str] | None) -> list[str]:
+        """Return tasks by their names, in the order of the list; by default all.
+
+        Raises:
+            ConfigError: for an unknown one.
+        """
+        for name in names or ():
+            if name not in self.tasks:
+                close = difflib.get_close_matches(name, self.tasks, n=1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                known = ", ".join(self.tasks)
+                raise ConfigError(f"--tasks: {name!r} is not in the list{hint}; it has: {known}")
+        return [name for name in self.tasks if not names or name in names]
+
+
+def benchmark() -> Benchmark:
+    """Return the benchmark that this version of metaevo has."""
+    return from_dict(Benchmark, load_yaml(FOLDER / "tasks.yaml"))
+
+
+@dataclass(frozen=True)
+class _Reference:
+    random: Annotated[list[Number], Len(2)]
+    """scores of agents that never learn"""
+    tuned: Annotated[list[Number], Len(2)]
+    """scores of agents that PPO trains at its tuned learning rate"""
+    learning_rate: Number
+    key: Text
+
+
+@dataclass(frozen=True)
+class _References:
+    version: Index
+    command: Text
+    commit: Text
+    tasks: dict[str, _Reference]
+
+
+def read_references(path: Path = REFERENCES) -> dict[str, Any]:
+    """Return the shipped references.
+
+    Raises:
+        ConfigError: if they are damaged.
+    """
+    content: dict[str, Any] = files.read_json(path, _References)
+    return schema.check(_References, content, str(path))

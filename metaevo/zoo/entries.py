@@ -1,0 +1,202 @@
+"""The entries of the zoo on disk: a folder each, sealed by digests that are checked on loading.
+
+An entry has `meta_params/` with the arrays, as a run has, `component/` with the source of what was
+evolved (as text: it is no module of the package), its card `entry.json`, and perhaps `picture.png`.
+A published closed form has a card only, which names a hand-written function.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Ge
+
+from metaevo.config import ConfigError, show
+from metaevo.runs import files, schema
+from metaevo.runs.schema import Count, Index, Number, Text
+
+PREFIX = "zoo:"
+FOLDER = Path(__file__).parent / "entries"
+"""The package's own entries."""
+CARD = "entry.json"
+FORMAT = 1
+"""Of the cards that this version reads and writes."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is trained to repeat a number: sections of a run's settings, as plain data."""
+
+    task: dict[str, Any]
+    train: dict[str, Any]
+    hyperparams: dict[str, Any]
+    fitness: dict[str, Any]
+    functions: dict[str, Text]
+    """of the learner's other slots, by their hand-written names"""
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A number that anybody can repeat: the mean score of agents trained with the rule."""
+
+    experiment: Experiment
+    seeds: Count
+    mean: Number
+    std: Annotated[Number, Ge(0)]
+    """of single agents"""
+
+
+@dataclass(frozen=True)
+class _Card:
+    name: Text
+    version: Count
+    title: Text
+    slot: Text
+    learner: Text
+    function: Text | None
+    """the hand-written function of a published closed form"""
+    component: Text | None
+    settings: dict[str, Any]
+    """of the component"""
+    origin: dict[str, Any]
+    """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
+    held_out: dict[str, Any] | None
+    repeat: Repeat
+    files: dict[str, Text]
+    """the SHA-256 of every other file of the entry"""
+
+
+@dataclass(frozen=True)
+class _Format:
+    format: Index
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule of the zoo."""
+
+    path: Path
+    """of its folder, which is laid out as a run"""
+    card: dict[str, Any]
+    """the content of entry.json, as checked"""
+
+    @property
+    def name(self) -> str:
+        """As one loads it, with `zoo:` before it."""
+        return PREFIX + str(self.card["name"])
+
+    @property
+    def function(self) -> str | None:
+        """Of a published closed form the name of its hand-written function."""
+        name: str | None = self.card["function"]
+        return name
+
+    def source(self) -> tuple[bytes, Path]:
+        """Return the source of the component, and the file that holds it."""
+        ((path, digest),) = (
+            (self.path / name, digest)
+            for name, digest in self.card["files"].items()
+            if name.startswith("component/")
+        )
+        content = files.read(path)
+        if _sha256(content) != digest:
+            raise ConfigError(f"{self.name}: {path.name} is not what the entry was made with")
+        return content, path
+
+
+def is_name(text: Any) -> bool:
+    """Return whether a text names an entry of the zoo."""
+    return isinstance(text, str) and text.startswith(PREFIX)
+
+
+def names() -> list[str]:
+    """Return the names of all entries, without `zoo:`."""
+    return sorted(path.parent.name for path in FOLDER.glob(f"*/{CARD}"))
+
+
+def find(name: str) -> Entry:
+    """Return an entry, checked: no file of it may differ from what the card says.
+
+    Args:
+        name: with or without `zoo:`.
+
+    Raises:
+        ConfigError: if there is none of that name, if its format is newer than this version of
+            metaevo, or if it is damaged.
+    """
+    short = name.removeprefix(PREFIX)
+    if short not in names():
+        close = difflib.get_close_matches(short, names(), n=1)
+        hint = f" (did you mean {PREFIX}{close[0]}?)" if close else ""
+        known = ", ".join(PREFIX + each for each in names())
+        raise ConfigError(f"{show(PREFIX + short)} is not in the zoo{hint}; it has: {known}")
+    return read(FOLDER / short)
+
+
+def read(path: Path) -> Entry:
+    """Return the entry in a folder, checked.
+
+    Raises:
+        ConfigError: as `find` does.
+    """
+    where = PREFIX + path.name
+    card = files.read_json(path / CARD)
+    schema.check(_Format, card, where)
+    if card["format"] > FORMAT:
+        raise ConfigError(
+            f"{where} has format {card['format']}, and this version of metaevo reads formats up to "
+            f"{FORMAT}: update metaevo"
+        )
+    schema.check(_Card, card, where)
+    content = {key: value for key, value in card.items() if key != "digest"}
+    if card.get("digest") != _digest(content) or card["name"] != path.name:
+        raise ConfigError(f"{where} was changed after it was made ({CARD} fits no digest)")
+    for name, digest in card["files"].items():
+        if _sha256(files.read(files.inside(path, name))) != digest:
+            raise ConfigError(f"{where} was changed after it was made ({name} fits no digest)")
+    return Entry(path, card)
+
+
+def is_same(name: str, copy: Path) -> bool:
+    """Return whether a folder is a copy of an entry as it is in the zoo now.
+
+    Args:
+        name: of the entry.
+        copy: a folder that may hold the card of what was copied.
+    """
+    short = name.removeprefix(PREFIX)
+    if short not in names() or not os.path.lexists(copy / CARD):
+        return False
+    return bool(files.read_json(copy / CARD) == find(name).card)
+
+
+def seal(path: Path, card: dict[str, Any]) -> Entry:
+    """Write the card of an entry whose other files are in place; return the entry.
+
+    Args:
+        path: of the folder.
+        card: without `format`, `files` and `digest`.
+
+    Raises:
+        ConfigError: if something is missing in it.
+    """
+    others = sorted(each for each in path.rglob("*") if each.is_file() and each.name != CARD)
+    digests = {each.relative_to(path).as_posix(): _sha256(files.read(each)) for each in others}
+    content = {"format": FORMAT, **card, "files": digests}
+    content = json.loads(json.dumps(content))  # as it will be read, so that the digest agrees
+    files.write_json_atomic(path / CARD, {**content, "digest": _digest(content)})
+    return read(path)
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return _sha256(json.dumps(content, sort_keys=True).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

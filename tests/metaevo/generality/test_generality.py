@@ -1,0 +1,226 @@
+"""`metaevo generality`: its list, what is measured once, what the scores say, and bad input."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+from metaevo import statistics
+from metaevo.__main__ import main
+from metaevo.components import discovery, parts, value_loss
+from metaevo.config import ConfigError, to_dict
+from metaevo.generality import command, measure, references, result, tasks
+from metaevo.generality.measure import key_of, rates_of
+from metaevo.generality.references import measure_references
+from metaevo.generality.rules import Rule, rule_of
+from metaevo.generality.tasks import FAMILIES, HORIZONS, benchmark, read_references
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import experiment_class
+from purerl import envs
+
+LIST = benchmark()
+TINY = dataclasses.replace(
+    LIST,
+    seeds=2,
+    tuning_seeds=1,
+    learning_rates={"default": (1e-3, 1e-2)},
+    frames={"short": 64, "medium": 64, "long": 64},
+    train={"num_envs": 4, "num_steps": 16, "hidden_sizes": [4]},
+    tasks={"cartpole": LIST.tasks["cartpole"]},
+)
+TWO = dataclasses.replace(TINY, tasks={name: LIST.tasks[name] for name in ("cartpole", "grid")})
+
+
+def test_the_list_has_three_families_and_three_horizons():
+    assert len(LIST.tasks) == 16
+    of = {name: (spec.family, spec.horizon) for name, spec in LIST.tasks.items()}
+    for kinds, place in ((FAMILIES, 0), (HORIZONS, 1)):
+        counts = [sum(each[place] == kind for each in of.values()) for kind in kinds]
+        assert min(counts) >= 4
+    assert LIST.frames["short"] < LIST.frames["medium"] < LIST.frames["long"]
+    assert {spec.env for spec in LIST.tasks.values()} <= set(envs.registry.names())
+
+
+def test_the_references_are_of_the_list_and_leave_a_scale():
+    kept = read_references()["tasks"]
+    assert list(kept) == list(LIST.tasks)
+    for name, each in kept.items():
+        assert each["key"] == key_of(LIST, name), f"measure the references of {name} anew"
+        assert len(each["random"]) == len(each["tuned"]) == LIST.seeds
+        assert statistics.compare(each["tuned"], each["random"]).conclusion == "better"
+        assert each["learning_rate"] in LIST.learning_rates["default"]
+
+
+def test_the_rows_of_the_page_are_what_their_scores_say():
+    rows = sorted((Path(__file__).parents[3] / "docs" / "results" / "generality").glob("*.json"))
+    assert rows
+    ends = read_references()["tasks"]
+    for path in rows:
+        row = json.loads(path.read_text(encoding="utf-8"))
+        assert row["version"] == LIST.version
+        assert row["complete"]
+        scores = result.normalised(row["tasks"], ends)
+        unseen = [each for name, each in scores.items() if name not in row["seen"]]
+        # of equally many agents on every task, the statistic of all of them
+        everything = np.concatenate(unseen)
+        assert row["score"]["iqm"] == pytest.approx(scipy.stats.trim_mean(everything, 0.25))
+
+
+def test_another_training_has_another_key():
+    changed = dataclasses.replace(LIST, train={**LIST.train, "update_epochs": 3})
+    other = dataclasses.replace(LIST, version=2)
+    assert len({key_of(each, "grid") for each in (LIST, changed, other)}) == 3
+    assert key_of(LIST, "grid") != key_of(LIST, "doors")
+
+
+def test_scores_are_put_on_the_scale_of_their_task():
+    ends = {"a": {"random": [9.0, 11.0], "tuned": [20.0, 40.0]}}
+    measured = {"a": {"scores": [10.0, 30.0, 50.0, None]}}
+    found = result.normalised(measured, ends)["a"]
+    # who has no score counts as the worst of random play: 9
+    np.testing.assert_allclose(found, [0.0, 1.0, 2.0, -0.05])
+
+
+def test_a_result_tells_seen_tasks_apart():
+    ends = {name: {"random": [0.0, 0.0], "tuned": [1.0, 1.0]} for name in TWO.tasks}
+    measured = {
+        "cartpole": {"scores": [2.0, 2.0], "learning_rate": 1e-3},
+        "grid": {"scores": [0.5, 0.5], "learning_rate": 1e-2},
+    }
+    rule = Rule("zoo:x", "make_optimizer", "", ("CartPole-v1",))
+    found = result.result(TWO, rule, [1e-3, 1e-2], measured, ends)
+    assert found["seen"] == ["cartpole"]
+    assert found["score"] == {"iqm": 0.5, "interval": (0.5, 0.5), "tasks": 1}
+    assert found["all"]["iqm"] == 1.25
+    assert found["families"]["control"]["iqm"] == 2.0
+    assert found["families"]["arcade"] is None
+    assert found["better_than_ppo"] == 0.5
+    line = "zoo:x, generality benchmark version 1: 0.50 [0.50, 0.50] on 1 tasks that its evolution"
+    assert result.headline(found).startswith(line)
+    assert "(its evolution saw this environment)" in result.text_of(found, TWO)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A small list of tasks in the place of the shipped one, with references of its own."""
+    folder = tmp_path_factory.mktemp("references")
+    (folder / "tasks").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(references, "_has_scale", lambda kept: True)  # of two agents, untrained
+        measure_references(TINY, folder, folder / "references.json", lambda: None)
+        found = read_references(folder / "references.json")
+        found["tasks"]["cartpole"]["random"] = [0.0, 0.0]  # nobody learns anything in 64 steps
+        patch.setattr(command, "benchmark", lambda: TINY)
+        patch.setattr(command, "read_references", lambda: found)
+        yield found
+
+
+def run(capsys, *argv):
+    """The exit code and what is printed."""
+    try:
+        code = main(["generality", *map(str, argv)])
+    except SystemExit as error:
+        code = error.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("tiny")
+def test_what_was_measured_is_kept(tmp_path, capsys, monkeypatch):
+    output = tmp_path / "out"
+    code, out, _ = run(capsys, "huber", "--output", output)
+    assert code == 0
+    found = json.loads((output / "result.json").read_text())
+    assert list(found["tasks"]) == ["cartpole"]
+    assert found["complete"]
+    assert (found["slot"], found["seen"]) == ("value_loss", [])
+    assert out.strip().splitlines()[-1] == result.headline(found)
+    assert (output / "scores.png").stat().st_size > 0
+
+    def refuse(*_):
+        raise AssertionError("trained again")
+
+    before = (output / "tasks" / "cartpole.json").read_bytes()
+    monkeypatch.setattr(measure.Bench, "_train", refuse)
+    assert run(capsys, "huber", "--output", output)[0] == 0
+    with pytest.raises(AssertionError, match="trained again"):  # other rates are another contender
+        main(["generality", "huber", "--output", str(output), "--learning_rates", "0.1", "0.2"])
+    (output / "tasks" / "cartpole.json").write_text("{")
+    with pytest.raises(AssertionError, match="trained again"):
+        main(["generality", "huber", "--output", str(output)])
+    monkeypatch.undo()
+    assert run(capsys, "huber", "--output", output)[0] == 0
+    assert (output / "tasks" / "cartpole.json").read_bytes() == before
+
+
+@pytest.mark.long
+def test_ppo_is_the_reference_itself(tiny):
+    """Adam's agents of the reference's seeds are those that the references kept."""
+    bench = measure.Bench(TINY, "cartpole", rule_of("adam"))
+    kept = tiny["tasks"]["cartpole"]
+    scores = bench.score(kept["learning_rate"], measure.Purpose.NORMALISATION)
+    np.testing.assert_allclose(scores, kept["tuned"], rtol=1e-5)
+    assert not np.array_equal(bench.score(kept["learning_rate"]), scores)  # on fresh seeds
+
+
+def test_rules_are_found_by_name():
+    assert rule_of("sgd").slot == "make_optimizer"
+    assert rule_of("dpo").slot == "policy_loss"
+    assert rule_of("zoo:dpo").seen == ()
+    found = rule_of("zoo:ppo-optimizer")
+    assert (found.slot, found.seen, found.name) == (
+        "make_optimizer", ("CartPole-v1",), "ppo-optimizer",
+    )  # fmt: skip
+    assert len({rule_of(text).key for text in ("sgd", "dpo", "zoo:dpo", "zoo:ppo-optimizer")}) == 4
+    assert rates_of(LIST, rule_of("sgd"), None)[-1] == 1.0
+    assert rates_of(LIST, rule_of("dpo"), None) == list(LIST.learning_rates["default"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["adm"], "'adm' is no rule (did you mean adam?)"),
+        (["zoo:dpp"], "'zoo:dpp' is not in the zoo (did you mean zoo:dpo?)"),
+        (["a2c"], "'a2c' is no rule"),
+        (["adam", "--tasks", "cartpol"], "--tasks: 'cartpol' is not in the list (did you mean car"),
+        (["adam", "--learning_rates", "1"], "--learning_rates = [1.0]: must be 4 positive numbers"),
+        (["adam", "--learning_rates", "1", "2", "3", "nan"], "--learning_rates = [1.0, 2.0, 3.0"),
+        ([], "generality: needs a rule"),
+        (["adam", "--references", "x.json"], "--references: measures PPO on all tasks"),
+        (["."], ". holds no discovered component"),
+    ],
+)
+def test_bad_input_is_one_line(argv, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *argv)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {message}")
+
+
+def test_a_task_that_cannot_be_built_is_named():
+    spec = tasks.TaskSpec("control", "short", "NoSuchEnvironment")
+    other = dataclasses.replace(TINY, tasks={"new": spec})
+    with pytest.raises(ConfigError, match=r"task new: task.env: unknown environment"):
+        measure.Bench(other, "new", rule_of("adam"))
+
+
+def test_a_run_is_a_rule(tmp_path):
+    component = value_loss.make(value_loss.Config())
+    settings = experiment_class({"evolve": "value_loss"}, None)()
+    keys = []
+    for seed in (0, 1):
+        run = RunDirectory.create(tmp_path / str(seed), "test")
+        evolved = parts.make("value_loss", value_loss.Config())
+        discovery.save(run, evolved, component.init(jax.random.key(seed)), 1, "ppo")
+        assert rule_of(str(run.path)).seen == ()
+        run.write_config(to_dict(settings) | {"task": {"env": ["GridWorld", "Doors"]}}, {}, [])
+        found = rule_of(str(run.path))
+        assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Doors"))
+        assert found.name == str(seed)
+        keys.append(found.key)
+    assert keys[0] != keys[1]

@@ -1,0 +1,119 @@
+"""Every entry of the zoo: sealed, loaded, put into its slot, and one number of it repeated."""
+
+import hashlib
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo import zoo
+from metaevo.components import filling, optimizer, registry
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError
+from metaevo.curation.repeat import distance, repeat
+from metaevo.zoo import entries
+from purerl import ppo
+from purerl.learners import LEARNERS
+from purerl.types import Context
+
+NAMES = zoo.names()
+SMALL = 256 * 1024
+"""An entry is kilobytes."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_fills_its_slot(name):
+    entry = zoo.find(f"zoo:{name}")
+    card = entry.card
+    assert card["slot"] in LEARNERS[card["learner"]].slots
+    function, meta_params = metaevo.load(entry.name)
+    hyperparams = LEARNERS[card["learner"]].module.Hyperparams()
+    SLOTS[card["slot"]].rehearse(entry.name, function, meta_params, hyperparams)
+    assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_a_number_of_every_entry_is_repeated(name):
+    entry = zoo.find(name)
+    assert distance(entry, repeat(entry, 16)) < 4.5
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A zoo of a test's own: a copy of the package's, which may be damaged."""
+    shutil.copytree(zoo.FOLDER, tmp_path / "entries")
+    monkeypatch.setattr(entries, "FOLDER", tmp_path / "entries")
+    return tmp_path / "entries"
+
+
+def test_an_unknown_name_is_told_the_nearest_one():
+    with pytest.raises(ConfigError, match=r"'zoo:dpp' is not .* \(did you mean zoo:dpo\?\)"):
+        metaevo.load("zoo:dpp")
+    with pytest.raises(ConfigError, match=r"policy_loss = 'zoo:dpp': .*did you mean zoo:dpo"):
+        filling.fill("policy_loss", "zoo:dpp", "ppo")
+    with pytest.raises(ConfigError, match="not in the zoo"):
+        zoo.find("zoo:../entries/dpo")
+
+
+def test_an_entry_fits_its_own_slot_only():
+    with pytest.raises(ConfigError, match="holds a function for the slot policy_loss, not value"):
+        filling.fill("value_loss", "zoo:dpo", "ppo")
+    with pytest.raises(ConfigError, match="for the slot make_optimizer, not value_loss"):
+        filling.fill("value_loss", "zoo:ppo-optimizer", "ppo")
+
+
+def test_what_was_changed_is_refused(own):
+    card = own / "dpo" / "entry.json"
+    card.write_text(card.read_text().replace("2022", "2021"))
+    with pytest.raises(ConfigError, match=r"zoo:dpo was changed .*\(entry.json"):
+        zoo.find("dpo")
+    state = own / "ppo-optimizer" / "meta_params" / "state.npz"
+    content = bytearray(state.read_bytes())
+    content[-100] ^= 1
+    state.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"zoo:ppo-optimizer was changed .*state.npz"):
+        metaevo.load("zoo:ppo-optimizer")
+
+
+def test_a_newer_format_is_refused_before_anything_else_of_it(own):
+    card = own / "dpo" / "entry.json"
+    card.write_text(json.dumps({"format": zoo.FORMAT + 1, "what": "nobody knows"}))
+    with pytest.raises(ConfigError, match=r"zoo:dpo has format 2, .* up to 1: update metaevo"):
+        zoo.find("dpo")
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "1"}', '{"format": 1}', "\0"])
+def test_a_damaged_card_is_one_line(own, content):
+    (own / "dpo" / "entry.json").write_text(content)
+    with pytest.raises(ConfigError) as error:
+        zoo.find("dpo")
+    assert "\n" not in str(error.value)
+
+
+def test_the_source_of_an_entry_is_its_own(monkeypatch):
+    """A component of the package that changes does not change what was found with it."""
+    entry = zoo.find("ppo-optimizer")
+    monkeypatch.setattr(optimizer, "make", None)
+    make_optimizer, meta_params = metaevo.load(entry.name)
+    source, path = entry.source()
+    assert hashlib.sha256(source).hexdigest() == entry.card["files"][f"component/{path.name}"]
+    assert callable(make_optimizer(meta_params, Context(ppo.Hyperparams())).update)
+    assert registry.IMPORTED.get("optimizer") in (None, optimizer)
+
+
+def test_a_run_keeps_a_copy_that_is_loaded_without_the_zoo(tmp_path, own):
+    name = "zoo:ppo-optimizer"
+    _, before = filling.fill("make_optimizer", name, "ppo")
+    filling.keep(tmp_path, "make_optimizer", name)
+    filling.keep(tmp_path, "policy_loss", "zoo:dpo")
+    assert not filling.copy_of(tmp_path, "policy_loss").exists()  # a function of the package
+    pinned, _ = filling.fill("make_optimizer", name, "ppo", tmp_path)
+    assert pinned.__module__.startswith("component_optimizer_")
+    shutil.rmtree(own / "ppo-optimizer")
+    copied, after = filling.fill("make_optimizer", name, "ppo", tmp_path)
+    assert copied.__module__ == "metaevo.components.optimizer"
+    jax.tree.map(np.testing.assert_array_equal, before, after)
