@@ -108,11 +108,10 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
-    for row, (name, sides) in zip(panels, players.items(), strict=True):
+    for place, (row, (name, sides)) in enumerate(zip(panels, players.items(), strict=True), 1):
         for axes, side, text in zip(row, sides, ("reward a step", "share of own coins"),
                                     strict=True):  # fmt: skip
-            bottom = row is panels[-1]
-            plots._style(axes, "episode" if bottom else "", f"{name}: {text}")
+            plots._style(axes, "episode" if place == len(players) else "", f"{name}: {text}")
             values = np.asarray(side, float)
             episodes = np.arange(1, len(values) + 1)
             axes.plot(episodes, values[:, 0], color=plots.LEARNED, linewidth=2.2, label="we")

@@ -280,7 +280,7 @@ class CoinStudy:
         told = []
         for name, who in ((LEARNED, "It"), (NAIVE, "A naive learner in its place")):
             cell = found["contenders"][name][0]
-            own, other, ours, theirs = (cell[each][0] for each in MEASURES)
+            own, other, ours, theirs = (cell[each][0] for each in list(MEASURES)[:4])
             told.append(
                 f"{who} earns {own:.3f} a step and the opponent {other:.3f}; of the coins that "
                 f"they take {ours:.0%} and {theirs:.0%} have their own colour."
