@@ -17,8 +17,8 @@ from annotated_types import Gt, Interval
 from metaevo import statistics
 from metaevo.agents.checks import check_agents
 from metaevo.agents.train_learner import Task, working_set
-from metaevo.components.component import LEARNED
 from metaevo.config.numbers import check_numbers
+from metaevo.held_out import comparison
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.problem import Evaluation
@@ -31,7 +31,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import coin_players
 from metaevo.studies.coin_players import Cast, Episode, Weights
 from metaevo.studies.settings import RunConfig
-from metaevo.studies.tournament import row_of, verdict_of
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
 
@@ -203,23 +202,23 @@ class CoinStudy:
 
     def compare(
         self,
-        meta_params: Weights,
+        learned: Mapping[str, Weights],
         path: Path,
         *,
         evolution_frames: int,
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
     ) -> dict[str, Any] | None:
-        """Let the meta-policy and other players meet fresh opponents."""
+        """Let meta-policies and other players meet fresh opponents."""
         del measured
         settings, seeds = self.settings, self.settings.evaluation.seeds
         if not seeds:
             return None
-        meet = _Meeting(settings, jax.tree.map(jnp.asarray, meta_params), check_stop)
+        meet = _Meeting(settings, learned, check_stop)
         rates = {"": 1.0} | {
             f"learning rate x {factor:g}": factor for factor in settings.evaluation.learning_rates
         }
-        contenders = [LEARNED, NAIVE, *coin_players.HAND_WRITTEN]
+        contenders = [*learned, NAIVE, *coin_players.HAND_WRITTEN]
         met = {
             name: {label: meet(name, factor) for label, factor in rates.items()}
             for name in contenders
@@ -227,22 +226,18 @@ class CoinStudy:
         first = {name: episodes[""] for name, episodes in met.items()}
         game_plots.plot_coins(
             {name: (each.earned.mean(axis=0), coin_players.own_share(each.taken.mean(axis=0)))
-             for name, each in first.items() if name in (LEARNED, NAIVE)},
+             for name, each in first.items() if name in (contenders[0], NAIVE)},
             path / "figures" / "coins.png",
         )  # fmt: skip
         scores = {name: _own(each)[:, None] for name, each in first.items()}
         return {
-            **verdict_of(scores),
-            "variants": [
-                {
-                    **row_of(name, {}, 0, table),
-                    "diverged": int(np.sum(~np.isfinite(scores[name]))),
-                }
-                for name, table in statistics.fill_missing(scores).items()
-            ],
-            "tuning_settings": 0,
-            "tuning_seeds": 0,
-            "tuning_rounds": [],
+            **comparison.summary(
+                [comparison.Variant(name, name, {}, 0) for name in scores],
+                statistics.fill_missing(scores),
+                {name: int(np.sum(~np.isfinite(each))) for name, each in scores.items()},
+                list(learned),
+            ),
+            **comparison.UNTUNED,
             "budget": "There is nothing to tune of hand-written players; the naive learner has "
             "the opponent's settings.",
             "frames_per_agent": meet.frames * len(rates),
@@ -256,17 +251,6 @@ class CoinStudy:
             },
         }
 
-    def compare_several(
-        self,
-        learned: Mapping[str, Weights],
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Return nothing: evolutions of several seeds are judged one by one."""
-
     def title(self, generations: int) -> tuple[str, str]:
         """Return what is played."""
         return "Shaping PPO in the Coin Game", f"{generations} generations"
@@ -278,7 +262,7 @@ class CoinStudy:
         if found is None:
             return []
         told = []
-        for name, who in ((LEARNED, "It"), (NAIVE, "A naive learner in its place")):
+        for name, who in ((result["learned"], "It"), (NAIVE, "A naive learner in its place")):
             cell = found["contenders"][name][0]
             own, other, ours, theirs = (cell[each][0] for each in list(MEASURES)[:4])
             told.append(
@@ -318,16 +302,22 @@ NOTE = (
 class _Meeting:
     """Meta-episodes of any contender, compiled once for those that learn and for all others."""
 
-    def __init__(self, settings: CoinSettings, weights: Weights, check_stop: Callable[[], None]):
-        self.settings, self.weights, self.check_stop = settings, weights, check_stop
+    def __init__(
+        self,
+        settings: CoinSettings,
+        learned: Mapping[str, Weights],
+        check_stop: Callable[[], None],
+    ):
+        self.settings, self.check_stop = settings, check_stop
+        self.learned = jax.tree.map(jnp.asarray, dict(learned))
         self.frames = settings.train.num_updates * settings.train.batch_size
         fixed = settings.learner(coin_players.any_player(settings.step))
         learning = settings.learner(coin_players.naive(settings.train))
-        self._who = {
-            name: place for place, name in enumerate((LEARNED, *coin_players.HAND_WRITTEN))
+        self._who = dict.fromkeys(learned, 0) | {
+            name: place for place, name in enumerate(coin_players.HAND_WRITTEN, start=1)
         }
 
-        def against_fixed(who, hyperparams, keys):
+        def against_fixed(who, weights, hyperparams, keys):
             params = settings.env_params(Cast(who, weights))
             return jax.vmap(lambda key: coin_players.play(fixed, hyperparams, key, params))(keys)
 
@@ -346,6 +336,7 @@ class _Meeting:
         hyperparams = settings.hyperparams
         rate = jnp.float32(factor * hyperparams.learning_rate)
         theirs = hyperparams.replace(learning_rate=rate)
+        weights = self.learned.get(name, next(iter(self.learned.values())))
         found = []
         for begin in range(0, seeds, CHUNK):
             self.check_stop()
@@ -353,7 +344,7 @@ class _Meeting:
             episode = (
                 self._learning(theirs, some)
                 if name == NAIVE
-                else self._fixed(jnp.int32(self._who[name]), theirs, some)
+                else self._fixed(jnp.int32(self._who[name]), weights, theirs, some)
             )
             found.append(jax.device_get(episode))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:seeds], *found)

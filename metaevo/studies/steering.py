@@ -18,6 +18,7 @@ from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import all_finite
 from metaevo.agents.train_learner import working_set
 from metaevo.components.component import LEARNED
+from metaevo.held_out import comparison
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel import devices
@@ -30,7 +31,6 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.steering_settings import SteeringSettings
 from metaevo.studies.talker import Talker
-from metaevo.studies.tournament import row_of, verdict_of
 from purerl.envs.steering import PLACES, Course, steer
 from purerl.learners import num_frames
 from purerl.parts import channels
@@ -167,7 +167,7 @@ class SteeringStudy:
 
     def compare(
         self,
-        meta_params: Found,
+        learned: Mapping[str, Found],
         path: Path,
         *,
         evolution_frames: int,
@@ -179,29 +179,28 @@ class SteeringStudy:
         seeds = self.settings.evaluation.seeds
         if not seeds:
             return None
-        scores, frames = self._scores(meta_params, seeds, check_stop)
-        steered = STEERERS.index("PPO" if "steering" not in meta_params else LEARNED)
-        own: dict[str, tuple[int, int]] = {LEARNED: (0, steered), "silence": (1, 0)}
-        if "steering" not in meta_params:
+        by_ppo = "steering" not in next(iter(learned.values()))
+        steered = STEERERS.index("PPO" if by_ppo else LEARNED)
+        own: dict[str, tuple[int, int]] = {"silence": (1, 0)}
+        if by_ppo:
             own |= {"silence, then PPO": (1, steered), "random, then PPO": (2, steered)}
         else:
             own |= {"random": (2, 1), "random, then learned": (2, steered)}
-        tables = {
-            name: np.asarray(scores[channel, :, steerer], np.float64)[:, None]
-            for name, (channel, steerer) in own.items()
-        }
+        tables = {}
+        for name, found in reversed(learned.items()):  # the tables below are those of the first
+            scores, frames = self._scores(found, seeds, check_stop)
+            tables[name] = scores[0, :, steered]
+        tables = {name: tables[name] for name in learned}
+        tables |= {name: scores[channel, :, steerer] for name, (channel, steerer) in own.items()}
+        tables = {name: np.asarray(each, np.float64)[:, None] for name, each in tables.items()}
         return {
-            **verdict_of(tables),
-            "variants": [
-                {
-                    **row_of(name, {}, 0, table),
-                    "diverged": int(np.isnan(tables[name]).sum()),
-                }
-                for name, table in statistics.fill_missing(tables).items()
-            ],
-            "tuning_settings": 0,
-            "tuning_seeds": 0,
-            "tuning_rounds": [],
+            **comparison.summary(
+                [comparison.Variant(name, name, {}, 0) for name in tables],
+                statistics.fill_missing(tables),
+                {name: int(np.isnan(each).sum()) for name, each in tables.items()},
+                list(learned),
+            ),
+            **comparison.UNTUNED,
             "budget": "There is nothing to tune of silence and random networks.",
             "frames_per_agent": frames,
             "evolution_frames": evolution_frames,
@@ -214,17 +213,6 @@ class SteeringStudy:
                 for place, channel in enumerate(CHANNELS)
             },
         }
-
-    def compare_several(
-        self,
-        learned: Mapping[str, Found],
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Return nothing: evolutions of several seeds are judged one by one."""
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return who is steered."""
