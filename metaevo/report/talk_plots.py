@@ -66,20 +66,20 @@ def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> 
 
 
 def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
-    """Draw where a steered victim goes; returns `path`.
+    """Draw where steered victims go; returns `path`.
 
     Args:
-        place: [goals, steps] where it was, NaN after an episode's end.
-        goals: [goals] where it was to go.
+        place: [victims, goals, steps] where they were, NaN after an episode's end.
+        goals: [goals] where they were to go.
         what: is steered.
         path: of the PNG.
     """
     figure = plots._figure(4.2, plots.NARROW)
     axes = plots._style(figure.subplots(), "step", what)
     colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
-    steps = np.arange(1, place.shape[1] + 1)
-    for course, goal, color in zip(place, goals, colors, strict=True):
-        axes.plot(steps, course, color=color, linewidth=1.8)
+    steps = np.arange(1, place.shape[-1] + 1)
+    for courses, goal, color in zip(place.swapaxes(0, 1), goals, colors, strict=True):
+        axes.plot(steps, courses.T, color=color, linewidth=1.2, alpha=0.7)
         axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
     return plots._save(figure, path)
 

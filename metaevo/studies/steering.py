@@ -22,7 +22,7 @@ from metaevo.held_out import comparison
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose, key_for, keys_for
+from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report import talk_plots
 from metaevo.report.page import Table
 from metaevo.runs import checkpoint
@@ -40,8 +40,8 @@ CHANNELS = (LEARNED, "silence", "random")
 """With which victims of the comparison train."""
 STEERERS = ("nobody", "a random network", LEARNED, "PPO")
 """Who talks to them then."""
-SHOWN = 7
-"""Goals of the picture."""
+SHOWN, VICTIMS = 5, 8
+"""Goals and victims of the picture."""
 
 
 Found = dict[str, Weights]
@@ -90,8 +90,7 @@ class SteeringStudy:
 
     name = "cheap_talk_steering"
     captions: Mapping[str, str] = {
-        "steering.png": "Where a fresh victim goes for goals (dotted) over the range, in episodes "
-        "from its own starts.",
+        "steering.png": "Where fresh victims go, a line each, for goals (dotted) over the range.",
     }
     folds = ""
 
@@ -142,12 +141,11 @@ class SteeringStudy:
         checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: Found, figures: Path) -> None:
-        """Draw where a victim goes."""
+        """Draw where victims go."""
         found = jax.tree.map(jnp.asarray, meta_params)
         config = self.settings.steering
         goals = np.linspace(config.low, config.high, SHOWN)
 
-        @jax.jit
         def play(key: jax.Array) -> Course:
             train_key, oracle_key, key = jax.random.split(key, 3)
             params, _ = self.talker.trained(train_key, found["channel"])
@@ -160,7 +158,8 @@ class SteeringStudy:
                 keys, jnp.asarray(goals, jnp.float32)
             )
 
-        course = play(key_for(self.settings.run.seed, Purpose.ILLUSTRATION))
+        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, VICTIMS)
+        course = jax.jit(jax.vmap(play))(keys)
         place = np.where(np.asarray(course.reward) > 0, np.asarray(course.place), np.nan)
         what = PLACES[self.talker.task.name].what
         talk_plots.plot_courses(place, goals, what, figures / "steering.png")
