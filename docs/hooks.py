@@ -150,6 +150,8 @@ def generality() -> str:
     found = [
         json.loads(path.read_text(encoding="utf-8")) for path in sorted(GENERALITY.glob("*.json"))
     ]
+    if not found:
+        return "No rule has been entered yet."
     found.sort(key=lambda each: -each["score"]["iqm"])
     kinds = [(kind, name) for kind in ("families", "horizons") for name in found[0][kind]]
     rows = []
