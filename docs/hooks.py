@@ -297,7 +297,9 @@ def of_run(run: Path) -> dict[str, Any]:
         },
         "command": shlex.join(words),
         "verdict": judged["conclusion"],
-        "difference": _interval(verdict["difference"], verdict["difference_interval"]),
+        "difference": _interval(
+            verdict["difference"], verdict["difference_interval"], ".1f" if rows else ".2f"
+        ),
         "tables": tables,
     }
 

@@ -248,7 +248,7 @@ def test_a_verdict_on_unseen_tasks_is_kept_as_results(tmp_path):
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"environment": environment}))
     kept = hooks.of_run(tmp_path)
     assert kept["command"] == "python evaluate --unseen tasks.yaml"
-    assert (kept["verdict"], kept["difference"]) == ("better", "2.0 [1.0, 3.0]")
+    assert (kept["verdict"], kept["difference"]) == ("better", "2.00 [1.00, 3.00]")
     (table,) = kept["tables"]
     assert table["columns"][1:3] == ["learned (untuned)", "squared (tuned)"]
     score = "4 [3, 5]"

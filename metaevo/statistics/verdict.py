@@ -84,7 +84,7 @@ def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int, seed: int) 
 
 
 def _test(x: Strata, y: Strata, shared: bool, seed: int) -> float:
-    return signed_rank_test(x, y) if shared else rank_test(x, y, seed=seed)
+    return (signed_rank_test if shared else rank_test)(x, y, seed=seed)
 
 
 def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verdict:

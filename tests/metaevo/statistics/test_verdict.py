@@ -349,3 +349,24 @@ def test_the_rank_test_of_partners_is_wilcoxons():
     assert statistics.contrast(x, x, shared_seeds=True).difference.interval == (0, 0)
     with pytest.raises(ValueError, match="as many runs"):
         statistics.contrast(x, [y[0][:-1]], shared_seeds=True)
+
+
+def test_every_task_counts_alike_in_the_rank_test_of_partners():
+    """Against random signs; large differences on one task do not outrank those of the others."""
+    rng = np.random.default_rng(11)
+    differences = [rng.normal(-0.5, 1, 12), rng.normal(-0.5, 1, 12), 100 * rng.normal(0.2, 1, 12)]
+    x, y = [each + 5.0 for each in differences], [np.full(12, 5.0)] * 3
+    shares = [stats.rankdata(np.abs(each)) / 78 for each in differences]
+    observed = sum(np.sign(d) @ r for d, r in zip(differences, shares, strict=True))
+    drawn = [
+        abs(sum(rng.choice([-1, 1], 12) @ each for each in shares)) >= abs(observed)
+        for _ in range(10_000)
+    ]
+    found = statistics.signed_rank_test(x, y)
+    assert found == pytest.approx(np.mean(drawn), abs=0.02)
+    few = [each[:7] for each in x], [each[:7] for each in y]  # by random signs
+    shares = [stats.rankdata(np.abs(each[:7])) / 28 for each in differences]
+    observed = sum(np.sign(d[:7]) @ r for d, r in zip(differences, shares, strict=True))
+    signs = rng.choice([-1, 1], (10_000, 21)) @ np.concatenate(shares)
+    expected = np.mean(np.abs(signs) >= abs(observed) - 1e-9)
+    assert statistics.signed_rank_test(*few) == pytest.approx(expected, abs=0.02)
