@@ -73,7 +73,7 @@ def test_another_training_has_another_key():
     changed = dataclasses.replace(LIST, train={**LIST.train, "update_epochs": 3})
     other = dataclasses.replace(LIST, version=2)
     assert len({key_of(each, "grid") for each in (LIST, changed, other)}) == 3
-    assert key_of(LIST, "grid") != key_of(LIST, "deeper-sea")
+    assert key_of(LIST, "grid") != key_of(LIST, "deep-sea")
 
 
 def test_scores_are_put_on_the_scale_of_their_task():
