@@ -29,9 +29,6 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=24)
     options = parser.parse_args(argv)
 
-    from metaevo.parallel import devices
-
-    devices.setup()
     import numpy as np
 
     from metaevo import statistics
@@ -52,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     rule = {name: np.asarray(value) for name, value in found.items()}
     kept = np.arange(rule["hidden"].shape[1]) != FEATURES.index(options.without)
     adam = {name: np.zeros_like(value) for name, value in rule.items()}
-    adam["mix"] = np.float32([signal == "mean 0.9" for signal in SIGNALS])
+    adam["mix"] = np.array([signal == "mean 0.9" for signal in SIGNALS], np.float32)
     rules: dict[str, Any] = {
         "Adam": adam,
         "the rule": rule,
@@ -73,4 +70,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    from metaevo.parallel import devices
+
+    devices.setup()
     main()
