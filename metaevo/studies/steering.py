@@ -186,7 +186,9 @@ class SteeringStudy:
         else:
             own |= {"random": (2, 1), "random, then learned": (2, steered)}
         tables = {}
-        for name, found in reversed(list(learned.items())):  # the tables below are those of the first
+        for name, found in reversed(
+            list(learned.items())
+        ):  # the tables below are those of the first
             scores, frames = self._scores(found, seeds, check_stop)
             tables[name] = scores[0, :, steered]
         tables = {name: tables[name] for name in learned}
