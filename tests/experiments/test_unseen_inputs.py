@@ -1,8 +1,8 @@
-"""experiments/unseen_inputs.py on an optimizer that has hardly evolved."""
+"""experiments/benchmarks/unseen_inputs.py on an optimizer that has hardly evolved."""
 
 import pytest
 
-from experiments.unseen_inputs import main
+from experiments.benchmarks.unseen_inputs import main
 from metaevo.evolution.command import main as evolve
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]

@@ -1,17 +1,14 @@
 """An evolved optimizer without one of its inputs, and Adam, untuned on unseen tasks.
 
-python experiments/unseen_inputs.py RUN tasks.yaml --without size --seeds 24
+python -m experiments.benchmarks.unseen_inputs RUN tasks.yaml --without size --seeds 24
 
 Prints the interquartile mean of the fitness with its 95% interval. RUN has evolved the component
 `optimizer`; the YAML file is one of `metaevo evaluate --unseen`.
 """
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 
 def main(argv: list[str] | None = None) -> None:
