@@ -62,7 +62,12 @@ def ascend(
 
     A problem may have a method `ascend(key, meta_params, window)` of its own, which cuts
     derivatives off after so many updates; of any other one `evaluate` is differentiated.
+
+    Raises:
+        ValueError: if the problem says that it is not `differentiable`.
     """
+    if not getattr(problem, "differentiable", True):
+        raise ValueError("the fitness is not differentiable")
     own = getattr(problem, "ascend", None)
     if own is not None:
         found: Evaluation = own(key, meta_params, window)

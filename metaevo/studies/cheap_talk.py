@@ -36,6 +36,9 @@ PLAYS, STEPS = 64, 200
 class CheapTalk:
     """A `MetaProblem`: train a victim that hears a candidate."""
 
+    differentiable = False
+    """as actions are drawn"""
+
     def __init__(self, settings: CheapTalkSettings, task: Task):
         """Bind the parts.
 

@@ -112,6 +112,9 @@ def settings_class(raw: dict[str, Any], component: str | None) -> type[CoinSetti
 class CoinShaping:
     """A `MetaProblem`: play a meta-episode with a candidate."""
 
+    differentiable = False
+    """as actions are drawn"""
+
     def __init__(self, settings: CoinSettings):
         """Bind the parts."""
         self.settings, self.hyperparams = settings, settings.hyperparams

@@ -51,6 +51,9 @@ Found = dict[str, Weights]
 class SteeringProblem:
     """A `MetaProblem`: train a victim, freeze it, and steer it."""
 
+    differentiable = False
+    """as actions are drawn"""
+
     def __init__(self, talker: Talker):
         """Bind the parts."""
         self.talker = talker

@@ -208,6 +208,9 @@ REFUSED = {
         {"evaluation": {"victims": {"ppo": {}}}}, "evaluation.victims.ppo: it needs a name of its"
     ),
     "a component": ({"evolve": "value_loss"}, "unknown key 'evolve'"),
+    "gradients": (
+        {"strategy": {"algorithm": "meta_gradient"}}, "meta_gradient.*not differentiable"
+    ),
     "misspelt": ({"study": "cheep_talk"}, r"did you mean cheap_talk\?"),
 }  # fmt: skip
 
