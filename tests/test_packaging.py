@@ -245,7 +245,7 @@ def test_an_installed_copy_works_without_the_repository(wheel: Path, tmp_path: P
     metaevo("evolve --quick --run-dir evolved")
     evaluation = json.loads((away / "evolved" / "evaluation.json").read_text())
     assert evaluation["quick"] is True
-    assert "A quick look" in (away / "evolved" / "report.html").read_text()
+    assert "Quick look" in (away / "evolved" / "report.html").read_text()
     assert "needs the repository" in metaevo("reproduce grid-world", code=2)
     where = [scripts / "python", "-c", "import metaevo; print(metaevo.__file__)"]
     found = subprocess.run(where, cwd=away, env=environment, capture_output=True, text=True)

@@ -28,8 +28,8 @@ _SOURCES: dict[str, bytes] = {}
 
 
 def known(slot: str = "") -> list[str]:
-    """Return the names of the components in this folder: the modules with a `SLOT`, or this one."""
-    line = re.compile(rf"^SLOT = [\"']{slot or '.*'}[\"']".encode(), re.MULTILINE)
+    """Return the names of the components in this folder, or of those for this slot only."""
+    line = re.compile(rf"^SLOT = [\"']{slot or '.*'}[\"']$".encode(), re.MULTILINE)
     paths = sorted(Path(__file__).parent.glob("*.py"))
     return [path.stem for path in paths if line.search(path.read_bytes())]
 

@@ -279,7 +279,7 @@ def _save(run: RunDirectory, each: Formula, learner: str) -> None:
     )
 
 
-def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Any) -> None:
+def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
     """Print the formulas and write report.html."""
     of_slope = f"the slope of {part.slot.name}"
     first: list[Any] = []

@@ -47,6 +47,7 @@ def reproduce_tiny(tmp_path, capsys):
 # --- End to end ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_grid_world(reproduce_tiny):
     results = reproduce_tiny(
         "grid-world", "--jitted_steps", 20, "--numpy_steps", 8000, "--single_steps", 20000,
@@ -60,6 +61,7 @@ def test_grid_world(reproduce_tiny):
     assert results["machine"]["cores"] >= 1
 
 
+@pytest.mark.long
 def test_cartpole_dqn(reproduce_tiny):
     results = reproduce_tiny("cartpole-dqn", "--frames", 800, "--seeds", 1)
     rows = results["cartpole_dqn"]
@@ -67,6 +69,7 @@ def test_cartpole_dqn(reproduce_tiny):
     assert all(row["steps/s"] > 0 for row in rows)
 
 
+@pytest.mark.long
 def test_opponent_shaping(reproduce_tiny):
     results = reproduce_tiny("mfos-ipd", "--seeds", 2, "--generations", 2, "--episodes", 64)
     rows = results["shaping_ipd"]
@@ -121,6 +124,7 @@ def test_doors_dqn_with_pytorch(reproduce_tiny):
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_ppo_cartpole(reproduce_tiny, seeds):
     if seeds:

@@ -325,6 +325,7 @@ def test_two_processes_share_a_sweep_and_one_is_killed(config, tmp_path):
     assert (path / "report.html").exists()
 
 
+@pytest.mark.long
 def test_a_killed_process_is_resumed(config, tmp_path):
     path, cache = tmp_path / "run", tmp_path / "cache"
     argv = ["--config", config, "--run-dir", path, "--sweep.trials", 30, "--sweep.batch", 1]

@@ -18,6 +18,7 @@ def train(line, path):
     return training.main([*line.split(), "--run-dir", str(path)], description=None)
 
 
+@pytest.mark.long
 def test_a_table_is_drawn_filmed_and_played_in_gymnasium(tmp_path):
     path = tmp_path / "run"
     assert train(SETTINGS + " --evaluation.gymnasium 1 --evaluation.film true", path) == 0
@@ -33,6 +34,7 @@ def test_a_table_is_drawn_filmed_and_played_in_gymnasium(tmp_path):
         assert text in page
 
 
+@pytest.mark.long
 def test_an_agent_of_state_numbers_plays_doors_in_numpy(tmp_path):
     env = "--task.env Doors --task.env_params.size 5 --task.env_params.goal [1,1]"
     line = SETTINGS[: SETTINGS.index("--task")] + env + " --task.env_params.doors [1,3]"

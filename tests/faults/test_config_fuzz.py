@@ -129,6 +129,7 @@ def fuzz(name, examples, folder, *, derandomize=True):
     print(f"{name}: {len(accepted)} command lines, {sum(accepted)} of them accepted")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_any_settings_are_accepted_or_refused_in_one_line(name, tmp_path):
     fuzz(name, 5, tmp_path)

@@ -100,6 +100,7 @@ def test_steps_are_those_of_grid_world(tasks):
     assert set(np.unique(cells)) == set(layout.cells[: layout.num_starts])
 
 
+@pytest.mark.long
 def test_an_agent_learns_in_the_task_of_its_key():
     env, params = envs.make("GridWorlds", size=3, max_steps_in_episode=5)
     config = lpg.Config(total_timesteps=24, num_envs=2, num_steps=4)

@@ -25,6 +25,7 @@ RAW = {
 }
 
 
+@pytest.mark.long
 def test_tasks_belong_to_keys():
     settings = from_dict(experiment_class(RAW, None), RAW)
     evolved = parts.make("lpg", Config(2))

@@ -71,6 +71,7 @@ def assert_same(a, b):
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.long
 def test_trials_equal_the_same_trainings_one_by_one(population, task, keys):
     agents = population.advance(population.init(keys, settings(RATES)), population.num_updates)
     assert agents.settings == len(RATES)

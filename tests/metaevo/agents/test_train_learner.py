@@ -83,6 +83,7 @@ def evaluate():
     return problem, jax.jit(problem.evaluate)
 
 
+@pytest.mark.long
 def test_a_candidate_is_worth_what_its_agent_earns(evaluate):
     problem, jitted = evaluate
     key, meta_params = jax.random.key(3), problem.init(jax.random.key(0))

@@ -259,6 +259,7 @@ def of(run):
     return json.loads((run / "evaluation.json").read_text())["unseen"]
 
 
+@pytest.mark.long
 def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
     found = of(evolved)
     assert list(found["tasks"]) == ["GridWorld", "corridor"]
@@ -278,6 +279,7 @@ def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
     }
 
 
+@pytest.mark.long
 def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
     """A stop after the first task; then the first one is not trained again."""
     from metaevo.components.discovery import load
@@ -304,6 +306,7 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
     assert json.dumps(again) == json.dumps(whole)
 
 
+@pytest.mark.long
 def test_a_run_is_judged_on_demand(evolved, tmp_path, capsys):
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")

@@ -58,6 +58,7 @@ def trained(problem, key, say):
     return jax.tree.map(np.asarray, result.episodes)
 
 
+@pytest.mark.long
 def test_an_adversary_is_paid_what_its_victim_is_not():
     """Fitness is the victim's mean return, with the sign of the role."""
     key, adversary = jax.random.key(5), study_of().problem({})

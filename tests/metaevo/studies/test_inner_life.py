@@ -5,6 +5,7 @@ import itertools
 
 import jax
 import numpy as np
+import pytest
 
 from metaevo.studies import inner_life
 from purerl import envs, ppo
@@ -26,6 +27,7 @@ def test_effective_rank_of_known_features():
     np.testing.assert_allclose(found, [4, 1, 2, np.exp(entropy), np.nan], atol=1e-3)
 
 
+@pytest.mark.long
 def test_what_is_seen_inside_a_network():
     env, env_params = envs.make("CartPole-v1")
     learner, hyperparams = ppo.PPO(CONFIG, env), ppo.Hyperparams()

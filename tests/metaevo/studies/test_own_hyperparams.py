@@ -140,6 +140,7 @@ def test_a_change_compiles_nothing(place):
     assert not np.array_equal(one.fitness, still.fitness)
 
 
+@pytest.mark.long
 def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
     monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
     space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}

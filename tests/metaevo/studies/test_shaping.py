@@ -248,10 +248,10 @@ REFUSED = {
     ),
     "self held out": ({"evaluation": {"opponents": ["self"]}}, "self is always among them"),
     "a component": (
-        {"study": "value_loss"}, "one of learner, cheap_talk, shaping; value_loss is a component"
+        {"study": "value_loss"}, "one of learner, .*, shaping, .*; value_loss is a component"
     ),
     "misspelt": ({"study": "shapping"}, r"study = 'shapping'.*did you mean shaping\?"),
-    "a list": ({"study": ["shaping"]}, "study = .*must be one of learner, cheap_talk, shaping"),
+    "a list": ({"study": ["shaping"]}, "study = .*must be one of learner, .*, shaping"),
     "a learner": ({"learner": "ppo"}, "unknown key 'learner'"),
     "no rate": ({"opponent": {"learning_rate": 0}}, "opponent.learning_rate = 0: must be"),
 }  # fmt: skip

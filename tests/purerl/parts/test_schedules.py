@@ -49,6 +49,7 @@ def by_progress(meta_params, context):
     return hyperparams.replace(epsilon_start=1.0 - share)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_every_update_uses_what_the_schedule_says(name):
     """As a learner without a schedule that is given those settings."""
