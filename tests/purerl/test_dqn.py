@@ -157,6 +157,7 @@ def test_learn_is_adam_on_the_clipped_gradient(phases):
         np.testing.assert_array_equal(after.priorities.levels[0][others], before[others])
 
 
+@pytest.mark.long
 def test_importance_weights():
     phases = Phases(replay="prioritized", n_step=2)
     learner, state = phases.learner, phases.state
@@ -227,6 +228,7 @@ def test_when_it_learns_and_when_the_target_follows():
     assert [float(m["value_loss"]) > 0 for m in metrics] == [False] * 3 + [True] * 9
 
 
+@pytest.mark.long
 def test_polyak_targets():
     config = replace(CONFIG, num_steps=2, target_update="polyak", gradient_steps=3)
     states, _ = run_updates(config, 4)

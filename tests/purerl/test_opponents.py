@@ -32,6 +32,7 @@ def test_lola_climbs_its_value_after_the_others_step():
     assert np.abs(moved - opponents.naive(DILEMMA, 0.5, OWN, OTHER, FIRST)).max() > 0.1
 
 
+@pytest.mark.long
 def test_lola_finds_tit_for_tat_where_naive_learners_defect():
     """Foerster et al. 2018: two naive learners earn about -2 each, two LOLA learners about -1."""
 

@@ -41,6 +41,7 @@ class ThreeSteps(probes.EndlessReward):
     terminates = True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("env_class", "obs", "values"),
     [
@@ -60,11 +61,13 @@ def test_values(env_class, obs, values):
     np.testing.assert_allclose(value, values, atol=tolerance)
 
 
+@pytest.mark.long
 def test_the_better_action():
     policy, _ = outputs(probes.ActionReward, [0.0])
     assert jax.nn.softmax(policy.logits)[0, 1] > 0.95
 
 
+@pytest.mark.long
 def test_the_action_that_the_observation_asks_for():
     policy, value = outputs(probes.MatchingReward, [-1.0, 1.0])
     probability = jax.nn.softmax(policy.logits)

@@ -122,6 +122,7 @@ def test_without_exploration_only_best_actions_are_taken():
 # --- Choosing among actions ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 @given(among=st.lists(st.booleans(), min_size=1, max_size=7).filter(any))
 def test_every_action_in_question_is_equally_likely(among):
     uniform = jnp.arange(420) / 420  # 420 is divisible by 1 .. 7

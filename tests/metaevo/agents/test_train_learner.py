@@ -99,6 +99,7 @@ def test_a_candidate_is_worth_what_its_agent_earns(evaluate):
     assert found.fitness == pytest.approx(float(total), rel=1e-5)
 
 
+@pytest.mark.long
 def test_diverged_training_is_no_fitness(evaluate):
     """The agent goes on collecting returns: only its parameters tell."""
     problem, jitted = evaluate

@@ -226,6 +226,7 @@ def test_a_server_that_does_not_answer_is_one_line():
         wandb_runs.read("wandb:me/project", lambda: FakeApi([]))
 
 
+@pytest.mark.long
 def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WANDB_MODE")
     run = RunDirectory.create(tmp_path / "n", "train")
@@ -262,6 +263,7 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # --- MLflow -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path}/store.db"

@@ -206,6 +206,7 @@ def test_started_from_the_clip_it_is_close_to_the_clip():
     assert errors[far].max() < 0.5
 
 
+@pytest.mark.long
 def test_with_time_it_starts_at_the_same_fit():
     timeless, batched, _ = built("clip", 128)
     component = make(Config(128, "clip", temporal=True))
@@ -278,6 +279,7 @@ def test_the_curves_of_known_losses():
         assert (curves["dpo"].drift >= -1e-6).all()
 
 
+@pytest.mark.long
 def test_the_picture_is_drawn(tmp_path, monkeypatch):
     meta_params, _, component = built()
     found = Found(component.apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)

@@ -164,6 +164,7 @@ def test_every_meta_parameter_matters(rule):
     assert all(np.abs(slopes["input"]).max(axis=1) > 0)  # of every input
 
 
+@pytest.mark.long
 def test_a_rule_that_explodes_moves_the_agent_by_no_more_than_others():
     made = component.make(component.Config(SIZE))
     env, env_params = envs.make("GridWorld", size=2)

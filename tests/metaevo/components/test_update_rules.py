@@ -65,6 +65,7 @@ def test_findings(rule, sentence):
     assert update_rules.findings(rule, {}) == [sentence]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [learned(True), found(a2c)], ids=["distributions", "values"])
 def test_pictures(rule, tmp_path, monkeypatch):
     monkeypatch.setattr(update_rules, "NUM_UPDATES", 2)

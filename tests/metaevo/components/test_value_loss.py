@@ -134,6 +134,7 @@ def test_corrections_start_exactly_at_squared_error(inputs, form):
     assert not np.array_equal(*leaves)  # the hidden layers differ nevertheless
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "config",
     [

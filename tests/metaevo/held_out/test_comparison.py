@@ -222,6 +222,7 @@ def test_one_program_serves_all_hand_written_losses(contenders, compilations):
     np.testing.assert_array_equal(other[1].fitness, chosen[0].fitness)
 
 
+@pytest.mark.long
 def test_curves_are_means_over_finished_episodes(contenders):
     _, make = contenders
     (scores,) = make["all"].run(keys_for(0, Purpose.HELD_OUT, 3), [{}], [np.int32(0)])

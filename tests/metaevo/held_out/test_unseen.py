@@ -324,6 +324,7 @@ def test_a_run_is_judged_on_demand(evolved, tmp_path, capsys):
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -48,6 +48,7 @@ def slow_but(*quick):
 
 
 # Every algorithm improves in test_strategy.py; here one of each kind, and no noise.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "noise"), [("SNES", 0.0), *slow_but("Open_ES", "SimpleGA", "DiffusionEvolution")]
 )
@@ -298,6 +299,7 @@ def gathered_bytes(program):
     return total
 
 
+@pytest.mark.long
 def test_an_odd_population_on_three_devices():
     """Seven candidates, of which one device trains three in two chunks: also when resumed there."""
 
@@ -350,6 +352,7 @@ def test_training_hardly_depends_on_the_layout():
     assert len(set(results[0][1]["fitness_mean"])) == 2  # it did evaluate something
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["Open_ES", "SNES", "SimpleGA"])
 def test_other_step_sizes_and_seeds_compile_nothing(name):
     problem, decay = Quadratic(noise=0.5), {"sigma_decay": 0.9, "learning_rate_decay": 0.9}

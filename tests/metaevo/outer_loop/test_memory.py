@@ -28,6 +28,7 @@ def failing(chunk_size, message=FULL):
     return this
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_the_estimate_is_xlas_own_and_grows_with_the_chunk():
     class Heavy(Quadratic):
@@ -56,6 +57,7 @@ class Failing:
         raise jax.errors.JaxRuntimeError(FULL)
 
 
+@pytest.mark.long
 def test_out_of_memory_halves_the_chunk_and_goes_on_from_the_same_state():
     first = failing(8)
     start = first.init()

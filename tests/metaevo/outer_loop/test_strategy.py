@@ -46,6 +46,7 @@ def counts(state):
     return [int(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.integer)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", EVERY)
 def test_runs_and_stays_finite(name):
     this = stepper(name)

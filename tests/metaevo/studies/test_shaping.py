@@ -99,6 +99,7 @@ def test_self_play_meets_the_mean():
     assert not hasattr(problem_of(), "evaluate_against")
 
 
+@pytest.mark.long
 def test_a_mixture_draws_an_opponent_for_each_episode():
     names, game = ["tit_for_tat", "always_defect", "win_stay_lose_shift"], settings_of().game.game
     weights, keys = weights_of(0), jax.random.split(jax.random.key(1), 60)
@@ -115,6 +116,7 @@ def test_a_mixture_draws_an_opponent_for_each_episode():
     assert np.all(np.bincount(met, minlength=3) > 8)
 
 
+@pytest.mark.long
 def test_self_play_goes_on_from_a_checkpoint_to_the_bit():
     settings = settings_of(opponent={"names": "self"})
     problem = ShapingStudy(settings).problem({})

@@ -16,6 +16,7 @@ several_workers = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(several_workers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("storage", ["journal", "sqlite"])
 def test_a_killed_process_loses_nothing_and_nothing_is_done_twice(tmp_path, storage):
     url = f"sqlite:///{tmp_path}/study.db" if storage == "sqlite" else None

@@ -18,6 +18,7 @@ def critic(offset, obs):
 following = jax.jit(jax.vmap(lambda *rollout: next_values(critic, 1.0, *rollout)))
 
 
+@pytest.mark.long
 @given(
     npst.arrays(np.bool_, (3, 6, 2)),
     npst.arrays(np.bool_, (3, 6, 2)),
@@ -54,6 +55,7 @@ def test_the_critic_sees_no_more_than_it_must():
     np.testing.assert_allclose(values[used, 0], np.square(expected) - 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agents", [None, 3])
 def test_derivatives_are_those_of_asking_for_every_step(agents):
     lead, rng = () if agents is None else (agents,), np.random.default_rng(0)

@@ -7,6 +7,7 @@ from tests.metaevo.runs.tracking.runs import RUN_ID, finish_run, log_generations
 KEY = "0" * 40
 
 
+@pytest.mark.long
 def test_a_sync_that_failed_half_way_is_completed(tmp_path):
     run = make_run(tmp_path / "run")
     with serving() as fake:
