@@ -1,5 +1,7 @@
 """Wandb online, against a server of ours: what was not confirmed is neither lost nor sent twice."""
 
+import pytest
+
 from metaevo.runs.tracking.state import load_state
 from tests.metaevo.runs.tracking.fake_wandb import serving
 from tests.metaevo.runs.tracking.runs import RUN_ID, finish_run, log_generations, make_run, sync
