@@ -8,6 +8,7 @@ from annotated_types import Gt, Interval
 
 from experiments.reproductions.comparison import Comparison, Output
 from experiments.reproductions.opponent_shaping import evolve
+from metaevo.components.component import LEARNED
 from metaevo.config import from_dict, load_yaml, presets
 from metaevo.outer_loop.evolution import Evolution
 from metaevo.runs.settings import MAX_SEED
@@ -51,7 +52,7 @@ def run(settings: Settings, output: Output) -> None:
     evolution.compile()
     weights, seconds = evolve(evolution, settings.seed)
     found = victims.compare(
-        talk, weights, output.run.figures, evolution_frames=0, check_stop=lambda: None
+        talk, {LEARNED: weights}, output.run.figures, evolution_frames=0, check_stop=lambda: None
     )
     study.draw(weights, output.run.figures)
     output.table(
