@@ -240,7 +240,7 @@ class DQN:
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
-        self._network(self.env.default_params)
+        self.network(self.env.default_params)
 
     def init(
         self,
@@ -254,7 +254,7 @@ class DQN:
         network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
-        params = self._network(env_params).init(network_key, obs)
+        params = self.network(env_params).init(network_key, obs)
         context = Context(hyperparams, num_updates=config.num_updates)
         layout, prioritized = config.layout, config.replay == "prioritized"
         return State(
@@ -281,7 +281,7 @@ class DQN:
     ) -> tuple[State, EpisodeSums]:
         """Act for the environment steps of a phase, remember them, add to the sums (each [N])."""
         config = self.config
-        frames = self._context(state, hyperparams).frames
+        frames = self.context(state, hyperparams).frames
         epsilon = exploration.epsilon(hyperparams, frames, config.total_timesteps / 2)
 
         def step(carry, key):
@@ -327,7 +327,7 @@ class DQN:
             the minibatch [B, ...] and the rows [B] that it was drawn from.
         """
         config = self.config
-        annealed = optimizers.annealed(self._context(state, hyperparams))
+        annealed = optimizers.annealed(self.context(state, hyperparams))
         exponent = 1.0 + (hyperparams.importance_exponent - 1.0) * (1.0 - annealed)
         rows, weight = config.layout.draw(
             key, state.phase, state.priorities, config.batch_size, exponent=exponent
@@ -371,7 +371,7 @@ class DQN:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Take `gradient_steps`, then update the target network if it is due; metrics are means."""
         config = self.config
-        context = self._context(state, hyperparams)
+        context = self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
@@ -379,7 +379,7 @@ class DQN:
             step, key, slots_key = inputs
             batch, rows = self.make_batch(state, key, hyperparams, env_params)
             params, opt_state = state.params, state.opt_state
-            dormancy = parameters.dormancy(self._network(env_params), params, batch.obs)
+            dormancy = parameters.dormancy(self.network(env_params), params, batch.obs)
             share = step / config.gradient_steps
             here = context.replace(minibatch=share, key=slots_key, dormancy=dormancy)
             grads, (error, metrics) = gradient(params, batch, here, meta_params, env_params)
@@ -410,7 +410,7 @@ class DQN:
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Go through the phases of `num_steps` steps: collect, learn, collect, learn, ..."""
         config = self.config
-        hyperparams = self.schedule(meta_params, self._context(state, hyperparams))
+        hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
         waiting_phases = -(-config.learning_starts // config.train_interval)
 
         def phase(carry, key):
@@ -483,10 +483,11 @@ class DQN:
 
     def _values(self, params: Any, obs: jax.Array, env_params: EnvParams) -> networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
-        values: Any = self._network(env_params).apply(params, obs)
+        values: Any = self.network(env_params).apply(params, obs)
         return values
 
-    def _network(self, env_params: EnvParams) -> networks.QNetwork:
+    def network(self, env_params: EnvParams) -> networks.QNetwork:
+        """Return the module whose parameters are learned."""
         return networks.q_network(
             self.env,
             env_params,
@@ -495,7 +496,7 @@ class DQN:
             dueling=self.config.dueling,
         )
 
-    def _context(self, state: State, hyperparams: Hyperparams) -> Context:
+    def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this phase."""
         frames = state.phase.astype(jnp.float32) * self.config.train_interval
         return Context(

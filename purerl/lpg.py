@@ -165,7 +165,7 @@ class LPG:
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
-        self._network(self.env.default_params)
+        self.network(self.env.default_params)
 
     def init(
         self,
@@ -179,7 +179,7 @@ class LPG:
         network_key, reset_key, lifetime_key, key = jax.random.split(key, 4)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
-        params = self._network(env_params).init(network_key, obs)
+        params = self.network(env_params).init(network_key, obs)
         share = config.shortest_lifetime ** jax.random.uniform(lifetime_key)
         state = State(
             params=params,
@@ -191,7 +191,7 @@ class LPG:
             obs=obs,
             unfinished=episodes.begin(config.num_envs),
         )
-        optimizer = self.make_optimizer(meta_params, self._context(state, hyperparams))
+        optimizer = self.make_optimizer(meta_params, self.context(state, hyperparams))
         return state.replace(opt_state=optimizer.init(params))
 
     def collect(self, state: State, env_params: EnvParams) -> tuple[State, Experience, EpisodeSums]:
@@ -263,7 +263,7 @@ class LPG:
     ) -> tuple[State, dict[str, jax.Array]]:
         """Ask the rule, and take one gradient step; none after the agent's lifetime."""
         slots_key, key = jax.random.split(state.key)
-        context = self._context(state, hyperparams).replace(key=slots_key)
+        context = self.context(state, hyperparams).replace(key=slots_key)
         targets = self.update_rule(meta_params, context, experience.trajectory)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
@@ -317,7 +317,7 @@ class LPG:
         self, params: Any, obs: jax.Array, env_params: EnvParams
     ) -> tuple[networks.Categorical, jax.Array]:
         """Return the policy and predictions at observations [..., *obs_shape]."""
-        outputs: Any = self._network(env_params).apply(params, obs)
+        outputs: Any = self.network(env_params).apply(params, obs)
         return outputs
 
     def value_targets(
@@ -325,7 +325,7 @@ class LPG:
     ) -> tuple[jax.Array, jax.Array]:
         """Return values [B] and targets [B] of a fresh rollout as a2c has them."""
         state, experience, _ = self.collect(state, env_params)
-        context = self._context(state, hyperparams)
+        context = self.context(state, hyperparams)
         targets = update_rules.a2c(None, context, experience.trajectory)
         return experience.trajectory.prediction[..., 0].ravel(), targets.prediction.ravel()
 
@@ -347,7 +347,7 @@ class LPG:
         distribution, _ = self.outputs(policy, obs, env_params)
         return distribution.mode() if greedy else distribution.sample(key)
 
-    def _context(self, state: State, hyperparams: Hyperparams) -> Context:
+    def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""
         done = state.update.astype(jnp.float32)
         return Context(
@@ -357,7 +357,8 @@ class LPG:
             frames=done * self.config.batch_size,
         )
 
-    def _network(self, env_params: EnvParams) -> networks.ActorPredictor:
+    def network(self, env_params: EnvParams) -> networks.ActorPredictor:
+        """Return the module whose parameters are learned."""
         return networks.actor_predictor(
             self.env,
             env_params,

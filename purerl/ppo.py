@@ -205,7 +205,7 @@ class PPO:
 
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
-        self._network(self.env.default_params)
+        self.network(self.env.default_params)
 
     def init(
         self,
@@ -219,7 +219,7 @@ class PPO:
         network_key, reset_key, key = jax.random.split(key, 3)
         reset_keys = jax.random.split(reset_key, config.num_envs)
         obs, env_state = jax.vmap(self.env.reset, in_axes=(0, None))(reset_keys, env_params)
-        params = self._network(env_params).init(network_key, obs)
+        params = self.network(env_params).init(network_key, obs)
         context = Context(hyperparams, num_updates=config.num_updates)
         return State(
             params=params,
@@ -287,7 +287,7 @@ class PPO:
         statistics brought up to date.
         """
         config = self.config
-        network: Any = self._network(env_params)
+        network: Any = self.network(env_params)
         obs = normalized(transitions.obs, state.observation_statistics)
         final_obs = normalized(transitions.final_obs, state.observation_statistics)
 
@@ -380,7 +380,7 @@ class PPO:
             the new state, and each metric of `loss` averaged over the steps.
         """
         config = self.config
-        context, network = self._context(state, hyperparams), self._network(env_params)
+        context, network = self.context(state, hyperparams), self.network(env_params)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
         gradient = jax.grad(self.loss, has_aux=True)
 
@@ -417,7 +417,7 @@ class PPO:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
-        hyperparams = self.scheduled(state, hyperparams, meta_params)
+        hyperparams = self.schedule(meta_params, self.context(state, hyperparams))
         state, transitions, sums = self.collect(state, env_params)
         state, batch = self.make_batch(state, transitions, hyperparams, env_params)
         state, metrics = self.learn(state, batch, hyperparams, meta_params, env_params)
@@ -439,10 +439,6 @@ class PPO:
         state = self.init(key, hyperparams, meta_params, env_params)
         state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
         return TrainResult(state, sums, metrics)
-
-    def scheduled(self, state: State, hyperparams: Hyperparams, meta_params: MetaParams) -> Any:
-        """Return the hyperparameters of the next update."""
-        return self.schedule(meta_params, self._context(state, hyperparams))
 
     def log_prob(self, state: State, batch: Batch, env_params: EnvParams) -> jax.Array:
         """Return log pi(a | s) [B] of a batch under the present policy."""
@@ -483,10 +479,10 @@ class PPO:
         self, params: Any, obs: jax.Array, env_params: EnvParams
     ) -> tuple[networks.Policy, jax.Array]:
         """Return the policy and the values [...] at (normalised) observations [..., *obs_shape]."""
-        outputs: Any = self._network(env_params).apply(params, obs)
+        outputs: Any = self.network(env_params).apply(params, obs)
         return outputs
 
-    def _context(self, state: State, hyperparams: Hyperparams) -> Context:
+    def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""
         frames = state.update.astype(jnp.float32) * self.config.batch_size
         whole = float(self.config.num_updates * self.config.batch_size)
@@ -497,7 +493,8 @@ class PPO:
             frames=frames,
         )
 
-    def _network(self, env_params: EnvParams) -> networks.ActorCritic:
+    def network(self, env_params: EnvParams) -> networks.ActorCritic:
+        """Return the module whose parameters are learned."""
         return networks.actor_critic(
             self.env,
             env_params,

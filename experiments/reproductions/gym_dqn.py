@@ -151,7 +151,7 @@ def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> N
         seed: of the initial parameters.
     """
     env_params = learner.env.default_params
-    module = learner._network(env_params)
+    module = learner.network(env_params)
     space = learner.env.observation_space(env_params)
     example = np.zeros((1, *space.shape), np.float32)
     context = Context(hyperparams)

@@ -1,13 +1,33 @@
 """Agents that no memory can hold, refused before anything is allocated."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
+
+import jax
 
 from metaevo.agents.train_learner import Task, training_bytes
+from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.evolution import EvolutionConfig
+from metaevo.outer_loop.problem import MetaProblem
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.parallel import devices
 from purerl.types import Hyperparams
+
+
+class Evolves(Protocol):
+    """Settings of such an evolution."""
+
+    @property
+    def hyperparams(self) -> Hyperparams:
+        """Of the agents."""
+
+    @property
+    def strategy(self) -> StrategyConfig:
+        """The algorithm."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How candidates are evaluated."""
 
 
 def check_training(
@@ -43,25 +63,19 @@ def check_training(
     )
 
 
-def check_agents(
-    tasks: Sequence[Task],
-    hyperparams: Hyperparams,
-    solution: Any,
-    strategy: StrategyConfig,
-    config: EvolutionConfig,
-) -> None:
-    """Refuse an evolution whose agents are too large or too many.
+def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Evolves) -> None:
+    """Refuse an evolution of what trains agents that cannot run, or whose agents are too many.
 
     Args:
+        problem: what is evolved.
         tasks: of a candidate.
-        hyperparams: of the agents.
-        solution: the shapes of meta-parameters.
-        strategy: how many candidates there are.
-        config: how many agents each of them trains.
+        settings: how many candidates there are, and how many agents each of them trains.
 
     Raises:
         ConfigError: naming the section.
     """
+    strategy, config = settings.strategy, settings.evolution
+    solution = jax.eval_shape(problem.init, jax.random.key(0))
     rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
     num_devices = len(devices.select(config.num_devices))
     at_once = min((config.chunk_size or 1) * num_devices, rows)
@@ -69,9 +83,10 @@ def check_agents(
         check_training(
             "evolution",
             task,
-            hyperparams,
+            settings.hyperparams,
             solution,
             kept=0,
             at_once=at_once,
             points=task.learner.config.num_updates,
         )
+    check_evolution(problem, strategy, config)

@@ -51,7 +51,7 @@ def train_and_differentiate(
         raise ValueError(f"the window of {window} updates must divide a training's {updates}")
 
     def collect(state, meta_params):
-        told = learner.scheduled(state, hyperparams, meta_params)
+        told = learner.schedule(meta_params, learner.context(state, hyperparams))
         state, transitions, sums = learner.collect(state, env_params)
         transitions = jax.lax.stop_gradient(transitions)  # what happened is given
         state, batch = learner.make_batch(state, transitions, told, env_params)

@@ -17,8 +17,8 @@ import numpy as np
 from metaevo.components import discovery, formula
 from metaevo.components.parts import Evolved, Part
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, show, to_dict
-from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
+from metaevo.config.command_line import Parser
 from metaevo.distill import regression
 from metaevo.distill.judging import judge, name_of
 from metaevo.distill.records import record, slopes
@@ -32,18 +32,16 @@ from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import (
     StopRequestedError,
-    for_environment_of,
     raise_if_requested,
     saved_settings,
 )
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.changed import settings_of_run
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies.settings import EvolveSettings
 
-FREE = "task.", "train.", "hyperparams.", "fitness.", "evaluation.", "evolution.chunk_size"
-"""Settings that may differ from those of the run."""
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
 
@@ -80,32 +78,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--formulas", type=int, default=6, metavar="N", help="formulas that are judged, at most"
     )
     discovery.add_flag(parser)
-    saved: dict[str, Any] = {}
-
-    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
-        if args.run is None:
-            raise ConfigError("missing RUN: metaevo distill RUN, the run whose loss it is")
-        saved.update(RunDirectory.open(args.run).read_config()["config"])
-        if "evolve" not in saved:
-            raise ConfigError(f"{args.run} holds no learned component: nothing evolved there")
-        discovery.admit(args.run, saved["evolve"], trust_source=args.trust_source)
-        evaluation = saved.get("evaluation")
-        if isinstance(evaluation, dict):  # what is judged is one task
-            saved["evaluation"] = evaluation | {"unseen": {}}
-        return for_environment_of(overrides, saved)
-
-    settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, None), defaults
+    settings, before, args = settings_of_run(
+        parser, argv, _run, _on_one_task, fixed="a loss is distilled as it is"
     )
-    if args.config is not None:
-        raise ConfigError("--config: settings are the run's, changed on the command line")
-    before = saved_settings(RunDirectory(args.run), type(settings), saved)
-    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
-    if changed:
-        raise ConfigError(
-            f"{', '.join(changed)}: a loss is distilled as it is; what may change begins with "
-            f"{', '.join(FREE)}"
-        )
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
@@ -116,6 +91,21 @@ def main(argv: list[str], *, description: str | None) -> int:
     return distill(
         before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
     )
+
+
+def _run(args: argparse.Namespace) -> Path:
+    if args.run is None:
+        raise ConfigError("missing RUN: metaevo distill RUN, the run whose loss it is")
+    return Path(args.run)
+
+
+def _on_one_task(saved: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return a run's settings without the unseen tasks."""
+    del args
+    evaluation = saved.get("evaluation")
+    if not isinstance(evaluation, dict):
+        return saved  # which is refused later
+    return saved | {"evaluation": evaluation | {"unseen": {}}}
 
 
 def distill(

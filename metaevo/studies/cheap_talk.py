@@ -16,7 +16,6 @@ import numpy as np
 from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import measures
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
-from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, key_for
 from metaevo.report import talk_plots
@@ -25,6 +24,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.cheap_talk_settings import SIGNS, CheapTalkSettings
+from metaevo.studies.study import Plain
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
@@ -69,7 +69,7 @@ class CheapTalk:
         return Evaluation(self.sign * victim, {f"victim_{each}": metrics[each] for each in metrics})
 
 
-class CheapTalkStudy:
+class CheapTalkStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
     captions: Mapping[str, str] = {
@@ -80,7 +80,6 @@ class CheapTalkStudy:
         "networks.png": "What happens inside the networks of fresh victims while they learn: mean "
         "and 95% interval.",
     }
-    folds = ""
 
     def __init__(
         self,
@@ -107,18 +106,7 @@ class CheapTalkStudy:
 
     def check(self) -> None:
         """Find out whether strategy, victims and devices fit."""
-        settings, problem = self.settings, self.problem({})
-        shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        strategy, evolution = settings.strategy, settings.evolution
-        check_agents([self.task], settings.hyperparams, shapes, strategy, evolution)
-        check_evolution(problem, strategy, evolution)
-
-    def measure(self) -> dict[str, Any]:
-        """Return nothing: there is nothing to measure before."""
-        return {}
-
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
-        """Write nothing: the settings say it all."""
+        check_agents(self.problem({}), [self.task], self.settings)
 
     def problem(self, measured: Mapping[str, Any]) -> CheapTalk:
         """Return the problem: a victim's training."""

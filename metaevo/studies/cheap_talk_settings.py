@@ -1,7 +1,7 @@
 """The settings of adversarial cheap talk."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval, MaxLen, MinLen
@@ -83,21 +83,20 @@ class CheapTalkSettings:
         check_numbers(self)
 
 
-def settings_class(raw: dict[str, Any], component: str | None) -> type[CheapTalkSettings]:
+def settings_class(
+    raw: dict[str, Any], component: str | None, kind: type[Any] = CheapTalkSettings
+) -> type[Any]:
     """Return the class of settings, of which two sections are the victim's.
 
     Args:
         raw: the unvalidated settings, of which `learner` is read.
         component: of no use: no part of a learner is evolved.
+        kind: the settings.
 
     Raises:
         ConfigError: for an unknown learner.
     """
     del component
     learner = raw.get("learner", "ppo")
-    return specialised(
-        CheapTalkSettings,
-        learner_sections(learner),
-        {"learner": learner},
-        order=("study", "role", "learner"),
-    )
+    order = tuple(each.name for each in fields(kind))
+    return specialised(kind, learner_sections(learner), {"learner": learner}, order=order)

@@ -19,7 +19,6 @@ from metaevo.agents.checks import check_agents
 from metaevo.agents.train_learner import Task, working_set
 from metaevo.config.numbers import check_numbers
 from metaevo.held_out import comparison
-from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.outer_loop.strategy import StrategyConfig
@@ -31,6 +30,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import coin_players
 from metaevo.studies.coin_players import Cast, Episode, Weights
 from metaevo.studies.settings import RunConfig
+from metaevo.studies.study import Plain
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
 
@@ -103,12 +103,6 @@ class CoinSettings:
         return 1.0 / (self.train.num_updates * self.train.num_steps)
 
 
-def settings_class(raw: dict[str, Any], component: str | None) -> type[CoinSettings]:
-    """Return the class of settings, which depends on nothing."""
-    del raw, component
-    return CoinSettings
-
-
 class CoinShaping:
     """A `MetaProblem`: play a meta-episode with a candidate."""
 
@@ -145,7 +139,7 @@ class CoinShaping:
         return Evaluation(jnp.where(found.finite, own, jnp.nan), metrics)
 
 
-class CoinStudy:
+class CoinStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name = "coin_game"
@@ -155,7 +149,6 @@ class CoinStudy:
         "opponents. Two naive learners beside.",
         "payoffs.png": "What we and the opponents earn over the generations.",
     }
-    folds = ""
 
     def __init__(
         self, settings: CoinSettings, run_path: Path | None = None, *, trust_source: bool = False
@@ -173,19 +166,8 @@ class CoinStudy:
 
     def check(self) -> None:
         """Find out whether strategy, opponents and devices fit."""
-        settings, problem = self.settings, self.problem({})
-        shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        check_agents(
-            [problem.task], settings.hyperparams, shapes, settings.strategy, settings.evolution
-        )
-        check_evolution(problem, settings.strategy, settings.evolution)
-
-    def measure(self) -> dict[str, Any]:
-        """Return nothing: there is nothing to measure before."""
-        return {}
-
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
-        """Write nothing: the settings say it all."""
+        problem = self.problem({})
+        check_agents(problem, [problem.task], self.settings)
 
     def problem(self, measured: Mapping[str, Any]) -> CoinShaping:
         """Return the problem: a meta-episode."""

@@ -95,7 +95,7 @@ def look(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) 
     _, batch = learner.make_batch(state, transitions, hyperparams, env_params)
     coupling, conflict = _interference(learner, state.params, batch, hyperparams, env_params)
 
-    network = learner._network(env_params)
+    network = learner.network(env_params)
     slope = jax.grad(ACTIVATIONS[network.activation])
     entering = parameters.entering_activations(network, state.params, batch.obs)
     active = jax.tree.map(ACTIVATIONS[network.activation], entering)

@@ -13,7 +13,6 @@ from metaevo.components import discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
-from metaevo.outer_loop.checks import check_evolution
 from metaevo.report.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
@@ -71,12 +70,8 @@ class LearnerStudy:
 
     def check(self) -> None:
         """Find out before anything is compiled whether strategy, learner and environments fit."""
-        settings = self.settings
-        shapes = jax.eval_shape(self.evolved.init, jax.random.key(0))
-        strategy, evolution = settings.strategy, settings.evolution
-        check_agents(self.tasks, settings.hyperparams, shapes, strategy, evolution)
-        check_evolution(self.problem({}), strategy, evolution)
-        entries.check(settings, self.parts)
+        check_agents(self.problem({}), self.tasks, self.settings)
+        entries.check(self.settings, self.parts)
 
     def measure(self) -> dict[str, Any]:
         """Return what makes the fitness of several environments comparable, and what code it is."""

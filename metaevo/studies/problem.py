@@ -13,13 +13,11 @@ from metaevo.report.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.study import Plain
 
 
-class ProblemStudy:
+class ProblemStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
-
-    captions: Mapping[str, str] = {}
-    folds = ""
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.
@@ -38,13 +36,6 @@ class ProblemStudy:
             checkpoint.check_tree(jax.eval_shape(self._problem.init, jax.random.key(0)))
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
-
-    def measure(self) -> dict[str, Any]:
-        """Return nothing: there is nothing to measure before."""
-        return {}
-
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
-        """Keep nothing: the problem is its caller's."""
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
         """Return the problem."""

@@ -1,21 +1,21 @@
 """The studies that `metaevo evolve` knows, by the setting `study`."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.studies.cheap_talk import CheapTalkStudy
-from metaevo.studies.cheap_talk_settings import settings_class as cheap_talk_class
-from metaevo.studies.coin_game import CoinStudy
-from metaevo.studies.coin_game import settings_class as coin_class
+from metaevo.studies.cheap_talk_settings import settings_class as talk_class
+from metaevo.studies.coin_game import CoinSettings, CoinStudy
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.shaping import ShapingStudy
-from metaevo.studies.shaping_settings import settings_class as shaping_class
+from metaevo.studies.shaping_settings import ShapingSettings
 from metaevo.studies.steering import SteeringStudy
-from metaevo.studies.steering_settings import settings_class as steering_class
+from metaevo.studies.steering_settings import SteeringSettings
 from metaevo.studies.study import Study
 
 LEARNER = "learner"
@@ -33,10 +33,10 @@ class Entry(NamedTuple):
 
 STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy),
-    "cheap_talk": Entry(cheap_talk_class, CheapTalkStudy),
-    "coin_game": Entry(coin_class, CoinStudy),
-    "shaping": Entry(shaping_class, ShapingStudy),
-    "steering": Entry(steering_class, SteeringStudy),
+    "cheap_talk": Entry(talk_class, CheapTalkStudy),
+    "coin_game": Entry(lambda *_: CoinSettings, CoinStudy),
+    "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy),
+    "steering": Entry(partial(talk_class, kind=SteeringSettings), SteeringStudy),
 }
 
 

@@ -23,6 +23,7 @@ from metaevo.studies import extortion, meta_game, tournament
 from metaevo.studies.extortion import Illustration
 from metaevo.studies.meta_game import SELF, Opponent, Weights
 from metaevo.studies.shaping_settings import ShapingSettings
+from metaevo.studies.study import Plain
 from purerl.games import LOGITS
 
 
@@ -74,7 +75,7 @@ class Shaping:
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
-class ShapingStudy:
+class ShapingStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name = "shaping"
@@ -87,7 +88,6 @@ class ShapingStudy:
         "defection: with a factor above 1 it is that of zero-determinant extortion.",
         "payoffs.png": "What we and the opponents earn over the generations.",
     }
-    folds = ""
 
     def __init__(
         self, settings: ShapingSettings, run_path: Path | None = None, *, trust_source: bool = False
@@ -125,10 +125,6 @@ class ShapingStudy:
                 f"{settings.strategy.algorithm} does not have; take Open_ES"
             )
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
-
-    def measure(self) -> dict[str, Any]:
-        """Return nothing: there is nothing to measure before."""
-        return {}
 
     def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
         """Copy the meta-policies of other runs that are met."""

@@ -1,7 +1,7 @@
 """The settings of opponent shaping."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Interval, Le, MinLen
@@ -111,9 +111,3 @@ class ShapingSettings:
     def __post_init__(self) -> None:
         """Refuse numbers that no device can represent."""
         check_numbers(self)
-
-
-def settings_class(raw: dict[str, Any], component: str | None) -> type[ShapingSettings]:
-    """Return the class of settings, which depends on nothing."""
-    del raw, component
-    return ShapingSettings

@@ -19,7 +19,6 @@ from metaevo.agents.fitness import all_finite
 from metaevo.agents.train_learner import working_set
 from metaevo.components.component import LEARNED
 from metaevo.held_out import comparison
-from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -30,6 +29,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.steering_settings import SteeringSettings
+from metaevo.studies.study import Plain
 from metaevo.studies.talker import Talker
 from purerl.envs.steering import PLACES, Course, steer
 from purerl.learners import num_frames
@@ -88,14 +88,13 @@ class SteeringProblem:
         )
 
 
-class SteeringStudy:
+class SteeringStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name = "cheap_talk_steering"
     captions: Mapping[str, str] = {
         "steering.png": "Where fresh victims go, a line each, for goals (dotted) over the range.",
     }
-    folds = ""
 
     def __init__(
         self,
@@ -120,18 +119,7 @@ class SteeringStudy:
 
     def check(self) -> None:
         """Find out whether strategy, victims and devices fit."""
-        settings, problem = self.settings, self.problem({})
-        shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        strategy, evolution = settings.strategy, settings.evolution
-        check_agents([self.talker.task], settings.hyperparams, shapes, strategy, evolution)
-        check_evolution(problem, strategy, evolution)
-
-    def measure(self) -> dict[str, Any]:
-        """Return nothing: there is nothing to measure before."""
-        return {}
-
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
-        """Write nothing: the settings say it all."""
+        check_agents(self.problem({}), [self.talker.task], self.settings)
 
     def problem(self, measured: Mapping[str, Any]) -> SteeringProblem:
         """Return the problem: a victim's training, and its steering."""

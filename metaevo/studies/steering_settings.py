@@ -2,18 +2,17 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Interval
 
 from metaevo.agents.task import LearnerConfig, TaskConfig
 from metaevo.config.numbers import check_numbers
-from metaevo.config.sections import specialised
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.search.config import MOST
 from metaevo.studies.cheap_talk_settings import ChannelConfig
-from metaevo.studies.settings import RunConfig, learner_sections
+from metaevo.studies.settings import RunConfig
 from purerl.types import Hyperparams
 
 
@@ -74,23 +73,3 @@ class SteeringSettings:
     def __post_init__(self) -> None:
         """Refuse numbers that no device can represent."""
         check_numbers(self)
-
-
-def settings_class(raw: dict[str, Any], component: str | None) -> type[SteeringSettings]:
-    """Return the class of settings, of which two sections are the victim's.
-
-    Args:
-        raw: the unvalidated settings, of which `learner` is read.
-        component: of no use: no part of a learner is evolved.
-
-    Raises:
-        ConfigError: for an unknown learner.
-    """
-    del component
-    learner = raw.get("learner", "ppo")
-    return specialised(
-        SteeringSettings,
-        learner_sections(learner),
-        {"learner": learner},
-        order=("study", "learner"),
-    )

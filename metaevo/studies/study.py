@@ -93,3 +93,17 @@ class Study(Protocol):
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
         """Return tables for the report beside that of the contenders."""
+
+
+class Plain:
+    """What most studies have in common: nothing is measured before, kept beside, or folded away."""
+
+    captions: Mapping[str, str] = {}
+    folds = ""
+
+    def measure(self) -> dict[str, Any]:
+        """Return nothing: there is nothing to measure before."""
+        return {}
+
+    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+        """Write nothing: the settings say it all."""

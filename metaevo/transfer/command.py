@@ -13,8 +13,8 @@ from typing import Any
 
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, load_yaml, to_dict
-from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config import ConfigError, exit_on_config_error, load_yaml, to_dict
+from metaevo.config.command_line import Parser
 from metaevo.evolution.conclusion import write_report
 from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
@@ -23,26 +23,15 @@ from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import (
     StopRequestedError,
-    for_environment_of,
     raise_if_requested,
     saved_settings,
 )
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.changed import settings_of_run
 from metaevo.studies.learner import LearnerStudy
-from metaevo.studies.settings import EvolveSettings, experiment_class
-
-FREE = (
-    "task.",
-    "train.",
-    "hyperparams.",
-    "fitness.",
-    "evaluation.",
-    "evolution.chunk_size",
-    "run.",
-)
-"""Settings that may differ from those of the run whose component is judged."""
+from metaevo.studies.settings import EvolveSettings
 
 
 @exit_on_config_error()
@@ -72,31 +61,14 @@ def main(argv: list[str], *, description: str | None) -> int:
         "or of a YAML file, by their names",
     )
     discovery.add_flag(parser)
-    saved: dict[str, Any] = {}
-
-    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
-        if args.run_dir is None:
-            raise ConfigError("missing --run-dir: the run whose component is judged")
-        saved.update(RunDirectory.open(args.run_dir).read_config()["config"])
-        if "evolve" not in saved:
-            raise ConfigError(
-                f"{args.run_dir} holds no discovered component: nothing evolved there"
-            )
-        discovery.admit(args.run_dir, saved["evolve"], trust_source=args.trust_source)
-        return for_environment_of(overrides, _with_unseen(saved, args.unseen))
-
-    settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, None), defaults
+    settings, before, args = settings_of_run(
+        parser,
+        argv,
+        _run,
+        lambda saved, args: _with_unseen(saved, args.unseen),
+        fixed="a component is judged as it is",
+        also=("run.",),
     )
-    if args.config is not None:
-        raise ConfigError("--config: settings are the run's, changed on the command line")
-    before = saved_settings(RunDirectory(args.run_dir), type(settings), saved)
-    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(FREE)]
-    if changed:
-        raise ConfigError(
-            f"{', '.join(changed)}: a component is judged as it is; what may change begins with "
-            f"{', '.join(FREE)}"
-        )
     if args.unseen is not None:
         if not settings.evaluation.unseen:
             raise ConfigError(
@@ -112,6 +84,12 @@ def main(argv: list[str], *, description: str | None) -> int:
             "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
         )
     return judge(settings, args.run_dir, args.name, trust_source=args.trust_source)
+
+
+def _run(args: argparse.Namespace) -> Path:
+    if args.run_dir is None:
+        raise ConfigError("missing --run-dir: the run whose component is judged")
+    return Path(args.run_dir)
 
 
 def _with_unseen(saved: dict[str, Any], unseen: str | None) -> dict[str, Any]:

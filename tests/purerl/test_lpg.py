@@ -206,7 +206,7 @@ def test_lifetimes():
     update, told = jax.jit(learner.update), []
     params = [state.params]
     for _ in range(4):
-        context = learner._context(state, HYPERPARAMS)
+        context = learner.context(state, HYPERPARAMS)
         told.append((float(context.progress), int(context.num_updates)))
         state, sums, _ = update(state, HYPERPARAMS, None, env_params)
         params.append(state.params)

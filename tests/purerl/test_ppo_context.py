@@ -100,7 +100,7 @@ def test_the_optimizer_is_told_what_the_units_do():
     learner, arguments = learner_and_arguments(make_optimizer)
     state, batch, *_, env_params = arguments
     after, _ = jax.jit(learner.learn)(*arguments)
-    network = learner._network(env_params)
+    network = learner.network(env_params)
     expected = parameters.dormancy(network, state.params, batch.obs)
     moves = jax.tree.map(lambda after, before: after - before, after.params, state.params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), moves, expected)

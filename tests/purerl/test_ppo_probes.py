@@ -29,7 +29,7 @@ def trained(env_class):
 def outputs(env_class, obs):
     """Return what the policy head gives and the values at observations [B, 1]."""
     learner, policy = trained(env_class)
-    network = learner._network(learner.env.default_params)
+    network = learner.network(learner.env.default_params)
     distribution, value = network.apply(policy.params, jnp.asarray(obs)[:, None])
     return distribution, value
 

@@ -41,7 +41,7 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
     assert str(tmp_path / "nothing") in refused(capsys, tmp_path / "nothing")
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
-    assert "no learned component" in refused(capsys, tmp_path)
+    assert "no discovered component" in refused(capsys, tmp_path)
 
 
 def test_only_losses_become_formulas(tmp_path):

@@ -12,8 +12,8 @@ import yaml
 from metaevo.config import from_dict
 from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
+from metaevo.studies.registry import STUDIES
 from metaevo.studies.steering import SteeringStudy
-from metaevo.studies.steering_settings import settings_class
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 
@@ -42,7 +42,7 @@ def merged(changes):
 
 def study_of(**changes):
     raw = merged(changes)
-    return SteeringStudy(from_dict(settings_class(raw, None), raw))
+    return SteeringStudy(from_dict(STUDIES["steering"].settings(raw, None), raw))
 
 
 def said(weights, x):

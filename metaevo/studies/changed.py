@@ -1,0 +1,65 @@
+"""The settings of a finished evolution, changed where that is allowed: for what judges it anew."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import discovery
+from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.runs.lifecycle import for_environment_of, saved_settings
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.settings import EvolveSettings, experiment_class
+
+FREE = "task.", "train.", "hyperparams.", "fitness.", "evaluation.", "evolution.chunk_size"
+"""What may differ from the run."""
+
+
+def settings_of_run(
+    parser: Parser,
+    argv: list[str],
+    run_of: Callable[[argparse.Namespace], Path],
+    adapted: Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]],
+    *,
+    fixed: str,
+    also: tuple[str, ...] = (),
+) -> tuple[EvolveSettings, EvolveSettings, argparse.Namespace]:
+    """Parse a command line whose defaults are the settings of a run.
+
+    Args:
+        parser: of the command.
+        argv: without the program's name.
+        run_of: from the flags to the run's directory.
+        adapted: from the run's settings and the flags to the defaults.
+        fixed: why nothing else may change, for the complaint.
+        also: what else may differ.
+
+    Returns:
+        the settings, those of the run itself, and the flags.
+
+    Raises:
+        ConfigError: if nothing was evolved there, or something else changes.
+    """
+    saved: dict[str, Any] = {}
+
+    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+        run_dir = run_of(args)
+        saved.update(RunDirectory.open(run_dir).read_config()["config"])
+        if "evolve" not in saved:
+            raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
+        discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
+        return for_environment_of(overrides, adapted(saved, args))
+
+    settings, args = parse_command_line(
+        parser, argv, lambda raw: experiment_class(raw, None), defaults
+    )
+    if args.config is not None:
+        raise ConfigError("--config: settings are the run's, changed on the command line")
+    before = saved_settings(RunDirectory(run_of(args)), type(settings), saved)
+    free = (*FREE, *also)
+    changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
+    if changed:
+        allowed = ", ".join(free)
+        raise ConfigError(f"{', '.join(changed)}: {fixed}; what may change begins with {allowed}")
+    return settings, before, args
