@@ -76,7 +76,7 @@ def load(
 
     Raises:
         ConfigError: if the directory holds no discovered component, or a damaged one, or one for
-            another slot than `slot`, or one of somebody's own code that is not trusted, or one that
+            another slot than `slot`, or one from outside metaevo that is not trusted, or one that
             `learner` cannot use.
     """
     if (entry := _entry(run_dir)) is not None and entry.function is not None:
@@ -207,13 +207,13 @@ def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
     if name in sys.modules:  # the caller has imported it
         return registry.checked(name, sys.modules[name])
     raise ConfigError(
-        f"{run.path} holds a component of somebody's own code ({show(name)}): import that first, "
-        "or say that you trust the code in the directory: trust_source=True, --trust-source"
+        f"{run.path} holds a component from outside metaevo ({show(name)}): import its module "
+        "first, or say that you trust the code in the directory: trust_source=True, --trust-source"
     )
 
 
 def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:
-    """Import from a run's directory the components that are somebody's own code.
+    """Import from a run's directory the components that are not metaevo's own.
 
     Args:
         run_dir: of an evolution.
@@ -233,14 +233,14 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-source",
         action="store_true",
-        help="execute the components of somebody's own code that a run directory names or holds",
+        help="execute components from outside metaevo that a run directory names or holds",
     )
 
 
 def refuse_unnamed(
     saved: Mapping[str, Any], overrides: Mapping[str, Any], *, trust_source: bool
 ) -> None:
-    """Refuse to import somebody's own code because a run's directory says so.
+    """Refuse to import code from outside metaevo only because a run's directory says so.
 
     Args:
         saved: the settings of a run that is continued, of which `evolve` is read.
@@ -256,8 +256,8 @@ def refuse_unnamed(
     for name in names_of(evolve).values():
         if registry.is_elsewhere(name):
             raise ConfigError(
-                f"evolve = {show(name)}: the run names somebody's own code, which is executed only "
-                "if you name it too (--evolve) or trust the directory (--trust-source)"
+                f"evolve = {show(name)}: the run names code from outside metaevo, executed only if "
+                "you name it too (--evolve) or trust the directory (--trust-source)"
             )
 
 

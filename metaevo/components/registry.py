@@ -35,7 +35,7 @@ def known(slot: str = "") -> list[str]:
 
 
 def is_elsewhere(name: str) -> bool:
-    """Return whether a name is that of somebody's own module or file."""
+    """Return whether a name is that of a module or file outside metaevo."""
     return name.endswith(".py") or ("." in name and all(map(str.isidentifier, name.split("."))))
 
 
@@ -45,7 +45,7 @@ def short_name(name: str) -> str:
 
 
 def find(name: str) -> ModuleType:
-    """Return a component's module; somebody's own one is executed.
+    """Return a component's module; one from outside metaevo is executed.
 
     Args:
         name: as the user wrote it; never what a run's directory says, see `discovery`.

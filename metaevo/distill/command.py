@@ -127,7 +127,7 @@ def distill(
         slot: of the loss, if there are several.
         name: of the directory in `run_dir/distill`.
         search: how much is searched and judged.
-        trust_source: execute the components of somebody's own code that the directory holds.
+        trust_source: execute components from outside metaevo that the directory holds.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.

@@ -84,7 +84,7 @@ def run_training(
         settings: of the run.
         run_dir: where to write; by default `runs/train/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
-        trust_source: execute the components of somebody's own code that run directories hold.
+        trust_source: execute components from outside metaevo that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.

@@ -110,7 +110,7 @@ def judge(
         settings: of the comparison.
         run_dir: of the run that discovered the component.
         name: of the directory in `run_dir/transfer`.
-        trust_source: execute the components of somebody's own code that run directories hold.
+        trust_source: execute components from outside metaevo that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.

@@ -156,13 +156,13 @@ def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, caps
     run = Path(shutil.copytree(there / "run", tmp_path / "run"))
     source = run / "component" / "scaled.py"
     for slot in ("policy_loss", "value_loss"):
-        with pytest.raises(ConfigError, match=r"somebody's own code \('scaled.py'\)"):
+        with pytest.raises(ConfigError, match=r"from outside metaevo \('scaled.py'\)"):
             metaevo.load(run, slot=slot)
     with pytest.raises(SystemExit) as exit_info:
         main(["--resume", "--run-dir", str(run)], component=None, description="")
     assert exit_info.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: evolve = 'scaled.py': the run names somebody's own code")
+    assert line.startswith("error: evolve = 'scaled.py': the run names code from outside metaevo")
     source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
     with pytest.raises(ConfigError, match="is not what its run began with"):
         metaevo.load(run, slot="value_loss", trust_source=True)
@@ -197,7 +197,7 @@ def test_a_slot_is_filled_from_a_run(there, tmp_path):
     raw = load_yaml(there / "settings.yaml")
     raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
     settings = from_dict(experiment_class(raw, None), raw)
-    with pytest.raises(ConfigError, match="somebody's own code"):
+    with pytest.raises(ConfigError, match="from outside metaevo"):
         LearnerStudy(settings)
     study = LearnerStudy(settings, trust_source=True)
     function = study.parts.fixed["value_loss"]
