@@ -4,9 +4,10 @@
 
 The signals are the gradient and its running means, divided by the root of the second moment, as in
 Adam (Kingma & Ba 2015); with a = 1 for the mean with decay 0.9, and y = z = 0, the step is Adam's.
-The features are the signals, how large the gradient usually is, the parameter's value, and whether
-it is the policy's. Learned optimizers with such features: Metz et al. 2020, "Tasks, stability,
-architecture, and compute". Gradients are clipped, and the learning rate is annealed, like Adam's.
+The features are the signals, how large the gradient usually is (against the mean of the same
+network: the policy's or the value's), the parameter's value, and whether it is the policy's.
+Learned optimizers with such features: Metz et al. 2020, "Tasks, stability, architecture, and
+compute". Gradients are clipped, and the learning rate is annealed, like Adam's.
 """
 
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _learned(
         root = jnp.sqrt(second / (1 - SECOND_DECAY**steps))
         scale = root + context.hyperparams.adam_epsilon
         signals = jnp.concatenate([gradient[None], corrected]) / scale[None]
-        size = jnp.log(scale / jnp.mean(scale))
+        size = jnp.log(scale / _mean_of_network(scale, policy))
         features = jnp.concatenate([signals, jnp.stack([size, values, policy]), state.memory])
 
         bias = meta_params["hidden_bias"]
@@ -187,3 +188,12 @@ def _learned(
         return direction * jnp.exp(exponent), State(steps, means, second, memory)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _mean_of_network(numbers: jax.Array, policy: jax.Array) -> jax.Array:
+    """Return [P]: for each parameter the mean of `numbers` [P] over the network that it is part of.
+
+    The scale of the value network's gradients is the scale of returns, which differs between tasks.
+    """
+    means = [jnp.sum(numbers * of) / jnp.maximum(jnp.sum(of), 1) for of in (policy, 1 - policy)]
+    return jnp.where(policy > 0, *means)

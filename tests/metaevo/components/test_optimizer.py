@@ -90,6 +90,21 @@ def test_it_tells_the_policys_parameters_from_others():
     np.testing.assert_array_equal(actor["kernel"], log_std["kernel"])
 
 
+def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
+    made = optimizer.make(optimizer.Config(start="random"))
+    meta_params = made.init(jax.random.key(0))
+    unclipped = HYPERPARAMS.replace(max_grad_norm=1e9)
+    update = made.apply(meta_params, Context(unclipped))
+    gradient = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape), PARAMS)
+
+    def policys_step(scale):
+        scaled = {"params": {**gradient["params"], "value_head": scale * jnp.arange(1.0, 5.0)}}
+        updates, _ = update.update(scaled, update.init(PARAMS), PARAMS, **told(0.0))
+        return updates["params"]["actor_torso"]["kernel"]
+
+    np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
+
+
 def test_it_has_a_few_hundred_numbers_at_most():
     made = optimizer.make(optimizer.Config(hidden_size=16, memory_size=4, start="random"))
     meta_params = jax.eval_shape(made.init, jax.random.key(0))
