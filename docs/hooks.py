@@ -263,7 +263,8 @@ def of_run(run: Path) -> dict[str, Any]:
     git = where["git"] or {"commit": "unknown", "dirty": False}
     unseen = evaluation.get("unseen", {})
     judged = evaluation if evaluation["variants"] else unseen  # judged on unseen tasks only
-    compared = {each["other"]: each for each in judged["pairs"]}
+    learned = judged["learned"]  # of several evolutions the one that the run stands for
+    compared = {each["other"]: each for each in judged["pairs"] if each["learned"] == learned}
     rows = []
     for each in evaluation["variants"]:
         pair = compared.get(each["name"])
@@ -275,7 +276,8 @@ def of_run(run: Path) -> dict[str, Any]:
     tables = []
     if rows:
         title = f"{evaluation['variants'][0]['seeds']} held-out seeds"
-        columns = ["", "IQM [95%]", "P(learned is better)", "tuned to"]
+        which = learned.partition(" (")[0]
+        columns = ["", "IQM [95%]", f"P({which} is better)", "tuned to"]
         tables.append({"title": title, "columns": columns, "rows": rows})
     if "evolutions" in evaluation:
         tables.insert(0, _evolutions(evaluation))

@@ -204,12 +204,15 @@ def test_settings_are_read_from_the_source(tmp_path, monkeypatch):
 
 
 def test_a_run_is_kept_as_results(tmp_path):
-    pair = {"other": "squared (tuned)", "difference": 2.0, "difference_interval": [1.0, 3.0],
+    pair = {"learned": "learned (tuned)", "other": "squared (tuned)",
+            "difference": 2.0, "difference_interval": [1.0, 3.0],
             "probability_of_improvement": 0.75, "probability_interval": [0.7, 0.8]}  # fmt: skip
+    another = {**pair, "learned": "learned seed 1 (tuned)", "probability_of_improvement": 0.2}
     row = {"iqm": 4.0, "interval": [3.0, 5.0], "seeds": 8, "settings": {"gamma": 0.9}}
     evaluation = {
         "variants": [{"name": "learned (tuned)", **row}, {"name": "squared (tuned)", **row}],
-        "pairs": [pair], "best_hand_written": "squared (tuned)", "conclusion": "better",
+        "pairs": [pair, another], "learned": "learned (tuned)",
+        "best_hand_written": "squared (tuned)", "conclusion": "better",
     }  # fmt: skip
     environment = {
         "started": "2026-11-22T10:00:00+00:00", "git": {"commit": 10 * "abcd", "dirty": True},
@@ -234,10 +237,12 @@ def test_a_verdict_on_unseen_tasks_is_kept_as_results(tmp_path):
         {"name": name, "iqm": 4.0, "interval": [3.0, 5.0], "seeds": 8, "settings": {}}
         for name in ("learned (same hyperparameters)", "squared (tuned)")
     ]
-    pair = {"other": "squared (tuned)", "difference": 2.0, "difference_interval": [1.0, 3.0],
+    pair = {"learned": rows[0]["name"], "other": "squared (tuned)",
+            "difference": 2.0, "difference_interval": [1.0, 3.0],
             "probability_of_improvement": 0.75, "probability_interval": [0.7, 0.8],
             "conclusion": "better"}  # fmt: skip
-    one = {"variants": rows, "pairs": [pair], "best_hand_written": "squared (tuned)",
+    one = {"variants": rows, "pairs": [pair], "learned": rows[0]["name"],
+           "best_hand_written": "squared (tuned)",
            "against_best": pair, "conclusion": "better"}  # fmt: skip
     evaluation = {"variants": [], "unseen": {**one, "tasks": {"Acrobot-v1": one}}}
     environment = {
