@@ -266,13 +266,15 @@ def of_run(run: Path) -> dict[str, Any]:
     learned = judged["learned"]  # of several evolutions the one that the run stands for
     compared = {each["other"]: each for each in judged["pairs"] if each["learned"] == learned}
     rows = []
+    form = ".1f" if any(abs(each["iqm"]) >= 10 for each in evaluation["variants"]) else ".2f"
     for each in evaluation["variants"]:
         pair = compared.get(each["name"])
         better = "" if pair is None else _interval(
             pair["probability_of_improvement"], pair["probability_interval"], ".2f"
         )  # fmt: skip
+        score = _interval(each["iqm"], each["interval"], form)
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
-        rows.append([each["name"], _interval(each["iqm"], each["interval"]), better, settings])
+        rows.append([each["name"], score, better, settings])
     tables = []
     if rows:
         title = f"{evaluation['variants'][0]['seeds']} held-out seeds"
@@ -299,9 +301,7 @@ def of_run(run: Path) -> dict[str, Any]:
         },
         "command": shlex.join(words),
         "verdict": judged["conclusion"],
-        "difference": _interval(
-            verdict["difference"], verdict["difference_interval"], ".1f" if rows else ".2f"
-        ),
+        "difference": _interval(verdict["difference"], verdict["difference_interval"], form),
         "tables": tables,
     }
 

@@ -227,8 +227,8 @@ def test_a_run_is_kept_as_results(tmp_path):
     assert kept["machine"]["processor"] == "CPU"
     assert kept["verdict"] == "better"
     assert kept["tables"][0]["rows"] == [
-        ["learned (tuned)", "4.0 [3.0, 5.0]", "", "gamma 0.9"],
-        ["squared (tuned)", "4.0 [3.0, 5.0]", "0.75 [0.70, 0.80]", "gamma 0.9"],
+        ["learned (tuned)", "4.00 [3.00, 5.00]", "", "gamma 0.9"],
+        ["squared (tuned)", "4.00 [3.00, 5.00]", "0.75 [0.70, 0.80]", "gamma 0.9"],
     ]
 
 
