@@ -101,6 +101,8 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
+    memory: jax.Array | None = None
+    """[N, M] what a recurrent agent remembered when it saw `obs`."""
 
 
 PREDICTION_SIZE = 8

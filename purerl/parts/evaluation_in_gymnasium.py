@@ -7,7 +7,10 @@ import gymnasium
 import jax
 import numpy as np
 
-from purerl import envs  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
+from purerl import (
+    acting,
+    envs,  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
+)
 from purerl.types import Learner
 
 GYMNASIUM_NAMES = {
@@ -64,12 +67,14 @@ def evaluate_in_gymnasium(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
             f"the agent's are of shape {tuple(obs_shape)}"
         )
-    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
+    act = jax.jit(
+        lambda memory, key, obs: acting.act(learner, policy, memory, key, obs, greedy=greedy)
+    )
     key = jax.random.key(seed)
     returns = np.zeros(num_episodes)
     for episode in range(num_episodes):
         obs, _ = env.reset(seed=seed + episode)
-        done = False
+        done, memory = False, acting.begin(learner)
         while not done:
             key, act_key = jax.random.split(key)
             features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
@@ -79,7 +84,8 @@ def evaluate_in_gymnasium(
                 seen = np.asarray(index(features), np.int32)
             else:
                 seen = np.asarray(obs, np.int32) if tabular else features
-            action = np.asarray(act(act_key, seen))
+            chosen, memory = act(memory, act_key, seen)
+            action = np.asarray(chosen)
             obs, reward, terminated, truncated, _ = env.step(
                 int(action) if action.ndim == 0 else action
             )

@@ -11,6 +11,7 @@ from jax.nn.initializers import Initializer
 from purerl.fast.activations import ACTIVATIONS
 from purerl.fast.initializers import orthogonal
 from purerl.fast.products import dot_general
+from purerl.parts.recurrence import Recurrence
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
@@ -54,6 +55,8 @@ class ActorCritic(nn.Module):
 
     All kernels start orthogonal; the output layers start small (policy) and at unit scale (value),
     as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
+
+    With `recurrent_size`, a recurrence stands behind every torso: one that is shared, or one each.
     """
 
     obs_ndim: int
@@ -64,6 +67,7 @@ class ActorCritic(nn.Module):
     activation: str
     shared: bool
     layer_norm: bool = False
+    recurrent_size: int = 0
 
     def setup(self) -> None:
         """Create the layers."""
@@ -71,17 +75,46 @@ class ActorCritic(nn.Module):
         torso = (self.obs_ndim, self.hidden_sizes, self.activation, kernel_init, self.layer_norm)
         self.actor_torso = Torso(*torso)
         self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
+        if self.recurrent_size:
+            self.actor_memory = Recurrence(self.recurrent_size)
+            if not self.shared:
+                self.critic_memory = Recurrence(self.recurrent_size)
         self.policy_head = _dense(self.policy_size, orthogonal(0.01))
         self.value_head = _dense(1, orthogonal())
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
-    def __call__(self, obs: jax.Array) -> "tuple[Policy, jax.Array]":
-        """Return the policy and the value [...] at observations [..., *obs_shape]."""
-        head = self.policy_head(self.actor_torso(obs))
-        value = self.value_head(self.critic_torso(obs)).squeeze(-1)
+    def __call__(
+        self, obs: jax.Array, memory: jax.Array | None = None, done: jax.Array | None = None
+    ) -> "tuple[Policy, jax.Array, jax.Array | None]":
+        """Return the policy, the value [...] and what is remembered [..., M] at observations.
+
+        Args:
+            obs: [..., *obs_shape]; with `done` those of n sequences of T steps, time first: B =
+                T * n.
+            memory: [..., M] what was remembered before, by default nothing: zeros. With `done`
+                [n, M], before the first step. Not used without recurrence, which returns None.
+            done: [T, n] bool, whether an episode ended with a step; it ends what is remembered.
+        """
+        actor, critic = self.actor_torso(obs), self.critic_torso(obs)
+        if self.recurrent_size:
+            size = self.recurrent_size
+            before: Any = self.no_memory(*critic.shape[:-1]) if memory is None else memory
+            memory = actor = self.actor_memory(actor, before[..., :size], done)
+            if self.shared:
+                critic = actor
+            else:
+                critic = self.critic_memory(critic, before[..., size:], done)
+                memory = jnp.concatenate([actor, critic], axis=-1)
+        value = self.value_head(critic).squeeze(-1)
+        head = self.policy_head(actor)
         policy = Gaussian(head, self.log_std) if self.continuous else Categorical(head)
-        return policy, value
+        return policy, value, memory
+
+    def no_memory(self, *shape: int) -> jax.Array | None:
+        """Return the memory [*shape, M] with which episodes begin; None without recurrence."""
+        size = self.recurrent_size * (1 if self.shared else 2)
+        return jnp.zeros((*shape, size)) if size else None
 
 
 class ActorPredictor(nn.Module):
@@ -237,6 +270,7 @@ def actor_critic(
     activation: str,
     shared: bool,
     layer_norm: bool = False,
+    recurrent_size: int = 0,
 ) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
@@ -255,6 +289,7 @@ def actor_critic(
         activation=activation,
         shared=shared,
         layer_norm=layer_norm,
+        recurrent_size=recurrent_size,
     )
 
 
