@@ -19,7 +19,7 @@ from tests.purerl.parts.test_returns import brute_force
 from tests.purerl.test_ppo import HYPERPARAMS, KEY, replace
 from tests.purerl.test_ppo_properties import LAPACK
 
-STEPS, ENVS, SIZE = 10, 4, 3
+STEPS, ENVS, SIZE = 8, 4, 3
 CONFIG = ppo.Config(
     total_timesteps=4 * STEPS * ENVS,
     num_envs=ENVS,
@@ -62,7 +62,10 @@ class Rollouts:
             self.unrolled.append(unrolled)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["apart", "shared"])
+SHARED = pytest.param(True, id="shared", marks=pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, id="apart"), SHARED])
 def rollouts(request):
     return Rollouts(shared_network=request.param)
 
@@ -83,7 +86,7 @@ def test_memory_is_lost_at_ends_of_episodes_and_only_there(rollouts):
     done = np.concatenate([t.terminated | t.truncated for t in rollouts.transitions])
     assert not memories[0].any()
     np.testing.assert_array_equal((memories[1:] == 0.0).all(-1), done)
-    # ends of every kind, also with a rollout and beyond it
+    # also of episodes that end with the rollout, and of some that do not
     assert done[STEPS - 1].any()
     assert not done[STEPS - 1].all()
     assert memories.shape[-1] == rollouts.learner.begin().shape[0]
@@ -227,6 +230,10 @@ def test_what_optimizers_are_told(rollouts):
         np.testing.assert_array_equal(leaf, 1.0)
     assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
 
+
+@pytest.mark.long
+def test_a_learned_optimizer_takes_them(rollouts):
+    env_params = rollouts.env.default_params
     component = make_open(OpenConfig())
     learner = ppo.PPO(CONFIG, rollouts.env, make_optimizer=component.apply)
     meta_params = component.init(KEY)
@@ -238,14 +245,15 @@ def test_what_optimizers_are_told(rollouts):
     )
 
 
-def test_no_lapack():
-    env = probes.Cycle()
-    learner = ppo.PPO(CONFIG, env)
+def test_kernels_are_drawn_without_a_library():
+    network = ppo.PPO(CONFIG, probes.Cycle()).network(None)
+    draw = jax.jit(jax.vmap(lambda key: network.init(key, jnp.zeros(2))))
     keys = jax.random.split(KEY, 3)
-    train = jax.jit(jax.vmap(learner.train, in_axes=(0, None, None, None)))
-    compiled = train.lower(keys, HYPERPARAMS, None, env.default_params).compile().as_text()
-    assert "while" in compiled
-    assert not LAPACK.search(compiled)
+    assert not LAPACK.search(draw.lower(keys).compile().as_text())
+    for layers in draw(keys)["params"]["actor_memory"].values():
+        for name in ("hr", "hz", "hn"):
+            kernel = layers[name]["kernel"][0]
+            np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
 
 
 def scores(recurrent_size):
@@ -275,6 +283,7 @@ def test_only_a_memory_solves_a_memory_task():
     assert abs(without.mean()) < 0.4
 
 
+@pytest.mark.long
 def test_gymnasium_episodes_begin_without_memory():
     """Each like the first one of its seed, whatever came before."""
     env, env_params = envs.make("CartPole-v1")
