@@ -8,6 +8,7 @@ import pytest
 from metaevo.components.open import Config as OpenConfig
 from metaevo.components.open import make as make_open
 from metaevo.config import ConfigError, from_dict
+from metaevo.runs import checkpoint
 from metaevo.training.settings import training_class
 from purerl import acting, envs, ppo
 from purerl.parts import losses, parameters
@@ -254,6 +255,20 @@ def test_kernels_are_drawn_without_a_library():
         for name in ("hr", "hz", "hn"):
             kernel = layers[name]["kernel"][0]
             np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
+
+
+@pytest.mark.long
+def test_what_is_saved_between_updates_is_enough(rollouts, tmp_path):
+    learner, env_params = rollouts.learner, rollouts.env.default_params
+    update = jax.jit(learner.update)
+    state, _, _ = update(rollouts.states[0], HYPERPARAMS, None, env_params)
+    assert state.memory.any()
+    checkpoint.save(tmp_path, 1, state)
+    restored = checkpoint.restore(tmp_path, jax.eval_shape(lambda: state)).tree
+    through, again = (update(each, HYPERPARAMS, None, env_params)[0] for each in (state, restored))
+    for a, b in zip(jax.tree.leaves(through.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(through.memory, again.memory)
 
 
 def scores(recurrent_size):
