@@ -231,3 +231,10 @@ def test_a_run_by_the_command(tmp_path):
     weights, about = checkpoint.load_tree(run / "meta_params")
     assert about["hidden"] == 4
     assert weights["kernel"].shape == (coin_players.INPUTS, 4)
+
+
+def test_learners_with_a_memory_are_refused():
+    raw = {"study": "coin_game", "train": {"recurrent_size": 4}}
+    with pytest.raises(ConfigError, match=r"train\.recurrent_size = 4: must be 0") as caught:
+        from_dict(STUDIES["coin_game"].settings(raw, None), raw)
+    assert "\n" not in str(caught.value)

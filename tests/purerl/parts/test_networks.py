@@ -37,11 +37,11 @@ def test_the_network_fits_the_observation(name, observations, kernels):
     assert {leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1} == kernels
     batch = jax.random.normal(jax.random.key(1), (5, 2, *shape))
     apply = jax.jit(network.apply)
-    policy, value = apply(params, batch)
+    policy, value, _ = apply(params, batch)
     assert value.shape == (5, 2)
     assert policy.mode().shape[:2] == (5, 2)
     # unbatched functions, batched by whoever calls
-    alone, alone_value = apply(params, batch[3, 1])
+    alone, alone_value, _ = apply(params, batch[3, 1])
     np.testing.assert_allclose(value[3, 1], alone_value, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(policy[0][3, 1], alone[0], rtol=1e-4, atol=1e-5)
 
