@@ -20,7 +20,7 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, losses, networks, optimizers, parameters, schedules
+from purerl.parts import episodes, losses, masks, networks, optimizers, parameters, schedules
 from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -186,6 +186,8 @@ class Batch(NamedTuple):
     """the prediction of the network that collected the data"""
     advantage: jax.Array
     target: jax.Array
+    legal: jax.Array | None = None
+    """which actions were legal, where not all always are"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
+        ValueError: if the environment's actions are neither discrete nor a vector, or its masks of
+            legal actions cannot be used.
     """
 
     config: Config
@@ -206,6 +209,7 @@ class PPO:
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
         self.network(self.env.default_params)
+        masks.check(self.env)
 
     def init(
         self,
@@ -253,7 +257,8 @@ class PPO:
             action_key, env_keys = keys
 
             inputs = normalized(obs, state.observation_statistics)
-            policy, _ = self._forward(state.params, inputs, env_params)
+            legal = masks.of_states(self.env, env_state, env_params)
+            policy, _ = self._forward(state.params, inputs, env_params, legal)
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
@@ -262,7 +267,9 @@ class PPO:
             )(env_keys, env_state, clip_to_space(action, action_space), env_params)
             reward = reward.astype(jnp.float32)
             final_obs = info["final_observation"]
-            transition = Transition(obs, action, log_prob, reward, terminated, truncated, final_obs)
+            transition = Transition(
+                obs, action, log_prob, reward, terminated, truncated, final_obs, legal
+            )
 
             done = jnp.logical_or(terminated, truncated)
             unfinished, sums = episodes.record(unfinished, sums, reward, done)
@@ -324,7 +331,8 @@ class PPO:
         )
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
-        batch = Batch(obs, transitions.action, transitions.log_prob, value, advantage, target)
+        action, log_prob, legal = transitions.action, transitions.log_prob, transitions.legal
+        batch = Batch(obs, action, log_prob, value, advantage, target, legal)
         return state, jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
 
     def loss(
@@ -341,7 +349,7 @@ class PPO:
         The slots `policy_loss` and `value_loss` are called here, on every sample.
         """
         hyperparams = context.hyperparams
-        policy, value = self._forward(params, batch.obs, env_params)
+        policy, value = self._forward(params, batch.obs, env_params, batch.legal)
         advantage = batch.advantage
         if self.config.normalize_advantages == "minibatch":
             advantage = standardized(advantage)
@@ -442,7 +450,8 @@ class PPO:
 
     def log_prob(self, state: State, batch: Batch, env_params: EnvParams) -> jax.Array:
         """Return log pi(a | s) [B] of a batch under the present policy."""
-        return self._forward(state.params, batch.obs, env_params)[0].log_prob(batch.action)
+        policy, _ = self._forward(state.params, batch.obs, env_params, batch.legal)
+        return policy.log_prob(batch.action)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -464,23 +473,27 @@ class PPO:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest.
 
-        `env_params` hold the bounds of the actions, by default the environment's own.
+        `env_params` hold the bounds of the actions, by default the environment's own; `legal`
+        [num_actions] says which are legal, and must be given where the environment says so.
         """
         env_params = self.env.default_params if env_params is None else env_params
         inputs = normalized(obs, policy.observation_statistics)
-        distribution, _ = self._forward(policy.params, inputs, env_params)
+        legal = masks.told(self.env, legal)
+        distribution, _ = self._forward(policy.params, inputs, env_params, legal)
         action = distribution.mode() if greedy else distribution.sample(key)
         return clip_to_space(action, self.env.action_space(env_params))
 
     def _forward(
-        self, params: Any, obs: jax.Array, env_params: EnvParams
+        self, params: Any, obs: jax.Array, env_params: EnvParams, legal: jax.Array | None
     ) -> tuple[networks.Policy, jax.Array]:
-        """Return the policy and the values [...] at (normalised) observations [..., *obs_shape]."""
+        """Return the policy, among what is legal, and values [...] at (normalised) observations."""
         outputs: Any = self.network(env_params).apply(params, obs)
-        return outputs
+        policy, value = outputs
+        return policy.among(legal), value
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast.threefry import with_fast_draws
+from purerl.parts import masks
 from purerl.types import Learner
 
 
@@ -38,8 +39,9 @@ def evaluate(
     reset_keys = jax.random.split(reset_key, num_episodes)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
 
-    def act(key, obs):
-        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params)
+    def act(key, obs, legal):
+        told = {} if legal is None else {"legal": legal}
+        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params, **told)
 
     def unfinished(carry):
         return jnp.any(carry[3])
@@ -49,7 +51,7 @@ def evaluate(
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
-        action = jax.vmap(act)(act_keys, obs)
+        action = jax.vmap(act)(act_keys, obs, masks.of_states(env, env_state, env_params))
         obs, env_state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(env_keys, env_state, action, env_params)
