@@ -25,6 +25,7 @@ def act(
     *,
     greedy: bool,
     env_params: EnvParams = None,
+    legal: jax.Array | None = None,
 ) -> tuple[jax.Array, Any]:
     """Return the action for one observation, and the memory for the next step of the episode.
 
@@ -36,11 +37,13 @@ def act(
         obs: as the environment shows it.
         greedy: take the likeliest action instead of sampling.
         env_params: of the environment, by default its own.
+        legal: [num_actions] bool, where the environment says which actions are legal.
     """
     if not has_memory(learner):
-        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params), None
+        told = {} if legal is None else {"legal": legal}
+        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params, **told), None
     acted: tuple[jax.Array, Any] = _recurrent(learner).act_and_remember(
-        policy, memory, key, obs, greedy=greedy, env_params=env_params
+        policy, memory, key, obs, greedy=greedy, env_params=env_params, legal=legal
     )
     return acted
 

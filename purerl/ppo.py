@@ -20,7 +20,7 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, losses, networks, optimizers, parameters, schedules
+from purerl.parts import episodes, losses, masks, networks, optimizers, parameters, schedules
 from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
 from purerl.parts.recurrence import forget
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
@@ -198,6 +198,8 @@ class Batch(NamedTuple):
     target: jax.Array
     done: Any = None
     """whether an episode ended with this step"""
+    legal: jax.Array | None = None
+    """which actions were legal, where not all always are"""
     memory: Any = None
     """what a recurrent network remembered before this step"""
 
@@ -207,7 +209,8 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
+        ValueError: if the environment's actions are neither discrete nor a vector, or its masks of
+            legal actions cannot be used.
     """
 
     config: Config
@@ -220,6 +223,7 @@ class PPO:
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
         self.network(self.env.default_params)
+        masks.check(self.env)
 
     def init(
         self,
@@ -269,7 +273,9 @@ class PPO:
             action_key, env_keys = keys
 
             inputs = normalized(obs, state.observation_statistics)
+            legal = masks.of_states(self.env, env_state, env_params)
             policy, _, remembered = network.apply(state.params, inputs, memory)
+            policy = policy.among(legal)
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
@@ -279,7 +285,7 @@ class PPO:
             reward = reward.astype(jnp.float32)
             final = info["final_observation"]
             transition = Transition(
-                obs, action, log_prob, reward, terminated, truncated, final, memory
+                obs, action, log_prob, reward, terminated, truncated, final, legal, memory
             )
 
             done = jnp.logical_or(terminated, truncated)
@@ -341,8 +347,9 @@ class PPO:
         )
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
-        action, log_prob, memory = transitions.action, transitions.log_prob, transitions.memory
-        batch = Batch(obs, action, log_prob, value, advantage, target, done, memory)
+        action, log_prob = transitions.action, transitions.log_prob
+        legal, memory = transitions.legal, transitions.memory
+        batch = Batch(obs, action, log_prob, value, advantage, target, done, legal, memory)
         return state, jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
 
     def loss(
@@ -485,18 +492,22 @@ class PPO:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest.
 
-        `env_params` hold the bounds of the actions, by default the environment's own.
+        `env_params` hold the bounds of the actions, by default the environment's own; `legal`
+        [num_actions] says which are legal, and must be given where the environment says so.
 
         Raises:
             ValueError: if the policy is recurrent: it needs `act_and_remember`.
         """
         if self.config.recurrent_size:
             raise ValueError("a recurrent policy acts with `act_and_remember`, from `begin` on")
-        acted = self.act_and_remember(policy, None, key, obs, greedy=greedy, env_params=env_params)
-        return acted[0]
+        action, _ = self.act_and_remember(
+            policy, None, key, obs, greedy=greedy, env_params=env_params, legal=legal
+        )
+        return action
 
     def begin(self) -> jax.Array | None:
         """Return what is remembered when an episode begins: [M], None without recurrence."""
@@ -511,19 +522,21 @@ class PPO:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """Return the action, as `act` does, and the memory for the next step of the episode."""
         env_params = self.env.default_params if env_params is None else env_params
         inputs = normalized(obs, policy.observation_statistics)
         network: Any = self.network(env_params)
         distribution, _, memory = network.apply(policy.params, inputs, memory)
+        distribution = distribution.among(masks.told(self.env, legal))
         action = distribution.mode() if greedy else distribution.sample(key)
         return clip_to_space(action, self.env.action_space(env_params)), memory
 
     def _replay(
         self, params: Any, batch: Batch, env_params: EnvParams
     ) -> tuple[networks.Policy, jax.Array]:
-        """Return the policy and the values [B] at a batch's observations.
+        """Return the policy, among what is legal, and the values [B] at a batch's observations.
 
         A recurrent network goes through whole rollouts, from what it remembered when they began.
         """
@@ -531,8 +544,9 @@ class PPO:
         if memory is not None:
             done = batch.done.reshape(self.config.num_steps, -1)
             memory = memory[: done.shape[1]]  # before the first steps
-        outputs: Any = self.network(env_params).apply(params, batch.obs, memory, done)
-        return outputs[:2]
+        network: Any = self.network(env_params)
+        policy, value, _ = network.apply(params, batch.obs, memory, done)
+        return policy.among(batch.legal), value
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""

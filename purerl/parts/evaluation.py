@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from purerl import acting
 from purerl.fast.threefry import with_fast_draws
+from purerl.parts import masks
 from purerl.types import Learner
 
 
@@ -39,8 +40,10 @@ def evaluate(
     reset_keys = jax.random.split(reset_key, num_episodes)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
 
-    def act(memory, key, obs):
-        return acting.act(learner, policy, memory, key, obs, greedy=greedy, env_params=env_params)
+    def act(memory, key, obs, legal):
+        return acting.act(
+            learner, policy, memory, key, obs, greedy=greedy, env_params=env_params, legal=legal
+        )
 
     def unfinished(carry):
         return jnp.any(carry[4])
@@ -50,7 +53,8 @@ def evaluate(
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
-        action, memory = jax.vmap(act)(memory, act_keys, obs)
+        legal = masks.of_states(env, env_state, env_params)
+        action, memory = jax.vmap(act)(memory, act_keys, obs, legal)
         obs, env_state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(env_keys, env_state, action, env_params)

@@ -18,6 +18,11 @@ LECUN_NORMAL = nn.initializers.lecun_normal()
 orthogonal kernels: docs/reference/dqn.md."""
 
 
+ILLEGAL = -1e9
+"""The logit of an illegal action: its probability is 0, and its logarithm still a number."""
+SMALLEST = float(jnp.finfo(jnp.float32).min)
+
+
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
     return nn.Dense(size, kernel_init=kernel_init, dot_general=dot_general)
 
@@ -181,10 +186,15 @@ class ActionValues(NamedTuple):
 
     values: jax.Array
     """[..., num_actions]."""
+    legal: jax.Array | None = None
+    """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the actions [...] int32 of the largest values."""
-        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
+        """Return the actions [...] int32 of the largest values, of those that are legal."""
+        values = self.values
+        if self.legal is not None:  # also where networks have diverged
+            values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
+        return jnp.argmax(values, axis=-1).astype(jnp.int32)
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
@@ -192,12 +202,19 @@ class ActionValues(NamedTuple):
         return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
-        """Return the best actions [...] int32, or with probability `epsilon` any, each its own."""
-        num_actions = self.values.shape[-1]
+        """Return the best actions [...] int32, or with probability `epsilon` any, each its own.
+
+        Both are legal ones only.
+        """
+        count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
         # One number decides both: below epsilon it is uniform there, and so tells the action too.
         number = jax.random.uniform(key, self.values.shape[:-1])
-        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * num_actions).astype(jnp.int32)
-        return jnp.where(number < epsilon, jnp.minimum(random, num_actions - 1), self.best())
+        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
+        random = jnp.minimum(random, count - 1)
+        if self.legal is not None:  # that many legal actions come before it
+            is_behind = jnp.cumsum(self.legal, axis=-1) > random[..., None]
+            random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
+        return jnp.where(number < epsilon, random, self.best())
 
 
 class Categorical(NamedTuple):
@@ -224,6 +241,10 @@ class Categorical(NamedTuple):
         """Return entropies [...] in nats."""
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+    def among(self, legal: jax.Array | None) -> "Categorical":
+        """Return the distribution if only some actions [..., num_actions] can be chosen."""
+        return self if legal is None else Categorical(jnp.where(legal, self.logits, ILLEGAL))
 
 
 class Gaussian(NamedTuple):
@@ -253,6 +274,11 @@ class Gaussian(NamedTuple):
         """Return differential entropies [...] in nats."""
         entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e))
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
+
+    def among(self, legal: jax.Array | None) -> "Gaussian":
+        """Return the distribution itself: numbers are never illegal (`purerl.parts.masks`)."""
+        del legal
+        return self
 
     def _log_std(self) -> jax.Array:
         # spelt out, so that tests can forbid implicit rank promotion

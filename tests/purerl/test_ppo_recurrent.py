@@ -16,6 +16,7 @@ from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.types import Context
 from tests.purerl import probes, reference
+from tests.purerl.parts.test_masks import Gated
 from tests.purerl.parts.test_returns import brute_force
 from tests.purerl.test_ppo import HYPERPARAMS, KEY, replace
 from tests.purerl.test_ppo_properties import LAPACK
@@ -230,6 +231,29 @@ def test_what_optimizers_are_told(rollouts):
     for leaf in jax.tree.leaves(dormancy["actor_memory"]):
         np.testing.assert_array_equal(leaf, 1.0)
     assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
+
+
+def test_a_memory_and_masks():
+    """Nothing illegal is done, neither while learning nor later, and a replay has the same odds."""
+    env = Gated()
+    learner = ppo.PPO(replace(CONFIG, shared_network=True), env)
+
+    @jax.jit
+    def run():
+        state = learner.init(KEY, HYPERPARAMS, None, env.default_params)
+        params = jax.tree.map(lambda x: 3 * x + 0.1, state.params)
+        after, transitions, _ = learner.collect(state.replace(params=params), env.default_params)
+        _, batch = learner.make_batch(after, transitions, HYPERPARAMS, env.default_params)
+        returns = evaluate(learner, learner.policy(after), KEY, env.default_params, num_episodes=8)
+        return transitions, batch, learner.log_prob(after, batch, env.default_params), returns
+
+    transitions, batch, log_prob, returns = run()
+    assert not transitions.legal.all()
+    assert np.take_along_axis(transitions.legal, transitions.action[..., None], -1).all()
+    assert batch.memory.any()
+    assert np.ptp(batch.log_prob) > 0.1
+    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-5)
+    assert (returns >= 0).all()  # an illegal action costs 1000
 
 
 @pytest.mark.long

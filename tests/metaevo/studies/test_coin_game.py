@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import yaml
 
-from metaevo.config import from_dict
+from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
 from metaevo.studies import coin_players
 from metaevo.studies.coin_game import CoinSettings, CoinStudy
 from metaevo.studies.coin_players import Cast, Memory
+from metaevo.studies.registry import STUDIES
 from purerl import ppo
 from purerl.envs import coin_game
 from purerl.envs.coin_game import CoinGame, Player, View, World
