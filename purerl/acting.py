@@ -50,7 +50,7 @@ def act(
 
 def has_memory(learner: Learner) -> bool:
     """Return whether a learner's policies are recurrent."""
-    return getattr(learner.config, "recurrent_size", 0) > 0
+    return getattr(getattr(learner, "config", None), "recurrent_size", 0) > 0
 
 
 def _recurrent(learner: Learner) -> Any:
