@@ -1,4 +1,4 @@
-"""What an agent remembers of its episode: a gated recurrent unit that resets empty."""
+"""What an agent remembers of its episode: a gated recurrent unit."""
 
 from typing import Any
 
