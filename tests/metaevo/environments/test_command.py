@@ -65,7 +65,10 @@ def test_a_robot_is_listed(capsys):
 
 
 REFUSED = [
-    ({"env": "jumanji/Snake"}, "ppo", "unknown environment 'jumanji/Snake'"),
+    ({"env": "procgen/xyz"}, "ppo", "unknown environment 'procgen/xyz'"),
+    ({"env": "jumanji/Snak"}, "ppo", "did you mean jumanji/Snake"),
+    ({"env": "jumanji/Sokoban"}, "ppo", "it needs a download"),
+    ({"env": "pgx/chess"}, "ppo", "it is for several players"),
     ({"env": ("CartPole-v1", "braxx/ant")}, "ppo", "did you mean brax/ant"),
     ({"env": "xminigrid/medium-1m"}, "ppo", "it needs a download"),
 ]
