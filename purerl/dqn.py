@@ -20,7 +20,16 @@ from flax import struct
 
 from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, networks, optimizers, parameters, schedules
+from purerl.parts import (
+    episodes,
+    exploration,
+    losses,
+    masks,
+    networks,
+    optimizers,
+    parameters,
+    schedules,
+)
 from purerl.parts.replay import Layout, Priorities, Steps, set_priorities
 from purerl.types import (
     Context,
@@ -229,7 +238,8 @@ class DQN:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are not discrete.
+        ValueError: if the environment's actions are not discrete, or its masks of legal actions
+            cannot be used.
     """
 
     config: Config
@@ -241,6 +251,7 @@ class DQN:
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
         self.network(self.env.default_params)
+        masks.check(self.env)
 
     def init(
         self,
@@ -257,6 +268,9 @@ class DQN:
         params = self.network(env_params).init(network_key, obs)
         context = Context(hyperparams, num_updates=config.num_updates)
         layout, prioritized = config.layout, config.replay == "prioritized"
+        first, first_legal = jax.tree.map(
+            lambda x: x[0], (obs, masks.of_states(self.env, env_state, env_params))
+        )
         return State(
             params=params,
             target_params=params,
@@ -266,7 +280,7 @@ class DQN:
             env_state=env_state,
             obs=obs,
             unfinished=episodes.begin(config.num_envs),
-            ring=layout.empty(obs[0], config.store_observations),
+            ring=layout.empty(first, config.store_observations, first_legal),
             priorities=Priorities.empty(layout.capacity) if prioritized else None,
             epsilon=jnp.asarray(hyperparams.epsilon_start, jnp.float32),
         )
@@ -287,7 +301,8 @@ class DQN:
         def step(carry, key):
             env_state, obs, unfinished, sums = carry
             action_key, env_key = jax.random.split(key)
-            values = self._values(state.params, obs, env_params)
+            legal = masks.of_states(self.env, env_state, env_params)
+            values = self._values(state.params, obs, env_params, legal)
             action = values.epsilon_greedy(action_key, epsilon)
             env_keys = jax.random.split(env_key, config.num_envs)
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
@@ -295,7 +310,8 @@ class DQN:
             )(env_keys, env_state, action, env_params)
             reward = reward.astype(jnp.float32)
             final_obs = info["final_observation"]
-            steps = Steps(obs, action, reward, terminated, truncated, final_obs)
+            final_legal = masks.of_info(self.env, info)
+            steps = Steps(obs, action, reward, terminated, truncated, final_obs, final_legal)
             done = jnp.logical_or(terminated, truncated)
             unfinished, sums = episodes.record(unfinished, sums, reward, done)
             return (env_state, next_obs, unfinished, sums), steps
@@ -333,8 +349,9 @@ class DQN:
             key, state.phase, state.priorities, config.batch_size, exponent=exponent
         )
         drawn = config.layout.read(state.ring, rows, hyperparams.gamma)
-        next_values = self._values(state.target_params, drawn.final_obs, env_params)
-        chooser = self._values(state.params, drawn.final_obs, env_params)
+        final_obs, legal = drawn.final_obs, drawn.final_legal
+        next_values = self._values(state.target_params, final_obs, env_params, legal)
+        chooser = self._values(state.params, final_obs, env_params, legal)
         chosen = (chooser if config.double else next_values).best()
         bootstrap = jnp.where(drawn.discount > 0.0, drawn.discount * next_values.of(chosen), 0.0)
         target = drawn.reward + bootstrap
@@ -475,16 +492,22 @@ class DQN:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
-        """Return the action for one observation [*obs_shape]: epsilon-greedy, or the best."""
+        """Return the action for one observation [*obs_shape]: epsilon-greedy, or the best.
+
+        `legal` [num_actions] must be given where the environment says which actions are.
+        """
         env_params = self.env.default_params if env_params is None else env_params
-        values = self._values(policy.params, obs, env_params)
+        values = self._values(policy.params, obs, env_params, masks.told(self.env, legal))
         return values.best() if greedy else values.epsilon_greedy(key, policy.epsilon)
 
-    def _values(self, params: Any, obs: jax.Array, env_params: EnvParams) -> networks.ActionValues:
+    def _values(
+        self, params: Any, obs: jax.Array, env_params: EnvParams, legal: jax.Array | None = None
+    ) -> networks.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         values: Any = self.network(env_params).apply(params, obs)
-        return values
+        return networks.ActionValues(values.values, legal)
 
     def network(self, env_params: EnvParams) -> networks.QNetwork:
         """Return the module whose parameters are learned."""

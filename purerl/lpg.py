@@ -27,7 +27,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, networks, optimizers, update_rules
+from purerl.parts import episodes, masks, networks, optimizers, update_rules
 from purerl.types import (
     PREDICTION_SIZE,
     Context,
@@ -166,6 +166,7 @@ class LPG:
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
         self.network(self.env.default_params)
+        masks.refuse(self.env, "LPG")
 
     def init(
         self,
@@ -341,8 +342,10 @@ class LPG:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return the action for one observation [*obs_shape]: sampled, or the likeliest."""
+        del legal
         env_params = self.env.default_params if env_params is None else env_params
         distribution, _ = self.outputs(policy, obs, env_params)
         return distribution.mode() if greedy else distribution.sample(key)

@@ -20,8 +20,9 @@ from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, losses, networks, optimizers, parameters, schedules
+from purerl.parts import episodes, losses, masks, networks, optimizers, parameters, schedules
 from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
+from purerl.parts.recurrence import forget
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
     Context,
@@ -68,6 +69,8 @@ class Config:
     """one torso for policy and value, instead of one each"""
     layer_norm: bool = False
     """layer normalisation before each activation"""
+    recurrent_size: Annotated[int, Ge(0)] = 0
+    """units of a GRU behind each torso, a memory for partially observed tasks; 0 for none"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """over which set advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -81,6 +84,11 @@ class Config:
             raise ValueError(
                 f"num_envs x num_steps = {self.batch_size} must be divisible by "
                 f"num_minibatches = {self.num_minibatches}"
+            )
+        if self.recurrent_size and self.num_envs % max(self.num_minibatches, 1):
+            raise ValueError(
+                f"num_envs = {self.num_envs} must be divisible by num_minibatches = "
+                f"{self.num_minibatches}: with recurrent_size, minibatches hold whole rollouts"
             )
         if self.batch_size > 0 and self.num_updates < 1:
             raise ValueError(
@@ -167,6 +175,8 @@ class State(struct.PyTreeNode):
     return_statistics: RunningStatistics | None
     running_return: jax.Array
     """[N] discounted return so far, by whose spread rewards are normalised"""
+    memory: jax.Array | None = None
+    """[N, M] what a recurrent network remembers of the running episodes"""
 
 
 class Policy(NamedTuple):
@@ -186,6 +196,12 @@ class Batch(NamedTuple):
     """the prediction of the network that collected the data"""
     advantage: jax.Array
     target: jax.Array
+    done: Any = None
+    """whether an episode ended with this step"""
+    legal: jax.Array | None = None
+    """which actions were legal, where not all always are"""
+    memory: Any = None
+    """what a recurrent network remembered before this step"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +209,8 @@ class PPO:
     """The algorithm with its static parts bound; all methods are pure and for one agent.
 
     Raises:
-        ValueError: if the environment's actions are neither discrete nor a vector.
+        ValueError: if the environment's actions are neither discrete nor a vector, or its masks of
+            legal actions cannot be used.
     """
 
     config: Config
@@ -206,6 +223,7 @@ class PPO:
     def __post_init__(self) -> None:
         """Refuse what no network can be built for, before anything is compiled."""
         self.network(self.env.default_params)
+        masks.check(self.env)
 
     def init(
         self,
@@ -234,6 +252,7 @@ class PPO:
             ),
             return_statistics=RunningStatistics.create(()) if config.normalize_rewards else None,
             running_return=jnp.zeros(config.num_envs),
+            memory=self.network(env_params).no_memory(config.num_envs),
         )
 
     def collect(self, state: State, env_params: EnvParams) -> tuple[State, Transition, EpisodeSums]:
@@ -243,17 +262,20 @@ class PPO:
             the state after the rollout, transitions [T, N, ...], and the sums over episodes.
         """
         config = self.config
+        network: Any = self.network(env_params)
         action_space = self.env.action_space(env_params)
         action_key, env_key, key = jax.random.split(state.key, 3)
         action_keys = jax.random.split(action_key, config.num_steps)
         env_keys = jax.random.split(env_key, (config.num_steps, config.num_envs))
 
         def step(carry, keys):
-            env_state, obs, unfinished, sums = carry
+            env_state, obs, memory, unfinished, sums = carry
             action_key, env_keys = keys
 
             inputs = normalized(obs, state.observation_statistics)
-            policy, _ = self._forward(state.params, inputs, env_params)
+            legal = masks.of_states(self.env, env_state, env_params)
+            policy, _, remembered = network.apply(state.params, inputs, memory)
+            policy = policy.among(legal)
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
@@ -261,17 +283,23 @@ class PPO:
                 self.env.step, in_axes=(0, 0, 0, None)
             )(env_keys, env_state, clip_to_space(action, action_space), env_params)
             reward = reward.astype(jnp.float32)
-            final_obs = info["final_observation"]
-            transition = Transition(obs, action, log_prob, reward, terminated, truncated, final_obs)
+            final = info["final_observation"]
+            transition = Transition(
+                obs, action, log_prob, reward, terminated, truncated, final, legal, memory
+            )
 
             done = jnp.logical_or(terminated, truncated)
             unfinished, sums = episodes.record(unfinished, sums, reward, done)
-            return (env_state, next_obs, unfinished, sums), transition
+            memory = forget(remembered, done)
+            return (env_state, next_obs, memory, unfinished, sums), transition
 
-        carry = state.env_state, state.obs, state.unfinished, episodes.zero_sums(config.num_envs)
+        sums = episodes.zero_sums(config.num_envs)
+        carry = state.env_state, state.obs, state.memory, state.unfinished, sums
         carry, transitions = jax.lax.scan(step, carry, (action_keys, env_keys))
-        env_state, obs, unfinished, sums = carry
-        state = state.replace(key=key, env_state=env_state, obs=obs, unfinished=unfinished)
+        env_state, obs, memory, unfinished, sums = carry
+        state = state.replace(
+            key=key, env_state=env_state, obs=obs, memory=memory, unfinished=unfinished
+        )
         return state, transitions, jax.tree.map(jnp.sum, sums)
 
     def make_batch(
@@ -290,19 +318,19 @@ class PPO:
         network: Any = self.network(env_params)
         obs = normalized(transitions.obs, state.observation_statistics)
         final_obs = normalized(transitions.final_obs, state.observation_statistics)
+        terminated, truncated = transitions.terminated, transitions.truncated
+        done = jnp.logical_or(terminated, truncated)
 
-        def critic(params, obs):
-            _, value = network.apply(params, obs)
+        def critic(params, seen):
+            _, value, _ = network.apply(params, *seen)
             return value
 
-        value = critic(state.params, obs)
-        next_value = next_values(
-            critic, state.params, value, final_obs, transitions.terminated, transitions.truncated
-        )
+        _, value, remembered = network.apply(state.params, obs, transitions.memory)
+        after = final_obs, remembered  # both before any reset
+        next_value = next_values(critic, state.params, value, after, terminated, truncated)
 
         reward = transitions.reward
         if state.return_statistics is not None:
-            done = jnp.logical_or(transitions.terminated, transitions.truncated)
             returns, running_return = discounted_running_returns(
                 reward, done, state.running_return, gamma=hyperparams.gamma
             )
@@ -313,18 +341,15 @@ class PPO:
             statistics = state.observation_statistics.merge(transitions.obs)
             state = state.replace(observation_statistics=statistics)
 
+        gamma, gae_lambda = hyperparams.gamma, hyperparams.gae_lambda
         advantage, target = generalized_advantages(
-            reward,
-            value,
-            next_value,
-            transitions.terminated,
-            transitions.truncated,
-            gamma=hyperparams.gamma,
-            gae_lambda=hyperparams.gae_lambda,
+            reward, value, next_value, terminated, truncated, gamma=gamma, gae_lambda=gae_lambda
         )
         if config.normalize_advantages == "batch":
             advantage = standardized(advantage)
-        batch = Batch(obs, transitions.action, transitions.log_prob, value, advantage, target)
+        action, log_prob = transitions.action, transitions.log_prob
+        legal, memory = transitions.legal, transitions.memory
+        batch = Batch(obs, action, log_prob, value, advantage, target, done, legal, memory)
         return state, jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
 
     def loss(
@@ -341,7 +366,7 @@ class PPO:
         The slots `policy_loss` and `value_loss` are called here, on every sample.
         """
         hyperparams = context.hyperparams
-        policy, value = self._forward(params, batch.obs, env_params)
+        policy, value = self._replay(params, batch, env_params)
         advantage = batch.advantage
         if self.config.normalize_advantages == "minibatch":
             advantage = standardized(advantage)
@@ -399,8 +424,11 @@ class PPO:
 
         num_steps = config.update_epochs * config.num_minibatches
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
-        order = permutations(shuffle_key, config.update_epochs, config.batch_size)
-        order = order.reshape(num_steps, -1)
+        # minibatches are drawn over samples, with recurrence over environments: whole rollouts
+        length = config.num_steps if config.recurrent_size else 1
+        count = config.batch_size // length
+        order = permutations(shuffle_key, config.update_epochs, count).reshape(num_steps, 1, -1)
+        order = (count * jnp.arange(length)[None, :, None] + order).reshape(num_steps, -1)
         inputs = order, jnp.arange(num_steps), jax.random.split(slots_key, num_steps)
         params, opt_state, metrics = scan_gradient_steps(
             gradient_step, state.params, state.opt_state, inputs
@@ -442,7 +470,7 @@ class PPO:
 
     def log_prob(self, state: State, batch: Batch, env_params: EnvParams) -> jax.Array:
         """Return log pi(a | s) [B] of a batch under the present policy."""
-        return self._forward(state.params, batch.obs, env_params)[0].log_prob(batch.action)
+        return self._replay(state.params, batch, env_params)[0].log_prob(batch.action)
 
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
@@ -464,23 +492,61 @@ class PPO:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return the action for one raw observation [*obs_shape]: sampled, or the likeliest.
 
-        `env_params` hold the bounds of the actions, by default the environment's own.
+        `env_params` hold the bounds of the actions, by default the environment's own; `legal`
+        [num_actions] says which are legal, and must be given where the environment says so.
+
+        Raises:
+            ValueError: if the policy is recurrent: it needs `act_and_remember`.
         """
+        if self.config.recurrent_size:
+            raise ValueError("a recurrent policy acts with `act_and_remember`, from `begin` on")
+        action, _ = self.act_and_remember(
+            policy, None, key, obs, greedy=greedy, env_params=env_params, legal=legal
+        )
+        return action
+
+    def begin(self) -> jax.Array | None:
+        """Return what is remembered when an episode begins: [M], None without recurrence."""
+        return self.network(self.env.default_params).no_memory()
+
+    def act_and_remember(
+        self,
+        policy: Policy,
+        memory: jax.Array | None,
+        key: jax.Array,
+        obs: jax.Array,
+        *,
+        greedy: bool,
+        env_params: EnvParams = None,
+        legal: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Return the action, as `act` does, and the memory for the next step of the episode."""
         env_params = self.env.default_params if env_params is None else env_params
         inputs = normalized(obs, policy.observation_statistics)
-        distribution, _ = self._forward(policy.params, inputs, env_params)
+        network: Any = self.network(env_params)
+        distribution, _, memory = network.apply(policy.params, inputs, memory)
+        distribution = distribution.among(masks.told(self.env, legal))
         action = distribution.mode() if greedy else distribution.sample(key)
-        return clip_to_space(action, self.env.action_space(env_params))
+        return clip_to_space(action, self.env.action_space(env_params)), memory
 
-    def _forward(
-        self, params: Any, obs: jax.Array, env_params: EnvParams
+    def _replay(
+        self, params: Any, batch: Batch, env_params: EnvParams
     ) -> tuple[networks.Policy, jax.Array]:
-        """Return the policy and the values [...] at (normalised) observations [..., *obs_shape]."""
-        outputs: Any = self.network(env_params).apply(params, obs)
-        return outputs
+        """Return the policy, among what is legal, and the values [B] at a batch's observations.
+
+        A recurrent network goes through whole rollouts, from what it remembered when they began.
+        """
+        memory, done = batch.memory, None
+        if memory is not None:
+            done = batch.done.reshape(self.config.num_steps, -1)
+            memory = memory[: done.shape[1]]  # before the first steps
+        network: Any = self.network(env_params)
+        policy, value, _ = network.apply(params, batch.obs, memory, done)
+        return policy.among(batch.legal), value
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """What the slots are told in this update."""
@@ -502,6 +568,7 @@ class PPO:
             activation=self.config.activation,
             shared=self.config.shared_network,
             layer_norm=self.config.layer_norm,
+            recurrent_size=self.config.recurrent_size,
         )
 
 

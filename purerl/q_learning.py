@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses
+from purerl.parts import episodes, exploration, losses, masks
 from purerl.types import (
     Context,
     EnvParams,
@@ -168,6 +168,7 @@ class QLearning:
     def __post_init__(self) -> None:
         """Refuse what has no table, before anything is compiled."""
         params = self.env.default_params
+        masks.refuse(self.env, "Q-learning")
         for kind in ("observation", "action"):
             space = getattr(self.env, f"{kind}_space")(params)
             if not hasattr(space, "n"):
@@ -332,12 +333,13 @@ class QLearning:
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return a best action in one state, ties broken at random.
 
         If not `greedy`, an action drawn uniformly: Q-learning has no other policy of its own.
         """
-        del env_params
+        del env_params, legal
         values = jnp.asarray(policy.q)[obs]
         among = values == jnp.max(values) if greedy else jnp.ones_like(values, bool)
         return choose(among, jax.random.uniform(key))

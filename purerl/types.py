@@ -101,6 +101,10 @@ class Transition(NamedTuple):
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
+    legal: jax.Array | None = None
+    """[N, num_actions] bool, which actions were legal; None where all always are."""
+    memory: jax.Array | None = None
+    """[N, M] what a recurrent agent remembered when it saw `obs`."""
 
 
 PREDICTION_SIZE = 8
@@ -223,5 +227,6 @@ class Learner(Protocol):
         *,
         greedy: bool,
         env_params: EnvParams = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
-        """Return the action for one observation."""
+        """Return the action for one observation; `legal` where the environment has masks."""

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 420
-LONGEST_LEARNER = 530  # a learner is one file that reads as one
+LONGEST_LEARNER = 600  # a learner is one file that reads as one
 LEARNERS = {"purerl/ppo.py", "purerl/dqn.py", "purerl/q_learning.py", "purerl/lpg.py"}
 
 # What each layer must not import: the ones above it and, for the learners, the tools of evolution.

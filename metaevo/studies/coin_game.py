@@ -86,8 +86,13 @@ class CoinSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
+        """Refuse numbers that no device can represent, and an opponent with a memory."""
         check_numbers(self)
+        if self.train.recurrent_size:
+            raise ValueError(
+                f"train.recurrent_size = {self.train.recurrent_size}: must be 0, as learners that "
+                "meet in the Coin Game have no memory"
+            )
 
     def learner(self, player: Player) -> ppo.PPO:
         """Return the opponent, which meets a player."""

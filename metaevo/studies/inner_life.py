@@ -54,9 +54,11 @@ class Trace(NamedTuple):
 
 
 def can_trace(task: Task) -> bool:
-    """Whether a victim has what is measured: PPO, with hidden layers."""
+    """Whether a victim has what is measured: PPO, with hidden layers and without a memory."""
     learner = task.learner
-    return isinstance(learner, ppo.PPO) and bool(learner.config.hidden_sizes)
+    if not isinstance(learner, ppo.PPO):
+        return False
+    return bool(learner.config.hidden_sizes) and not learner.config.recurrent_size
 
 
 def trace(task: Task, key: jax.Array, hyperparams: Any) -> Trace:

@@ -10,7 +10,7 @@ from metaevo.agents.train_learner import train
 from metaevo.config import ConfigError
 from metaevo.studies import victims
 from metaevo.studies.steering_settings import SteeringSettings
-from purerl import ppo
+from purerl import acting, ppo
 from purerl.envs.steering import PLACES, Steering, SteeringParams, steer
 from purerl.parts import channels
 from purerl.parts.channels import Weights
@@ -26,14 +26,18 @@ class Talker:
             settings: of the evolution.
 
         Raises:
-            ConfigError: for a victim that hears nothing, an environment in which nobody can be
-                steered, and goals out of reach.
+            ConfigError: for a victim that hears nothing or has a memory, an environment in which
+                nobody can be steered, and goals out of reach.
         """
         self.settings, self.config = settings, settings.steering
         victim = victims.Victim(
             settings.learner, settings.learner, settings.train, settings.hyperparams
         )
         self.task = victims.task_of(victim, settings.task, settings.channel)
+        if acting.has_memory(self.task.learner):
+            raise ConfigError(
+                "train.recurrent_size must be 0: a victim that is steered has no memory"
+            )
         self.messenger = victims.messenger_of(settings.channel)
         params = self.task.env_params
         env: Any = self.task.learner.env

@@ -195,7 +195,8 @@ def load_policies(run_dir: str | Path, *, trust_source: bool = False) -> tuple[L
     Examples:
         >>> learner, policies = load_policies("runs/train/my_run")
         >>> first = jax.tree.map(lambda leaf: leaf[0], policies)
-        >>> action = learner.act(first, key, obs, greedy=True)
+        >>> memory = acting.begin(learner)  # None, unless the policy is recurrent
+        >>> action, memory = acting.act(learner, first, memory, key, obs, greedy=True)
 
     Raises:
         ConfigError: if the directory holds no policies, or damaged ones.

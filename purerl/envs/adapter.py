@@ -1,5 +1,6 @@
 """What adapters share that change observations only."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,6 +35,12 @@ class ObservationAdapter(Environment):
     def default_params(self) -> Any:
         """The wrapped environment's default parameters."""
         return self.env.default_params
+
+    @property
+    def legal_actions(self) -> Callable[[Any, Any], jax.Array] | None:
+        """The wrapped environment's masks, see `purerl.parts.masks`; None: it has none."""
+        ask = getattr(self.env, "legal_actions", None)
+        return None if ask is None else lambda state, params: ask(state, self.inner(params))
 
     @property
     def num_actions(self) -> int:

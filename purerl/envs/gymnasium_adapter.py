@@ -46,12 +46,14 @@ class GymnasiumEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; there are no options."""
+        """Begin an episode; there are no options. Masks are in the info, as `action_mask`."""
         super().reset(seed=seed)
         if seed is not None or self._key is None:  # else the stream of keys continues
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
         self._key, obs, self._state = _reset(self.jax_env, self._key, self.env_params)
-        return self._observation(obs), {}
+        ask = getattr(self.jax_env, "legal_actions", None)
+        info = {} if ask is None else {"action_mask": np.asarray(ask(self._state, self.env_params))}
+        return self._observation(obs), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Step, see Gymnasium.

@@ -10,7 +10,14 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
-from purerl.envs import brax_suite, craftax_suite, navix_suite, xminigrid_suite
+from purerl.envs import (
+    brax_suite,
+    craftax_suite,
+    jumanji_suite,
+    navix_suite,
+    pgx_suite,
+    xminigrid_suite,
+)
 from purerl.envs.doors import Doors
 from purerl.envs.features import Features
 from purerl.envs.grid_world import GridWorld
@@ -27,6 +34,8 @@ SUITES: dict[str, Suite] = {
     "navix": navix_suite.SUITE,
     "xminigrid": xminigrid_suite.SUITE,
     "craftax": craftax_suite.SUITE,
+    "pgx": pgx_suite.SUITE,
+    "jumanji": jumanji_suite.SUITE,
 }
 """Those of packages that an extra installs, `suite/name`; all others are gymnax's."""
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from PIL import Image
 
+from purerl import acting
 from purerl.envs.registry import OWN
 from purerl.types import Learner
 
@@ -71,19 +72,25 @@ def record_episode(
     if canvas is None:
         raise ValueError(f"{env.name} cannot be drawn: it has no `render`")
 
+    ask = getattr(env, "legal_actions", None)
+
     @jax.jit
-    def step(key, obs, state):
+    def step(key, obs, state, memory):
         key, act_key, env_key = jax.random.split(key, 3)
-        action = learner.act(policy, act_key, obs, greedy=greedy, env_params=env_params)
+        legal = None if ask is None else ask(state, env_params)
+        action, memory = acting.act(
+            learner, policy, memory, act_key, obs,
+            greedy=greedy, env_params=env_params, legal=legal,
+        )  # fmt: skip
         # not `step`, which would go on to the next episode before the last state is drawn
         obs, state, _, terminated, _ = env.step_env(env_key, state, action, env_params)
-        return key, obs, state, terminated | env.is_truncated(state, env_params)
+        return key, obs, state, memory, terminated | env.is_truncated(state, env_params)
 
     key, reset_key = jax.random.split(key)
     obs, state = env.reset(reset_key, env_params)
     frames = [canvas.render(state, env_params)]
-    done = False
+    done, memory = False, acting.begin(learner)
     while not done and len(frames) <= max_steps:
-        key, obs, state, done = step(key, obs, state)
+        key, obs, state, memory, done = step(key, obs, state, memory)
         frames.append(canvas.render(state, env_params))
     return frames

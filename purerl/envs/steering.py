@@ -85,8 +85,13 @@ class Steering(Environment):
             place: what is steered, from an observation [obs_size].
             width: numbers of a message.
             steps: of an episode at most.
+
+        Raises:
+            ValueError: for an environment with illegal actions, of which a victim is not told.
         """
         super().__init__()
+        if getattr(env, "legal_actions", None) is not None:
+            raise ValueError(f"{env.name} has illegal actions, which its victim would take")
         self.env, self.act, self.place = env, act, place
         self.width, self.steps = width, steps
 

@@ -130,7 +130,10 @@ class SuiteEnvironment(Environment):
         with tolerant():
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
         reward, terminated = jnp.float32(reward), jnp.bool_(terminated)
-        return obs, SuiteState(inner, state.time + 1), reward, terminated, {}
+        state = SuiteState(inner, state.time + 1)
+        ask = getattr(self, "legal_actions", None)  # `purerl.parts.masks`
+        info = {} if ask is None else {"action_mask": ask(state, params)}
+        return obs, state, reward, terminated, info
 
     def observation_space(self, params: Any) -> spaces.Box:
         """A box of the suite's shape and dtype."""

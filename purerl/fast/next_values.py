@@ -17,10 +17,10 @@ import jax.numpy as jnp
 
 
 def next_values(
-    critic: Callable[[Any, jax.Array], jax.Array],
+    critic: Callable[[Any, Any], jax.Array],
     parameters: Any,
     value: jax.Array,
-    final_obs: jax.Array,
+    final_obs: Any,
     terminated: jax.Array,
     truncated: jax.Array,
 ) -> jax.Array:
@@ -38,7 +38,7 @@ def next_values(
         parameters: of the critic.
         value: [T, N] the critic's values of the observations in which actions were taken.
         final_obs: [T, N, ...] observations that actions led to, before a reset: within an episode
-            those of the next step.
+            those of the next step. Any pytree, such as observations and what is remembered.
         terminated: [T, N] bool.
         truncated: [T, N] bool.
 
@@ -51,7 +51,7 @@ def next_values(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _answered_one_by_one(
-    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: jax.Array
+    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: Any
 ) -> jax.Array:
     steps, environments = (jnp.arange(length) for length in value.shape)
 
@@ -59,17 +59,19 @@ def _answered_one_by_one(
         values, unanswered = carry
         first = jnp.argmax(unanswered, axis=0)  # [N]
         here = jnp.logical_and(unanswered, steps[:, None] == first[None])
-        answers = critic(parameters, final_obs[first, environments])
+        answers = critic(parameters, jax.tree.map(lambda x: x[first, environments], final_obs))
         return jnp.where(here, answers[None], values), jnp.logical_and(unanswered, ~here)
 
-    last = critic(parameters, final_obs[-1])  # of all environments, so without the loop
+    last = critic(
+        parameters, jax.tree.map(lambda x: x[-1], final_obs)
+    )  # of all environments, so without the loop
     carry = _shifted(value).at[-1].set(last), unanswered.at[-1].set(False)
     values, _ = jax.lax.while_loop(lambda carry: carry[1].any(), answer_first, carry)
     return values
 
 
 def _answered_at_once(
-    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: jax.Array
+    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: Any
 ) -> jax.Array:
     """The same, for derivatives: JAX cannot go backwards through a loop of unknown length."""
     answers = jax.vmap(lambda obs: critic(parameters, obs))(final_obs)

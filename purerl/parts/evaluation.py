@@ -5,7 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl import acting
 from purerl.fast.threefry import with_fast_draws
+from purerl.parts import masks
 from purerl.types import Learner
 
 
@@ -38,24 +40,28 @@ def evaluate(
     reset_keys = jax.random.split(reset_key, num_episodes)
     obs, env_state = jax.vmap(env.reset, in_axes=(0, None))(reset_keys, env_params)
 
-    def act(key, obs):
-        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params)
+    def act(memory, key, obs, legal):
+        return acting.act(
+            learner, policy, memory, key, obs, greedy=greedy, env_params=env_params, legal=legal
+        )
 
     def unfinished(carry):
-        return jnp.any(carry[3])
+        return jnp.any(carry[4])
 
     def step(carry):
-        key, obs, env_state, running, returns = carry
+        key, obs, env_state, memory, running, returns = carry
         key, act_key, env_key = jax.random.split(key, 3)
         act_keys = jax.random.split(act_key, num_episodes)
         env_keys = jax.random.split(env_key, num_episodes)
-        action = jax.vmap(act)(act_keys, obs)
+        legal = masks.of_states(env, env_state, env_params)
+        action, memory = jax.vmap(act)(memory, act_keys, obs, legal)
         obs, env_state, reward, terminated, truncated, _ = jax.vmap(
             env.step, in_axes=(0, 0, 0, None)
         )(env_keys, env_state, action, env_params)
         returns += jnp.where(running, reward.astype(jnp.float32), 0.0)
         running = running & ~(terminated | truncated)
-        return key, obs, env_state, running, returns
+        return key, obs, env_state, memory, running, returns
 
-    start = key, obs, env_state, jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
-    return jax.lax.while_loop(unfinished, step, start)[4]
+    memory = jax.tree.map(lambda x: jnp.tile(x, (num_episodes, 1)), acting.begin(learner))
+    start = key, obs, env_state, memory, jnp.ones(num_episodes, bool), jnp.zeros(num_episodes)
+    return jax.lax.while_loop(unfinished, step, start)[5]

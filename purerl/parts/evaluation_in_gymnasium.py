@@ -7,7 +7,10 @@ import gymnasium
 import jax
 import numpy as np
 
-from purerl import envs  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
+from purerl import (
+    acting,
+    envs,  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
+)
 from purerl.types import Learner
 
 GYMNASIUM_NAMES = {
@@ -37,14 +40,15 @@ def evaluate_in_gymnasium(
 
     An independent check: nothing of the environment that the agent was trained in takes part
     (except in GridWorld, whose Gymnasium version is an adapter around ours). `env_kwargs` are
-    arguments for `gymnasium.make`.
+    arguments for `gymnasium.make`. An agent that knows of illegal actions is told of them by the
+    `action_mask` in Gymnasium's info.
 
     Returns:
         undiscounted returns [num_episodes].
 
     Raises:
-        ValueError: if Gymnasium has no environment of this name, or if its observations are not
-            of the size that the agent knows.
+        ValueError: if Gymnasium has no environment of this name, if its observations are not of
+            the size that the agent knows, or if it does not tell of legal actions and ours does.
     """
     try:
         env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))
@@ -64,12 +68,17 @@ def evaluate_in_gymnasium(
             f"Gymnasium's {name} has observations of size {spaces.flatdim(obs_space)}, "
             f"the agent's are of shape {tuple(obs_shape)}"
         )
-    act = jax.jit(lambda key, obs: learner.act(policy, key, obs, greedy=greedy))
+
+    @jax.jit
+    def act(memory, key, obs, legal):
+        return acting.act(learner, policy, memory, key, obs, greedy=greedy, legal=legal)
+
+    is_masked = getattr(learner.env, "legal_actions", None) is not None
     key = jax.random.key(seed)
     returns = np.zeros(num_episodes)
     for episode in range(num_episodes):
-        obs, _ = env.reset(seed=seed + episode)
-        done = False
+        obs, info = env.reset(seed=seed + episode)
+        done, memory = False, acting.begin(learner)
         while not done:
             key, act_key = jax.random.split(key)
             features = spaces.flatten(obs_space, obs)  # makes a discrete observation one-hot
@@ -79,8 +88,12 @@ def evaluate_in_gymnasium(
                 seen = np.asarray(index(features), np.int32)
             else:
                 seen = np.asarray(obs, np.int32) if tabular else features
-            action = np.asarray(act(act_key, seen))
-            obs, reward, terminated, truncated, _ = env.step(
+            if is_masked and "action_mask" not in info:
+                raise ValueError(f"Gymnasium's {name} has no action_mask, which the agent needs")
+            legal = np.asarray(info["action_mask"], bool) if is_masked else None
+            chosen, memory = act(memory, act_key, seen, legal)
+            action = np.asarray(chosen)
+            obs, reward, terminated, truncated, info = env.step(
                 int(action) if action.ndim == 0 else action
             )
             returns[episode] += reward

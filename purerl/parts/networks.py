@@ -11,10 +11,16 @@ from jax.nn.initializers import Initializer
 from purerl.fast.activations import ACTIVATIONS
 from purerl.fast.initializers import orthogonal
 from purerl.fast.products import dot_general
+from purerl.parts.recurrence import Recurrence
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
 orthogonal kernels: docs/reference/dqn.md."""
+
+
+ILLEGAL = -1e9
+"""The logit of an illegal action: its probability is 0, and its logarithm still a number."""
+SMALLEST = float(jnp.finfo(jnp.float32).min)
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
@@ -54,6 +60,8 @@ class ActorCritic(nn.Module):
 
     All kernels start orthogonal; the output layers start small (policy) and at unit scale (value),
     as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
+
+    With `recurrent_size`, a recurrence stands behind every torso: one that is shared, or one each.
     """
 
     obs_ndim: int
@@ -64,6 +72,7 @@ class ActorCritic(nn.Module):
     activation: str
     shared: bool
     layer_norm: bool = False
+    recurrent_size: int = 0
 
     def setup(self) -> None:
         """Create the layers."""
@@ -71,17 +80,46 @@ class ActorCritic(nn.Module):
         torso = (self.obs_ndim, self.hidden_sizes, self.activation, kernel_init, self.layer_norm)
         self.actor_torso = Torso(*torso)
         self.critic_torso = self.actor_torso if self.shared else Torso(*torso)
+        if self.recurrent_size:
+            self.actor_memory = Recurrence(self.recurrent_size)
+            if not self.shared:
+                self.critic_memory = Recurrence(self.recurrent_size)
         self.policy_head = _dense(self.policy_size, orthogonal(0.01))
         self.value_head = _dense(1, orthogonal())
         if self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
-    def __call__(self, obs: jax.Array) -> "tuple[Policy, jax.Array]":
-        """Return the policy and the value [...] at observations [..., *obs_shape]."""
-        head = self.policy_head(self.actor_torso(obs))
-        value = self.value_head(self.critic_torso(obs)).squeeze(-1)
+    def __call__(
+        self, obs: jax.Array, memory: jax.Array | None = None, done: jax.Array | None = None
+    ) -> "tuple[Policy, jax.Array, jax.Array | None]":
+        """Return the policy, the value [...] and what is remembered [..., M] at observations.
+
+        Args:
+            obs: [..., *obs_shape]; with `done` those of n sequences of T steps, time first: B =
+                T * n.
+            memory: [..., M] what was remembered before, by default nothing: zeros. With `done`
+                [n, M], before the first step. Not used without recurrence, which returns None.
+            done: [T, n] bool, whether an episode ended with a step; it ends what is remembered.
+        """
+        actor, critic = self.actor_torso(obs), self.critic_torso(obs)
+        if self.recurrent_size:
+            size = self.recurrent_size
+            before: Any = self.no_memory(*critic.shape[:-1]) if memory is None else memory
+            memory = actor = self.actor_memory(actor, before[..., :size], done)
+            if self.shared:
+                critic = actor
+            else:
+                critic = self.critic_memory(critic, before[..., size:], done)
+                memory = jnp.concatenate([actor, critic], axis=-1)
+        value = self.value_head(critic).squeeze(-1)
+        head = self.policy_head(actor)
         policy = Gaussian(head, self.log_std) if self.continuous else Categorical(head)
-        return policy, value
+        return policy, value, memory
+
+    def no_memory(self, *shape: int) -> jax.Array | None:
+        """Return the memory [*shape, M] with which episodes begin; None without recurrence."""
+        size = self.recurrent_size * (1 if self.shared else 2)
+        return jnp.zeros((*shape, size)) if size else None
 
 
 class ActorPredictor(nn.Module):
@@ -148,10 +186,15 @@ class ActionValues(NamedTuple):
 
     values: jax.Array
     """[..., num_actions]."""
+    legal: jax.Array | None = None
+    """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the actions [...] int32 of the largest values."""
-        return jnp.argmax(self.values, axis=-1).astype(jnp.int32)
+        """Return the actions [...] int32 of the largest values, of those that are legal."""
+        values = self.values
+        if self.legal is not None:  # also where networks have diverged
+            values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
+        return jnp.argmax(values, axis=-1).astype(jnp.int32)
 
     def of(self, action: jax.Array) -> jax.Array:
         """Return the values [...] of actions [...]."""
@@ -159,12 +202,19 @@ class ActionValues(NamedTuple):
         return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
-        """Return the best actions [...] int32, or with probability `epsilon` any, each its own."""
-        num_actions = self.values.shape[-1]
+        """Return the best actions [...] int32, or with probability `epsilon` any, each its own.
+
+        Both are legal ones only.
+        """
+        count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
         # One number decides both: below epsilon it is uniform there, and so tells the action too.
         number = jax.random.uniform(key, self.values.shape[:-1])
-        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * num_actions).astype(jnp.int32)
-        return jnp.where(number < epsilon, jnp.minimum(random, num_actions - 1), self.best())
+        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
+        random = jnp.minimum(random, count - 1)
+        if self.legal is not None:  # that many legal actions come before it
+            is_behind = jnp.cumsum(self.legal, axis=-1) > random[..., None]
+            random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
+        return jnp.where(number < epsilon, random, self.best())
 
 
 class Categorical(NamedTuple):
@@ -191,6 +241,10 @@ class Categorical(NamedTuple):
         """Return entropies [...] in nats."""
         log_probs = jax.nn.log_softmax(self.logits)
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+    def among(self, legal: jax.Array | None) -> "Categorical":
+        """Return the distribution if only some actions [..., num_actions] can be chosen."""
+        return self if legal is None else Categorical(jnp.where(legal, self.logits, ILLEGAL))
 
 
 class Gaussian(NamedTuple):
@@ -221,6 +275,11 @@ class Gaussian(NamedTuple):
         entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e))
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
 
+    def among(self, legal: jax.Array | None) -> "Gaussian":
+        """Return the distribution itself: numbers are never illegal (`purerl.parts.masks`)."""
+        del legal
+        return self
+
     def _log_std(self) -> jax.Array:
         # spelt out, so that tests can forbid implicit rank promotion
         return jnp.broadcast_to(self.log_std, self.mean.shape)
@@ -237,6 +296,7 @@ def actor_critic(
     activation: str,
     shared: bool,
     layer_norm: bool = False,
+    recurrent_size: int = 0,
 ) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
@@ -255,6 +315,7 @@ def actor_critic(
         activation=activation,
         shared=shared,
         layer_norm=layer_norm,
+        recurrent_size=recurrent_size,
     )
 
 

@@ -100,9 +100,10 @@ class OwnTask:
         *,
         greedy: bool,
         env_params: Any = None,
+        legal: jax.Array | None = None,
     ) -> jax.Array:
         """Return the action for one observation."""
-        return self.learner.act(policy, key, obs, greedy=greedy, env_params=env_params)
+        return self.learner.act(policy, key, obs, greedy=greedy, env_params=env_params, legal=legal)
 
     def task_of(self, key: jax.Array, env_params: Any) -> Any:
         """Return the task of the agent with that key."""

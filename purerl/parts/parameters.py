@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from purerl.fast.activations import ACTIVATIONS
 
-POLICY = "actor_torso", "policy_head", "log_std"
+POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"
 """The parts of `purerl.parts.networks.ActorCritic` that the policy needs; a shared torso too."""
 TINY = 1e-9
 """Below it, all units of a layer are dormant."""
@@ -27,6 +27,8 @@ def of_policy(params: Any) -> Any:
 
 def depth(params: Any) -> Any:
     """Return how far from the observation each array is: a tree of floats, 0 to 1 for a head.
+
+    What lies behind the torso, a recurrence included, is at 1.
 
     The layers of a torso are at 0, 1 / L, 2 / L, ... where it has L.
 

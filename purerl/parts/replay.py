@@ -31,6 +31,8 @@ class Steps(NamedTuple):
     """[C] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array
     """[C, *obs_shape] the observation after the action and before any reset."""
+    final_legal: jax.Array | None = None
+    """[C, num_actions] bool, which actions are legal there; None where all always are."""
 
 
 class Returns(NamedTuple):
@@ -46,6 +48,8 @@ class Returns(NamedTuple):
     """[B] factor of the value of `final_obs`: zero after termination."""
     final_obs: jax.Array
     """[B, *obs_shape] float32, from which to bootstrap."""
+    final_legal: jax.Array | None = None
+    """[B, num_actions] bool, which actions are legal there; None where all always are."""
 
 
 class Layout(NamedTuple):
@@ -74,8 +78,8 @@ class Layout(NamedTuple):
         """Return how many rows can be drawn after so many writes [] int32."""
         return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
 
-    def empty(self, obs: jax.Array, dtype: str) -> Steps:
-        """Return a ring for observations like `obs` [*obs_shape], stored in `dtype`."""
+    def empty(self, obs: jax.Array, dtype: str, legal: jax.Array | None = None) -> Steps:
+        """Return a ring for observations like `obs` [*obs_shape], stored in `dtype`, and masks."""
         observations = jnp.zeros((self.capacity, *obs.shape), dtype)
         flags = jnp.zeros(self.capacity, bool)
         return Steps(
@@ -85,6 +89,7 @@ class Layout(NamedTuple):
             terminated=flags,
             truncated=flags,
             final_obs=observations,
+            final_legal=None if legal is None else jnp.ones((self.capacity, *legal.shape), bool),
         )
 
     def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
@@ -169,6 +174,7 @@ class Layout(NamedTuple):
             reward=jnp.sum(jnp.where(counts, rewards, 0.0), axis=1),
             discount=jnp.where(end, 0.0, powers[last[:, 0] + 1]),
             final_obs=ring.final_obs[last_row].astype(jnp.float32),
+            final_legal=None if ring.final_legal is None else ring.final_legal[last_row],
         )
 
 

@@ -32,7 +32,39 @@ def log_probs_and_entropy(params, head, action):
     return np.log(p[np.arange(len(action)), action]), -(p * np.log(p)).sum(1).mean()
 
 
-def ppo_loss(params, batch, hyperparams, *, clip_value, standardize):
+def recurrent_forward(params, obs, memory, done):
+    """Return heads, values and memories, before and after each step, of sequences [T, N, d].
+
+    Cho et al. 2014, with the reset gate on the product with the memory, as flax and PyTorch do.
+    """
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    def gru(layers, x, h):
+        r = sigmoid(dense(layers["ir"], x) + h @ layers["hr"]["kernel"])
+        z = sigmoid(dense(layers["iz"], x) + h @ layers["hz"]["kernel"])
+        n = np.tanh(dense(layers["in"], x) + r * dense(layers["hn"], h))
+        return (1 - z) * n + z * h
+
+    params = params["params"]
+    names = [name for name in ("actor", "critic") if f"{name}_torso" in params]
+    memories = np.split(np.asarray(memory, np.float64), len(names), axis=1)
+    steps = []
+    for x, ended in zip(obs, done, strict=True):
+        before, after = memories, []
+        for name, h in zip(names, memories, strict=True):
+            features = np.tanh(dense(params[f"{name}_torso"]["Dense_0"], x))
+            (layers,) = params[f"{name}_memory"].values()
+            after.append(gru(layers, features, h))
+        head = dense(params["policy_head"], after[0])
+        value = dense(params["value_head"], after[-1])[:, 0]
+        steps.append((head, value, np.concatenate(before, 1), np.concatenate(after, 1)))
+        memories = [np.where(ended[:, None], 0.0, h) for h in after]
+    return [np.stack(each) for each in zip(*steps, strict=True)]
+
+
+def ppo_loss(params, batch, hyperparams, *, clip_value, standardize, forward=forward):
     """Equations 7 and 9 of Schulman et al. 2017, negated, with 1/2 in the squared error."""
     h = hyperparams
     head, value = forward(params, batch.obs)

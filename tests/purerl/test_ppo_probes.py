@@ -30,7 +30,7 @@ def outputs(env_class, obs):
     """Return what the policy head gives and the values at observations [B, 1]."""
     learner, policy = trained(env_class)
     network = learner.network(learner.env.default_params)
-    distribution, value = network.apply(policy.params, jnp.asarray(obs)[:, None])
+    distribution, value, _ = network.apply(policy.params, jnp.asarray(obs)[:, None])
     return distribution, value
 
 

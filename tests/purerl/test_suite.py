@@ -174,6 +174,8 @@ def test_the_extra_installs_the_version_that_is_wanted(suite):
         ("ant", "brax/ant"),
         ("braxx/ant", "brax/ant"),
         ("navix/doorkey-8x8", "navix/DoorKey-8x8"),
+        ("pgx/breakout", "pgx/minatar-breakout"),
+        ("jumanji/Snak", "jumanji/Snake"),
         ("Walk", "toy/walk"),
         ("CartPole", "CartPole-v1"),
     ],
@@ -186,6 +188,6 @@ def test_an_unknown_name_suggests_near_ones_across_suites(name, close):
 
 
 def test_an_unknown_suite():
-    with pytest.raises(ValueError, match="unknown environment 'jumanji/Snake'") as caught:
-        envs.make("jumanji/Snake")
+    with pytest.raises(ValueError, match="unknown environment 'procgen/xyz'") as caught:
+        envs.make("procgen/xyz")
     assert "suites brax, navix" in str(caught.value)

@@ -1,5 +1,6 @@
 """Every suite against its own loop, step by step. Skipped where the suite's extra is missing."""
 
+import re
 from importlib.util import find_spec
 
 import jax
@@ -10,7 +11,9 @@ import pytest
 from purerl import envs
 from purerl.envs import registry, xminigrid_suite
 from purerl.envs.suite import tolerant
+from purerl.parts import masks
 from purerl.parts.own_task import sampler
+from tests.purerl.suite_loops import LOOPS
 
 
 def needs(suite):
@@ -25,93 +28,10 @@ def _tolerant():
         yield
 
 
-def brax_loop(name, limit, params):
-    from brax import envs as robots
-
-    env = robots.create(name, episode_length=limit, auto_reset=False, backend="spring")
-
-    def reset(key):
-        state = env.reset(key)
-        return state.obs, state
-
-    def step(key, state, action):
-        state = env.step(state, action)
-        cut = state.info["truncation"] > 0
-        return state.obs, state, state.reward, state.done > 0, cut
-
-    return reset, step
-
-
-def navix_loop(name, limit, params):
-    import navix
-
-    env = navix.make(f"Navix-{name}-v0", max_steps=limit)
-
-    def reset(key):
-        timestep = env.reset(key)
-        return timestep.observation, timestep
-
-    def step(key, timestep, action):
-        # what moves by itself moves by a key in the state; ours moves by the step's
-        timestep = timestep.replace(state=timestep.state.replace(key=key))
-        timestep = env.step(timestep, action)
-        done = timestep.step_type > 0
-        return timestep.observation, timestep, timestep.reward, done, timestep.is_truncation()
-
-    return reset, step
-
-
-def xminigrid_loop(name, limit, params):
-    import xminigrid
-
-    if params.ruleset is None:
-        env, own = xminigrid.make(f"MiniGrid-{name}", max_steps=limit)
-    else:
-        ruleset = jax.tree.map(jnp.asarray, params.ruleset)
-        env, own = xminigrid.make(f"XLand-MiniGrid-{name}", max_steps=limit, ruleset=ruleset)
-
-    def reset(key):
-        timestep = env.reset(own, key)
-        return timestep.observation, timestep
-
-    def step(key, timestep, action):
-        timestep = env.step(own, timestep, action)
-        cut = timestep.last() & (timestep.discount > 0)
-        return timestep.observation, timestep, timestep.reward, timestep.last(), cut
-
-    return reset, step
-
-
-def craftax_loop(name, limit, params):
-    from craftax.craftax_env import make_craftax_env_from_name
-
-    env = make_craftax_env_from_name(f"Craftax-{name}-v1", auto_reset=False)
-    own = env.default_params.replace(max_timesteps=limit)
-
-    def reset(key):  # a world takes a minute to compile: those that ours begin in are the suite's
-        starts = [jax.tree.map(jnp.asarray, each) for each in params.starts]
-        index = jax.random.randint(key, (), 0, len(starts[0]))
-        obs, state = jax.tree.map(lambda x: x[index], starts)
-        return obs, state.replace(state_rng=key)
-
-    def step(key, state, action):
-        obs, state, reward, done, _ = env.step_env(key, state, action, own)
-        # it says only that the episode is over: by its clock, if the player lives
-        return obs, state, reward, done, done & (state.player_health > 0)
-
-    return reset, step
-
-
-LOOPS = {
-    "brax": brax_loop,
-    "navix": navix_loop,
-    "xminigrid": xminigrid_loop,
-    "craftax": craftax_loop,
-}
-
-
 def lockstep(full_name, limit, episodes):
     """Play random episodes here and in the suite's own loop, until all have ended.
+
+    Actions are legal, except that every twentieth of Snake is any.
 
     Returns:
         for each, ours and the suite's: observations, rewards, whether it is done, whether by the
@@ -130,6 +50,10 @@ def lockstep(full_name, limit, episodes):
         state, own_state, going = carry
         action_key, key = jax.random.split(key)
         action = env.action_space(params).sample(action_key)
+        if (legal := masks.of_state(env, state, params)) is not None:
+            is_wild = (name == "Snake") & jax.random.bernoulli(key, 0.05)
+            draw = jax.random.categorical(action_key, jnp.where(legal | is_wild, 0.0, -1e9))
+            action = draw.astype(jnp.int32)
         _, state, reward, terminated, truncated, info = env.step(key, state, action, params)
         own_obs, own_state, own_reward, own_done, own_cut = own_step(
             jax.random.split(key)[0], own_state, action
@@ -165,6 +89,21 @@ def lockstep(full_name, limit, episodes):
         pytest.param(
             "craftax/Classic-Symbolic", 250, 32, marks=[needs("craftax"), pytest.mark.long]
         ),
+        pytest.param("pgx/minatar-breakout", 30, 1000, marks=needs("pgx")),
+        pytest.param("pgx/minatar-asterix", 60, 1000, marks=[needs("pgx"), pytest.mark.long]),
+        pytest.param("pgx/minatar-freeway", 50, 1000, marks=[needs("pgx"), pytest.mark.long]),
+        pytest.param("pgx/minatar-seaquest", 60, 1000, marks=[needs("pgx"), pytest.mark.long]),
+        pytest.param(
+            "pgx/minatar-space_invaders", 80, 1000, marks=[needs("pgx"), pytest.mark.long]
+        ),
+        pytest.param("pgx/2048", 130, 1000, marks=[needs("pgx"), pytest.mark.long]),
+        pytest.param("jumanji/Snake", 30, 1000, marks=needs("jumanji")),
+        pytest.param("jumanji/Maze", 100, 1000, marks=[needs("jumanji"), pytest.mark.long]),
+        pytest.param("jumanji/Game2048", 130, 1000, marks=[needs("jumanji"), pytest.mark.long]),
+        pytest.param(
+            "jumanji/SlidingTilePuzzle", 40, 1000, marks=[needs("jumanji"), pytest.mark.long]
+        ),
+        pytest.param("jumanji/Minesweeper", 10, 1000, marks=[needs("jumanji"), pytest.mark.long]),
     ],
 )
 def test_rewards_and_ends_are_the_suites_own(name, limit, episodes):
@@ -178,7 +117,8 @@ def test_rewards_and_ends_are_the_suites_own(name, limit, episodes):
         np.sum(reward * going, axis=1), np.sum(own_reward * going, axis=1), rtol=1e-5, atol=1e-5
     )
     assert done.any(axis=1).all()
-    if name not in ("brax/reacher",):  # which has no terminal states
+    endless = "brax/reacher", "pgx/minatar-freeway", "jumanji/SlidingTilePuzzle"
+    if name not in endless:  # which have no terminal states, or none that chance finds
         assert 0 < cut[going].sum() < episodes
 
 
@@ -201,6 +141,16 @@ def test_the_names_are_those_of_the_suite(suite):
         }
         assert set(xminigrid_suite.BENCHMARKS) == set(xminigrid.registered_benchmarks())
         assert set(xminigrid_suite.BENCHMARKS) == set(registry.SUITES[suite].refused)
+    elif suite == "pgx":
+        import pgx
+
+        own = {*pgx.available_envs(), "bridge_bidding"} - set(registry.SUITES[suite].refused)
+    elif suite == "jumanji":
+        import jumanji
+
+        own = {re.sub(r"-v\d+$", "", name) for name in jumanji.registered_environments()}
+        assert own >= set(registry.SUITES[suite].refused)
+        own -= set(registry.SUITES[suite].refused)
     else:
         own = {"Classic-Symbolic", "Symbolic"}
     assert set(registry.SUITES[suite].names) == own
@@ -289,6 +239,9 @@ def test_every_agent_of_xland_gets_a_task_and_starts_of_its_own():
         ("xminigrid/trivial-21k", "needs a download"),
         ("brax/swimmer", "does not run"),
         ("craftax/Pixels", "pictures are left out"),
+        ("pgx/chess", "it is for several players"),
+        ("jumanji/Sokoban", "needs a download"),
+        ("jumanji/Tetris", "its action is several numbers"),
     ],
 )
 def test_what_is_refused(name, reason):
@@ -318,3 +271,64 @@ def test_the_parameters_of_craftax_are_traced():
 
     levels = jax.jit(jax.vmap(light))(jnp.array([10, 300]))
     assert levels[0] != levels[1]
+
+
+@needs("pgx")
+def test_freeway_goes_on_after_its_own_clock():
+    env, params = envs.make("pgx/minatar-freeway", max_steps_in_episode=2600)
+
+    def step(index, carry):
+        state, ends = carry
+        _, state, _, terminated, truncated, _ = env.step(
+            jax.random.fold_in(jax.random.key(1), index), state, 0, params
+        )
+        return state, ends.at[index].set(terminated + 2 * truncated)
+
+    _, state = env.reset(jax.random.key(0), params)
+    carry = state, jnp.zeros(2700, jnp.int32)
+    _, ends = jax.jit(lambda carry: jax.lax.fori_loop(0, 2700, step, carry))(carry)
+    np.testing.assert_array_equal(np.flatnonzero(ends), [2599])
+    assert ends[2599] == 2
+
+
+@needs("jumanji")
+def test_a_snake_that_cannot_move_dies():
+    env, params = envs.make("jumanji/Snake")
+    _, state = env.reset(jax.random.key(0), params)
+    nothing = jnp.zeros(4, bool)
+    play = state.inner
+    stuck = play._replace(state=play.state.replace(action_mask=nothing), legal=nothing)
+    state = state.replace(inner=stuck)
+    assert not env.legal_actions(state, params).any()
+    assert masks.of_state(env, state, params).all()
+    *_, terminated, truncated, info = env.step(jax.random.key(1), state, 0, params)
+    assert terminated
+    assert not truncated
+    assert info["action_mask"].shape == (4,)
+
+
+@needs("jumanji")
+def test_pools_of_jumanji():
+    for name, size in [("Maze", 1024), ("SlidingTilePuzzle", 1024), ("Snake", None)]:
+        env, params = envs.make(f"jumanji/{name}")
+        assert env.env.pool == size
+        if size:
+            assert len(params.starts[0]) == size
+    # the mask is the start's own
+    env, params = envs.make("jumanji/Maze", pool=8)
+    obs, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 20), params)
+    walls, agent = np.asarray(obs[..., 0]) > 0, np.asarray(obs[..., 1])
+    legal = jax.vmap(env.legal_actions, (0, None))(state, params)
+    for one_walls, one_agent, mask in zip(
+        np.pad(walls, ((0, 0), (1, 1), (1, 1)), constant_values=True), agent, legal, strict=True
+    ):
+        row, column = np.argwhere(one_agent > 0)[0] + 1
+        up, right, down, left = (
+            (row - 1, column),
+            (row, column + 1),
+            (row + 1, column),
+            (row, column - 1),
+        )
+        np.testing.assert_array_equal(
+            mask, [not one_walls[cell] for cell in (up, right, down, left)]
+        )

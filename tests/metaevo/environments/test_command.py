@@ -12,6 +12,7 @@ from metaevo.environments import command
 from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS
+from tests.purerl.parts.test_masks import Gated, MaskedNumbers, NeverLegal
 
 
 def test_a_line_for_every_environment_that_needs_no_extra(capsys, monkeypatch):
@@ -64,10 +65,26 @@ def test_a_robot_is_listed(capsys):
     assert line.split() == ["brax", "brax/reacher", *["11", "2", "in", "[-1,", "1]", "50"]]
 
 
+def settings_of(learner):
+    return SimpleNamespace(
+        learner=learner,
+        train=LEARNERS[learner].module.Config(),
+        hyperparams=LEARNERS[learner].module.Hyperparams(),
+    )
+
+
 REFUSED = [
-    ({"env": "jumanji/Snake"}, "ppo", "unknown environment 'jumanji/Snake'"),
+    ({"env": "procgen/xyz"}, "ppo", "unknown environment 'procgen/xyz'"),
+    ({"env": "jumanji/Snak"}, "ppo", "did you mean jumanji/Snake"),
+    ({"env": "jumanji/Sokoban"}, "ppo", "it needs a download"),
+    ({"env": "pgx/chess"}, "ppo", "it is for several players"),
     ({"env": ("CartPole-v1", "braxx/ant")}, "ppo", "did you mean brax/ant"),
     ({"env": "xminigrid/medium-1m"}, "ppo", "it needs a download"),
+]
+NEED_PGX = [
+    ({"env": "pgx/2048", "env_params": {"pool": 0}}, "ppo", "pool = 0 must be at least 1"),
+    ({"env": "pgx/2048"}, "q_learning", "has no state index"),
+    ({"env": "pgx/2048", "env_params": {"sticky": 1}}, "dqn", "it has: max_steps_in_episode, pool"),
 ]
 NEED_BRAX = [
     ({"env": "brax/ant", "env_params": {"backend": "bullet"}}, "ppo", "must be one of spring"),
@@ -89,6 +106,15 @@ NEED_BRAX = [
             )
             for each in NEED_BRAX
         ),
+        *(
+            pytest.param(
+                *each,
+                marks=pytest.mark.skipif(
+                    find_spec("pgx") is None, reason="needs pip install 'metaevo[pgx]'"
+                ),
+            )
+            for each in NEED_PGX
+        ),
     ],
 )
 def test_what_is_refused(task, learner, message):
@@ -99,12 +125,21 @@ def test_what_is_refused(task, learner, message):
 
 @pytest.mark.parametrize(("learner", "upper"), [("dqn", "DQN"), ("lpg", "LPG")])
 def test_discrete_learners_refuse_continuous_actions(learner, upper):
-    settings = SimpleNamespace(
-        learner=learner,
-        train=LEARNERS[learner].module.Config(),
-        hyperparams=LEARNERS[learner].module.Hyperparams(),
-    )
     env, params = envs.make("Pendulum-v1")
     message = f"learner '{learner}' cannot act in Pendulum.*: {upper} needs a discrete action"
     with pytest.raises(ConfigError, match=message):
-        make_learner(settings, env, params)
+        make_learner(settings_of(learner), env, params)
+
+
+@pytest.mark.parametrize(
+    ("learner", "env", "message"),
+    [
+        ("ppo", NeverLegal(), "its mask of legal actions forbids all of them at first"),
+        ("dqn", NeverLegal(), "its mask of legal actions forbids all of them at first"),
+        ("lpg", Gated(), "has illegal actions, which LPG would take; PPO and DQN do not"),
+        ("ppo", MaskedNumbers(), "masks of legal actions need discrete actions"),
+    ],
+)
+def test_masks_that_no_learner_can_use_are_one_line(learner, env, message):
+    with pytest.raises(ConfigError, match=rf"^task\.env: learner '{learner}' .*{message}$"):
+        make_learner(settings_of(learner), env, env.default_params)

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import yaml
 
-from metaevo.config import from_dict
+from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
 from metaevo.studies import coin_players
 from metaevo.studies.coin_game import CoinSettings, CoinStudy
 from metaevo.studies.coin_players import Cast, Memory
+from metaevo.studies.registry import STUDIES
 from purerl import ppo
 from purerl.envs import coin_game
 from purerl.envs.coin_game import CoinGame, Player, View, World
@@ -231,3 +232,10 @@ def test_a_run_by_the_command(tmp_path):
     weights, about = checkpoint.load_tree(run / "meta_params")
     assert about["hidden"] == 4
     assert weights["kernel"].shape == (coin_players.INPUTS, 4)
+
+
+def test_learners_with_a_memory_are_refused():
+    raw = {"study": "coin_game", "train": {"recurrent_size": 4}}
+    with pytest.raises(ConfigError, match=r"train\.recurrent_size = 4: must be 0") as caught:
+        from_dict(STUDIES["coin_game"].settings(raw, None), raw)
+    assert "\n" not in str(caught.value)

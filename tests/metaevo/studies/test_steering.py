@@ -137,6 +137,7 @@ REFUSED = {
         "CartPole-v1, Pendulum-v1",
     ),
     "who": ({"steering": {"by": "sac"}}, "steering.by = 'sac': must be.*evolution.*ppo"),
+    "a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size must be 0: a victim"),
     "no message": ({"channel": {"width": 0}}, "channel.width = 0: must be"),
 }  # fmt: skip
 

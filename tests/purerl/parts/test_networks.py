@@ -37,11 +37,11 @@ def test_the_network_fits_the_observation(name, observations, kernels):
     assert {leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1} == kernels
     batch = jax.random.normal(jax.random.key(1), (5, 2, *shape))
     apply = jax.jit(network.apply)
-    policy, value = apply(params, batch)
+    policy, value, _ = apply(params, batch)
     assert value.shape == (5, 2)
     assert policy.mode().shape[:2] == (5, 2)
     # unbatched functions, batched by whoever calls
-    alone, alone_value = apply(params, batch[3, 1])
+    alone, alone_value, _ = apply(params, batch[3, 1])
     np.testing.assert_allclose(value[3, 1], alone_value, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(policy[0][3, 1], alone[0], rtol=1e-4, atol=1e-5)
 
@@ -178,7 +178,7 @@ def test_with_layer_norm_the_scale_of_observations_does_not_matter():
     for layer_norm in (True, False):
         network = networks.ActorCritic(1, 2, False, (8, 8), "tanh", False, layer_norm)
         params = network.init(jax.random.key(1), obs)
-        (policy, value), (scaled, other) = (network.apply(params, x) for x in (obs, 10 * obs))
+        (policy, value, _), (scaled, other, _) = (network.apply(params, x) for x in (obs, 10 * obs))
         same = np.allclose(policy.logits, scaled.logits, atol=1e-4) and np.allclose(
             value, other, atol=1e-2
         )

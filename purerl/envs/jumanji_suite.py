@@ -1,0 +1,177 @@
+"""Jumanji (Bonnet et al. 2024): its games whose action is one number and that need no download."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from gymnax.environments import spaces
+
+from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+
+VERSION = "1.1.2"
+NEVER = 2**30
+"""Steps after which jumanji itself would end an episode, as if in a terminal state."""
+
+
+class Game(NamedTuple):
+    """One of jumanji's."""
+
+    identifier: str
+    """jumanji's own"""
+    limit: int
+    """steps of an episode"""
+    has_clock: bool
+    """whether jumanji ends an episode after so many steps; else nothing ever reaches the limit"""
+    observe: Callable[[Any], jax.Array]
+    """from jumanji's observation to an image"""
+    planes: tuple[int, ...] | None = None
+    """see `SuiteEnvironment`"""
+    pool: int | None = 1024
+    """by default"""
+
+
+class Play(NamedTuple):
+    """A state of jumanji's, with what is legal in it."""
+
+    state: Any
+    """without its key"""
+    legal: jax.Array
+    """[num_actions] bool"""
+
+
+def _maze(obs: Any) -> jax.Array:
+    nobody = jnp.zeros_like(obs.walls)
+    places = (
+        nobody.at[tuple(each)].set(True) for each in (obs.agent_position, obs.target_position)
+    )
+    return jnp.stack([obs.walls, *places], axis=-1)
+
+
+GAMES: dict[str, Game] = {
+    "Snake": Game("Snake-v1", 4000, True, lambda obs: obs.grid, pool=None),
+    "Maze": Game("Maze-v0", 100, True, _maze),
+    "Game2048": Game("Game2048-v1", 10_000, False, lambda obs: obs.board[..., None], (18,), None),
+    "SlidingTilePuzzle": Game(
+        "SlidingTilePuzzle-v0", 500, True, lambda obs: obs.puzzle[..., None], (25,)
+    ),
+    "Minesweeper": Game("Minesweeper-v0", 100, False, lambda obs: obs.board[..., None] + 1, (10,)),
+}
+"""The games by our names: jumanji's without the version."""
+
+
+class JumanjiParams(SuiteParams):
+    """The parameters of a game: none but the time limit."""
+
+
+class Jumanji(SuiteEnvironment):
+    """Images; what jumanji's observations hold beside them is left out.
+
+    | game | observation |
+    |---|---|
+    | Snake | 12 x 12, 5 planes: body, head, tail, fruit, how far from the tail |
+    | Maze | 10 x 10, 3 planes: walls, agent, target |
+    | Game2048 | 4 x 4, a plane for each exponent, the first for empty cells |
+    | SlidingTilePuzzle | 5 x 5, a plane for each tile |
+    | Minesweeper | 10 x 10, a plane for unknown cells and one for each number of mines around |
+
+    Illegal actions end a game of Snake and Minesweeper and change nothing in the others. A snake
+    that cannot move dies with its next action. Minesweeper's action is a cell, row by row.
+
+    Args:
+        name: one of `GAMES`.
+        pool: see `SuiteEnvironment`; Maze, SlidingTilePuzzle and Minesweeper have one of 1024.
+        pool_seed: of the starts.
+    """
+
+    suite = "jumanji"
+
+    def __init__(self, name: str, pool: int | None = None, pool_seed: int = 0):
+        super().__init__(name, pool=pool, pool_seed=pool_seed)
+        found = GAMES[name]
+        jumanji = imported("jumanji", "jumanji", VERSION)
+        with quiet():
+            clock = {"time_limit": NEVER} if found.has_clock else {}
+            self.game = jumanji.make(found.identifier, **clock)
+            spec = self.game.action_spec
+            self._shape = tuple(map(int, jnp.ravel(jnp.asarray(spec.num_values))))
+        self._observe, self.planes = found.observe, found.planes
+        self._params = JumanjiParams(max_steps_in_episode=found.limit)
+
+    @property
+    def default_params(self) -> JumanjiParams:
+        """With jumanji's time limit, or one that is never reached."""
+        return self._params
+
+    def begin(self, key: jax.Array, params: JumanjiParams) -> tuple[jax.Array, Any]:
+        """Reset."""
+        del params
+        return self._seen_of(*self.game.reset(key))
+
+    def advance(
+        self, key: jax.Array, inner: Any, action: jax.Array, params: JumanjiParams
+    ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
+        """Step; what is drawn is drawn by `key`, as no key is kept in the state."""
+        del params
+        if len(self._shape) > 1:
+            action = jnp.stack(jnp.unravel_index(action, self._shape))
+        state, timestep = self.game.step(inner.state.replace(key=key), action)
+        return *self._seen_of(state, timestep), timestep.reward, timestep.last()
+
+    def _seen_of(self, state: Any, timestep: Any) -> tuple[jax.Array, Play]:
+        legal = jnp.ravel(timestep.observation.action_mask)
+        return self._observe(timestep.observation), Play(state.replace(key=None), legal)
+
+    def legal_actions(self, state: SuiteState, params: JumanjiParams) -> jax.Array:
+        """Return jumanji's mask [num_actions]."""
+        del params
+        mask: jax.Array = state.inner.legal
+        return mask
+
+    @property
+    def num_actions(self) -> int:
+        """4 moves; in Minesweeper 100 cells."""
+        total = 1
+        for size in self._shape:
+            total *= size
+        return total
+
+    def action_space(self, params: Any = None) -> spaces.Discrete:
+        """Moves: up, right, down, left; or cells."""
+        del params
+        return spaces.Discrete(self.num_actions)
+
+
+def _constructor(name: str) -> Callable[..., Jumanji]:
+    def build(pool: int | None = GAMES[name].pool, pool_seed: int = 0) -> Jumanji:
+        return Jumanji(name, pool, pool_seed)
+
+    return build
+
+
+_SEVERAL = "its action is several numbers"
+_NO_IMAGE = "its observation is a graph or a list, for which metaevo has no network"
+SUITE = Suite(
+    tuple(GAMES),
+    _constructor,
+    {
+        "Sokoban": "it needs a download",
+        **dict.fromkeys(
+            (
+                "BinPack",
+                "Cleaner",
+                "Connector",
+                "FlatPack",
+                "JobShop",
+                "LevelBasedForaging",
+                "MMST",
+            ),
+            _SEVERAL,
+        ),
+        **dict.fromkeys(
+            ("MultiCVRP", "RobotWarehouse", "RubiksCube", "RubiksCube-partly-scrambled"), _SEVERAL
+        ),
+        **dict.fromkeys(("SearchAndRescue", "Sudoku", "Sudoku-very-easy", "Tetris"), _SEVERAL),
+        **dict.fromkeys(("CVRP", "GraphColoring", "Knapsack", "PacMan", "TSP"), _NO_IMAGE),
+    },
+)

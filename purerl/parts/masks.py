@@ -1,0 +1,105 @@
+"""Masks: which actions are legal, in environments that say so.
+
+Such an environment has a method `legal_actions(env_state, env_params)`, which returns [num_actions]
+bool, and the `info` of its steps has the same as `action_mask`, of the state that the step led to,
+before any reset. Where `legal_actions` is missing or None, every action is legal.
+
+A learner never takes an illegal action and learns as if there were none. In a state where nothing
+is legal, as after the end of some games, everything is.
+"""
+
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import EnvParams
+
+
+def of_state(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
+    """Return which actions are legal, [num_actions] bool; None where all always are."""
+    ask = getattr(env, "legal_actions", None)
+    return None if ask is None else usable(ask(env_state, env_params))
+
+
+def of_states(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
+    """Return the same for environments side by side: states [N, ...], masks [N, num_actions]."""
+    return jax.vmap(lambda state: of_state(env, state, env_params))(env_state)
+
+
+def of_info(env: Any, info: dict[str, Any]) -> jax.Array | None:
+    """Return the same for the state [...] that a step led to, before any reset."""
+    return None if getattr(env, "legal_actions", None) is None else usable(info["action_mask"])
+
+
+def usable(legal: jax.Array) -> jax.Array:
+    """Return a mask [..., num_actions] that forbids something, but not everything."""
+    return jnp.logical_or(legal, ~jnp.any(legal, axis=-1, keepdims=True))
+
+
+def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
+    """Return what `act` was told of legal actions.
+
+    Raises:
+        ValueError: if it was told nothing, but the environment has masks.
+    """
+    if getattr(env, "legal_actions", None) is None:
+        return None
+    if legal is None:
+        raise ValueError(
+            f"{env.name} has legal and illegal actions: "
+            "act needs legal=env.legal_actions(env_state, env_params)"
+        )
+    return usable(jnp.asarray(legal, bool))
+
+
+def check(env: Any) -> None:
+    """Refuse masks that no learner can use; costs nothing where there are none.
+
+    Raises:
+        ValueError: if actions are not discrete, if the masks are not as described above, or if the
+            start that the first key draws forbids everything.
+    """
+    if getattr(env, "legal_actions", None) is not None:
+        _check(env)
+
+
+@cache
+def _check(env: Any) -> None:
+    params = env.default_params
+    space = env.action_space(params)
+    if not hasattr(space, "n"):
+        raise ValueError(f"{env.name}: masks of legal actions need discrete actions")
+
+    def start(key):
+        _, state = env.reset(key, params)
+        return env.legal_actions(state, params), state
+
+    def step(key):
+        return env.step(key, start(key)[1], jnp.int32(0), params)[-1]
+
+    with jax.ensure_compile_time_eval():
+        key = jax.random.key(0)
+        masks = {
+            "legal_actions": jax.eval_shape(start, key)[0],
+            "info['action_mask'] of its steps": jax.eval_shape(step, key).get("action_mask"),
+        }
+        for name, mask in masks.items():
+            if mask is None or (mask.shape, mask.dtype) != ((space.n,), bool):
+                is_not = "missing" if mask is None else f"{mask.dtype}{list(mask.shape)}"
+                raise ValueError(f"{env.name}: {name} must be bool[{space.n}], but is {is_not}")
+        if not jax.jit(lambda key: start(key)[0])(key).any():
+            raise ValueError(f"{env.name}: its mask of legal actions forbids all of them at first")
+
+
+def refuse(env: Any, learner: str) -> None:
+    """Refuse an environment with masks.
+
+    Raises:
+        ValueError: if it has them.
+    """
+    if getattr(env, "legal_actions", None) is not None:
+        raise ValueError(
+            f"{env.name} has illegal actions, which {learner} would take; PPO and DQN do not"
+        )

@@ -1,0 +1,58 @@
+"""What an agent remembers of its episode: a gated recurrent unit."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl.fast.activations import tanh
+from purerl.fast.initializers import orthogonal
+
+
+class Recurrence(nn.Module):
+    """A gated recurrent unit (Cho et al. 2014), for one step or for whole sequences.
+
+    Its state is its output. An episode begins with zeros. Recurrent kernels start orthogonal, the
+    kernels of inputs with a variance of 1 / inputs.
+    """
+
+    size: int
+
+    @nn.compact
+    def __call__(
+        self, features: jax.Array, memory: jax.Array, done: jax.Array | None = None
+    ) -> jax.Array:
+        """Return what is remembered after features were seen.
+
+        Args:
+            features: [..., F]; with `done` those of n sequences of T steps, [T * n, F], time first.
+            memory: [..., size] what was remembered before; with `done` before the first step,
+                [n, size].
+            done: [T, n] bool, whether an episode ended with a step: the next one begins with zeros.
+
+        Returns:
+            [..., size]; with `done` after every step, before any reset: [T * n, size].
+        """
+        cell = nn.GRUCell(self.size, activation_fn=tanh, recurrent_kernel_init=orthogonal())
+        if done is None:
+            return cell(memory, features)[0]
+
+        def step(cell, memory, inputs):
+            features, done = inputs
+            remembered, _ = cell(memory, features)
+            return forget(remembered, done), remembered
+
+        through_time = nn.scan(step, variable_broadcast="params", split_rngs={"params": False})
+        _, remembered = through_time(cell, memory, (features.reshape(*done.shape, -1), done))
+        return remembered.reshape(-1, self.size)
+
+
+def forget(memory: Any, done: jax.Array) -> Any:
+    """Return memories [..., M] with zeros where an episode is over; None stays None.
+
+    Args:
+        memory: an array [..., M], or None for agents without one.
+        done: [...] bool.
+    """
+    return jax.tree.map(lambda x: jnp.where(done[..., None], 0.0, x), memory)

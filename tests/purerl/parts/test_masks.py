@@ -1,0 +1,375 @@
+"""Masks of legal actions: what learners do and learn, against hand calculations."""
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from gymnax.environments import spaces
+
+from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl.envs import render
+from purerl.envs.features import Features
+from purerl.envs.gymnasium_adapter import GymnasiumEnv
+from purerl.envs.state_index import StateIndex
+from purerl.envs.steering import Steering
+from purerl.envs.talking import Talking, TalkParams
+from purerl.parts import evaluation, masks, networks
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from purerl.types import Context
+from tests.purerl import probes, reference
+
+KEY = jax.random.key(0)
+SIZE = 4
+
+
+class Gated(probes.Cycle):
+    """Some actions are legal, others in every state; what is seen is the mask.
+
+    An illegal action costs 1000, a legal one pays its number. Episodes end in both ways.
+    """
+
+    nothing = 0
+    """tenths of the states forbid everything"""
+
+    def legal_actions(self, state, params):
+        number, actions = jnp.floor(jnp.abs(1e4 * state.x)).astype(jnp.int32), jnp.arange(SIZE)
+        some = ((number // 2**actions) % 2 == 1) | (actions == number // 16 % SIZE)
+        return some & (number % 10 >= self.nothing)
+
+    def action_space(self, params=None):
+        return spaces.Discrete(SIZE)
+
+    num_actions = SIZE
+
+    def observation_space(self, params=None):
+        return spaces.Box(-10.0, 10.0, (SIZE,))
+
+    def show(self, state):
+        return self.legal_actions(state, None).astype(jnp.float32)
+
+    def step_env(self, key, state, action, params):
+        legal = self.legal_actions(state, params)
+        obs, state, _, terminated, info = super().step_env(key, state, action, params)
+        reward = jnp.where(legal[action] | ~legal.any(), action.astype(jnp.float32), -1000.0)
+        info = {**info, "action_mask": self.legal_actions(state, params)}
+        return obs, state, reward, terminated, info
+
+    def render(self, state, params):
+        return np.asarray(self.legal_actions(state, params), np.uint8)
+
+
+class Blocked(Gated):
+    """At times nothing is legal, but not at first."""
+
+    nothing = 3
+
+    def reset_env(self, key, params):
+        state = probes.State(x=jnp.float32(0.00075), time=jnp.int32(0))
+        return self.show(state), state
+
+
+class NeverLegal(Gated):
+    nothing = 10
+
+
+class Silent(Gated):
+    """Tells no mask in its info."""
+
+    def step_env(self, key, state, action, params):
+        *outputs, _ = super().step_env(key, state, action, params)
+        return *outputs, {}
+
+
+class MaskedNumbers(Gated):
+    def action_space(self, params=None):
+        return spaces.Box(-1.0, 1.0, (1,))
+
+
+ENV = Gated()
+PARAMS = ENV.default_params
+PPO_CONFIG = ppo.Config(total_timesteps=1536, num_envs=4, num_steps=64, hidden_sizes=(8,))
+DQN_CONFIG = dqn.Config(
+    total_timesteps=800,
+    num_envs=4,
+    num_steps=40,
+    train_interval=8,
+    batch_size=32,
+    buffer_size=400,
+    learning_starts=80,
+    hidden_sizes=(8,),
+    activation="tanh",
+)
+
+
+def test_a_distribution_over_legal_actions():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(6, SIZE)).astype(np.float32) * 3
+    legal = rng.random((6, SIZE)) < 0.5
+    legal[:, 2] = True
+    legal[0] = [False, False, True, False]
+    policy = networks.Categorical(jnp.asarray(logits)).among(jnp.asarray(legal))
+    p = np.exp(logits.astype(np.float64)) * legal
+    p /= p.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(policy.log_prob(jnp.full(6, 2)), np.log(p[:, 2]), rtol=1e-4)
+    np.testing.assert_allclose(policy.entropy(), scipy.stats.entropy(p, axis=1), atol=1e-5)
+    np.testing.assert_array_equal(policy.mode(), p.argmax(axis=1))
+    sample = np.asarray(jax.vmap(policy.sample)(jax.random.split(KEY, 4000)))
+    frequency = np.stack([(sample == k).mean(0) for k in range(SIZE)], axis=-1)
+    assert np.abs(frequency - p).max() < 5 * 0.5 / np.sqrt(4000)
+    assert (frequency[~legal] == 0).all()
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e30])
+def test_gradients_do_not_reach_illegal_actions(size):
+    legal = jnp.array([True, False, True, False])
+
+    def both(logits):
+        policy = networks.Categorical(size * logits).among(legal)
+        return policy.entropy() + policy.log_prob(jnp.int32(2))
+
+    gradient = jax.grad(both)(jnp.array([0.3, 5.0, 0.1, -2.0]))
+    assert np.isfinite(gradient).all()
+    assert (gradient[~legal] == 0).all()
+
+
+def test_epsilon_greedy_among_legal_actions():
+    count = 30_000
+    legal = jnp.tile(jnp.array([True, False, True, True]), (count, 1))
+    values = networks.ActionValues(jnp.tile(jnp.array([0.0, 9.0, 1.0, 2.0]), (count, 1)), legal)
+    assert (values.best() == 3).all()
+    np.testing.assert_array_equal(values.of(jnp.ones(count, jnp.int32)), 9.0)
+    for epsilon in (0.0, 0.3, 1.0):
+        action = np.asarray(values.epsilon_greedy(KEY, jnp.float32(epsilon)))
+        expected = np.array([epsilon / 3, 0.0, epsilon / 3, 1 - epsilon * 2 / 3])
+        frequency = np.bincount(action, minlength=SIZE) / count
+        assert np.abs(frequency - expected).max() < 5 * 0.5 / np.sqrt(count)
+        assert frequency[1] == 0
+
+
+@pytest.mark.parametrize("value", [jnp.nan, -jnp.inf])
+def test_a_network_that_diverged_still_acts_legally(value):
+    legal = jnp.array([False, False, True, False])
+    values = networks.ActionValues(jnp.full(SIZE, value), legal)
+    assert values.best() == 2
+    assert values.epsilon_greedy(KEY, jnp.float32(1.0)) == 2
+
+
+@pytest.fixture(scope="module")
+def ppo_agent():
+    learner = ppo.PPO(PPO_CONFIG, ENV)
+    result = jax.jit(learner.train)(KEY, ppo.Hyperparams(learning_rate=0.01), None, PARAMS)
+    return learner, result
+
+
+@pytest.fixture(scope="module")
+def dqn_agent():
+    learner = dqn.DQN(DQN_CONFIG, ENV)
+    result = jax.jit(learner.train)(KEY, dqn.Hyperparams(learning_rate=0.01), None, PARAMS)
+    return learner, result
+
+
+@pytest.fixture(params=["ppo", "dqn"])
+def agent(request):
+    return request.getfixturevalue(f"{request.param}_agent")
+
+
+def test_no_illegal_action_is_ever_taken(agent):
+    learner, result = agent
+    assert np.sum(result.episodes.steps) == learner.config.num_updates * (
+        learner.config.frames_per_update
+    )
+    rewards = np.asarray(result.episodes.rewards)
+    assert (rewards > 0).all()  # a single illegal action would outweigh the others
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state.params))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("greedy", [True, False])
+def test_no_illegal_action_is_taken_in_evaluation(agent, greedy):
+    learner, result = agent
+    policy = learner.policy(result.state)
+    returns = evaluation.evaluate(learner, policy, KEY, PARAMS, greedy=greedy)
+    assert (returns >= 0).all()
+    assert returns.sum() > 0
+
+
+def test_what_is_best_among_the_legal_is_learned(agent):
+    """The best legal action is the one with the largest number."""
+    learner, result = agent
+    policy = learner.policy(result.state)
+    some = np.array(list(np.ndindex(*[2] * SIZE)), bool)[1:]
+    act = jax.vmap(lambda legal: learner.act(
+        policy, KEY, legal.astype(jnp.float32), greedy=True, legal=legal
+    ))  # fmt: skip
+    best = SIZE - 1 - some[:, ::-1].argmax(axis=1)
+    assert np.mean(np.asarray(act(jnp.asarray(some))) == best) > 0.7
+
+
+def test_ppo_learns_from_the_restricted_policy(ppo_agent):
+    """Log-probabilities and entropy of a rollout are those of a softmax over legal actions."""
+    learner, result = ppo_agent
+
+    @jax.jit
+    def rollout(before):
+        state, transitions, _ = learner.collect(before, PARAMS)
+        state, batch = learner.make_batch(state, transitions, ppo.Hyperparams(), PARAMS)
+        arguments = before.params, batch, Context(ppo.Hyperparams()), None, PARAMS
+        gradient, metrics = jax.grad(learner.loss, has_aux=True)(*arguments)
+        return transitions, batch, learner.log_prob(state, batch, PARAMS), gradient, metrics
+
+    transitions, batch, now, gradient, metrics = jax.device_get(rollout(result.state))
+    legal, action = np.asarray(transitions.legal), np.asarray(transitions.action)
+    np.testing.assert_array_equal(legal, transitions.obs > 0)
+    assert np.take_along_axis(legal, action[..., None], axis=-1).all()
+
+    exact = reference.to_float64(batch)
+    head, _ = reference.forward(reference.to_float64(result.state.params), exact.obs)
+    p = np.exp(head) * batch.legal
+    p /= p.sum(axis=1, keepdims=True)
+    log_prob = np.log(p[np.arange(len(p)), exact.action])
+    np.testing.assert_allclose(batch.log_prob, log_prob, atol=1e-4)
+    np.testing.assert_allclose(now, log_prob, atol=1e-4)
+    assert metrics["entropy"] == pytest.approx(scipy.stats.entropy(p, axis=1).mean(), rel=1e-3)
+    assert metrics["approximate_kl"] == pytest.approx(0.0, abs=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_dqn_bootstraps_from_legal_actions(dqn_agent, double):
+    """The target's maximum is over the actions that are legal where the step led to."""
+    learner, result = dqn_agent
+    ring = jax.device_get(result.state.ring)
+    np.testing.assert_array_equal(ring.final_legal, ring.final_obs > 0)
+    assert (ring.obs[np.arange(len(ring.obs)), ring.action] == 1).all()
+    ends = ring.truncated & ~ring.terminated
+    assert ends.sum() > 10  # the mask there is of the last state, not of the next episode's first
+
+    learner = dqn.DQN(dqn.Config(**{**vars(DQN_CONFIG), "double": double}), ENV)
+    rng = np.random.default_rng(0)
+    draw = lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32)  # noqa: E731
+    params, target_params = (jax.tree.map(draw, result.state.params) for _ in range(2))
+    state = result.state.replace(params=params, target_params=target_params)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, dqn.Hyperparams(gamma=0.9), PARAMS)
+    rows = np.asarray(rows)
+
+    def q_values(params, obs):
+        layers = reference.to_float64(params)["params"]
+        x = np.tanh(reference.dense(layers["torso"]["Dense_0"], np.asarray(obs, np.float64)))
+        return reference.dense(layers["action_head"], x)
+
+    final_obs, legal = ring.final_obs[rows], ring.final_legal[rows]
+    values = q_values(state.target_params, final_obs)
+    chooser = q_values(state.params, final_obs) if double else values
+    chosen = np.where(legal, chooser, -np.inf).argmax(axis=1)
+    assert (chosen != chooser.argmax(axis=1)).sum() > 5  # the masks matter
+    bootstrap = np.where(ring.terminated[rows], 0.0, 0.9 * values[np.arange(len(rows)), chosen])
+    np.testing.assert_allclose(batch.target, ring.reward[rows] + bootstrap, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("module", [ppo, dqn])
+def test_where_nothing_is_legal_everything_is(module):
+    """Some states forbid everything, as the ends of games do: numbers stay finite."""
+    env = Blocked()
+    config = {
+        ppo: ppo.Config(total_timesteps=256, num_envs=4, num_steps=64, hidden_sizes=(8,)),
+        dqn: DQN_CONFIG,
+    }[module]
+    learner = {ppo: ppo.PPO, dqn: dqn.DQN}[module](config, env)
+    result = jax.jit(learner.train)(KEY, module.Hyperparams(), None, PARAMS)
+    for leaf in jax.tree.leaves((result.state.params, result.metrics)):
+        assert np.isfinite(leaf).all()
+    assert (np.asarray(result.episodes.rewards) >= 0).all()
+    np.testing.assert_array_equal(masks.usable(jnp.zeros(3, bool)), True)
+    np.testing.assert_array_equal(masks.usable(jnp.arange(3) == 1), [False, True, False])
+
+
+def test_what_cannot_be_used_is_refused():
+    refused = {
+        NeverLegal(): "NeverLegal: its mask of legal actions forbids all of them at first",
+        MaskedNumbers(): "MaskedNumbers: masks of legal actions need discrete actions",
+        Silent(): r"info\['action_mask'\] of its steps must be bool\[4\], but is missing",
+    }
+    for env, message in refused.items():
+        for make in (lambda env: ppo.PPO(PPO_CONFIG, env), lambda env: dqn.DQN(DQN_CONFIG, env)):
+            with pytest.raises(ValueError, match=f"{message}$|discrete action space"):
+                make(env)
+    with pytest.raises(ValueError, match="Gated has illegal actions, which LPG would take; PPO"):
+        lpg.LPG(lpg.Config(), ENV)
+    tabular = StateIndex(ENV, 16, lambda obs: jnp.int32(obs[0]))
+    with pytest.raises(ValueError, match="Gated has illegal actions, which Q-learning would take"):
+        q_learning.QLearning(q_learning.Config(), tabular)
+    with pytest.raises(ValueError, match="Gated has illegal actions, which its victim would take"):
+        Steering(ENV, lambda *_: 0, lambda obs: obs[0], width=1, steps=2)
+
+
+def test_act_must_be_told(agent):
+    learner, result = agent
+    with pytest.raises(ValueError, match="act needs legal="):
+        learner.act(learner.policy(result.state), KEY, jnp.ones(SIZE), greedy=True)
+
+
+def test_adapters_hand_masks_on():
+    _, state = ENV.reset(KEY, PARAMS)
+    mask = ENV.legal_actions(state, PARAMS)
+    talk = Talking(ENV, lambda _, obs: obs[:1], 1)
+    index = StateIndex(ENV, 16, lambda obs: jnp.int32(obs[0]))
+    for env, params in [
+        (Features(ENV, flat=True), PARAMS),
+        (index, PARAMS),
+        (talk, TalkParams(PARAMS, None)),
+        (Features(talk, flat=True), TalkParams(PARAMS, None)),
+    ]:
+        np.testing.assert_array_equal(env.legal_actions(state, params), mask)
+        *_, info = env.step(KEY, state, jnp.int32(0), params)
+        assert info["action_mask"].shape == (SIZE,)
+    assert Features(probes.Cycle(), flat=True).legal_actions is None
+    assert masks.of_state(Features(probes.Cycle(), flat=True), state, PARAMS) is None
+
+
+@pytest.mark.long
+def test_pictures_show_legal_actions_only(agent, monkeypatch):
+    learner, result = agent
+    monkeypatch.setattr(render, "OWN", {"Gated": Gated})
+    taken = []
+
+    def told(policy, key, obs, *, greedy, env_params, legal):
+        action = learner.act(policy, key, obs, greedy=greedy, env_params=env_params, legal=legal)
+        jax.debug.callback(lambda *seen: taken.append(seen), action, legal)
+        return action
+
+    class Seen:
+        env, act = ENV, staticmethod(told)
+
+    render.record_episode(Seen, learner.policy(result.state), KEY, greedy=False)
+    jax.effects_barrier()
+    assert taken
+    assert all(legal[action] for action, legal in taken)
+
+
+@pytest.mark.long
+def test_gymnasium_tells_of_legal_actions(agent):
+    learner, result = agent
+    policy = learner.policy(result.state)
+    gymnasium.register("MaskedProbe-v0", lambda: GymnasiumEnv(ENV), disable_env_checker=True)
+    gymnasium.register(
+        "SilentProbe-v0",
+        lambda: gymnasium.wrappers.TransformObservation(
+            gymnasium.make("CartPole-v1"), lambda obs: obs, None
+        ),
+    )
+    try:
+        returns = evaluate_in_gymnasium(learner, policy, "MaskedProbe-v0", num_episodes=5)
+        assert (returns >= 0).all()
+        with pytest.raises(ValueError, match="SilentProbe-v0 has no action_mask"):
+            evaluate_in_gymnasium(learner, policy, "SilentProbe-v0", num_episodes=1)
+    finally:
+        del gymnasium.registry["MaskedProbe-v0"], gymnasium.registry["SilentProbe-v0"]
+
+
+def test_no_environment_that_needs_no_extra_has_masks():
+    for name in ("GridWorld", "Doors", "CartPole-v1"):
+        env, _ = envs.make(name)
+        assert env.legal_actions is None

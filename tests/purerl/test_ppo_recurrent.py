@@ -1,0 +1,358 @@
+"""A memory in PPO: against an unrolled loop, and on a task that cannot be solved without one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.components.open import Config as OpenConfig
+from metaevo.components.open import make as make_open
+from metaevo.config import ConfigError, from_dict
+from metaevo.runs import checkpoint
+from metaevo.training.settings import training_class
+from purerl import acting, envs, ppo
+from purerl.parts import losses, parameters
+from purerl.parts.evaluation import evaluate
+from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from purerl.types import Context
+from tests.purerl import probes, reference
+from tests.purerl.parts.test_masks import Gated
+from tests.purerl.parts.test_returns import brute_force
+from tests.purerl.test_ppo import HYPERPARAMS, KEY, replace
+from tests.purerl.test_ppo_properties import LAPACK
+
+STEPS, ENVS, SIZE = 8, 4, 3
+CONFIG = ppo.Config(
+    total_timesteps=4 * STEPS * ENVS,
+    num_envs=ENVS,
+    num_steps=STEPS,
+    update_epochs=3,
+    num_minibatches=2,
+    hidden_sizes=(3,),
+    recurrent_size=SIZE,
+    normalize_advantages="none",
+)
+
+
+class Rollouts:
+    """Two rollouts in a row, of arbitrary parameters, and the same by an unrolled loop."""
+
+    def __init__(self, **changes):
+        self.env = probes.Cycle()
+        params = self.env.default_params
+        self.learner = ppo.PPO(replace(CONFIG, **changes), self.env, losses.clipped_squared)
+        state = jax.jit(self.learner.init)(KEY, HYPERPARAMS, None, params)
+        rng = np.random.default_rng(0)
+        self.params = jax.tree.map(
+            lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), state.params
+        )
+        state = state.replace(params=self.params)
+        collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
+        memory = np.asarray(state.memory)
+        self.states, self.transitions, self.batches, self.unrolled = [state], [], [], []
+        for _ in range(2):
+            state, transitions, _ = collect(state, params)
+            state, batch = make_batch(state, transitions, HYPERPARAMS, params)
+            t = jax.tree.map(np.asarray, transitions)
+            done = t.terminated | t.truncated
+            exact = reference.to_float64(self.params)
+            unrolled = reference.recurrent_forward(exact, t.obs.astype(np.float64), memory, done)
+            memory = np.where(done[-1][:, None], 0.0, unrolled[-1][-1])
+            self.states.append(state)
+            self.transitions.append(t)
+            self.batches.append(batch)
+            self.unrolled.append(unrolled)
+
+
+SHARED = pytest.param(True, id="shared", marks=pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(False, id="apart"), SHARED])
+def rollouts(request):
+    return Rollouts(shared_network=request.param)
+
+
+def test_what_is_remembered_and_done_is_that_of_an_unrolled_loop(rollouts):
+    for t, (head, _, before, _) in zip(rollouts.transitions, rollouts.unrolled, strict=True):
+        np.testing.assert_allclose(t.memory, before, atol=1e-5)
+        exact = reference.to_float64(rollouts.params)
+        log_prob, _ = reference.log_probs_and_entropy(exact, head.reshape(-1, 2), t.action.ravel())
+        np.testing.assert_allclose(t.log_prob.ravel(), log_prob, atol=1e-5)
+
+
+@pytest.mark.smoke
+def test_memory_is_lost_at_ends_of_episodes_and_only_there(rollouts):
+    memories = np.concatenate(
+        [*(t.memory for t in rollouts.transitions), rollouts.states[-1].memory[None]]
+    )
+    done = np.concatenate([t.terminated | t.truncated for t in rollouts.transitions])
+    assert not memories[0].any()
+    np.testing.assert_array_equal((memories[1:] == 0.0).all(-1), done)
+    # also of episodes that end with the rollout, and of some that do not
+    assert done[STEPS - 1].any()
+    assert not done[STEPS - 1].all()
+    assert memories.shape[-1] == rollouts.learner.begin().shape[0]
+    assert not rollouts.learner.begin().any()
+
+
+def test_values_and_targets_are_those_of_an_unrolled_loop(rollouts):
+    """After a truncation, V(final observation | memory before the reset)."""
+    for t, batch, (_, value, _, after) in zip(
+        rollouts.transitions, rollouts.batches, rollouts.unrolled, strict=True
+    ):
+        exact = reference.to_float64(rollouts.params)
+        flat = t.final_obs.reshape(1, -1, 2).astype(np.float64), after.reshape(STEPS * ENVS, -1)
+        ended = np.zeros((1, STEPS * ENVS), bool)
+        _, final, _, _ = reference.recurrent_forward(exact, *flat, ended)
+        final = final.reshape(STEPS, ENVS)
+        advantage = np.stack(
+            [
+                brute_force(
+                    *(x[:, n] for x in (t.reward, value, final, t.terminated, t.truncated)),
+                    0.9,
+                    0.8,
+                )
+                for n in range(ENVS)
+            ],
+            axis=1,
+        )
+        np.testing.assert_allclose(batch.value, value.ravel(), atol=1e-5)
+        np.testing.assert_allclose(batch.advantage, advantage.ravel(), atol=1e-4)
+        np.testing.assert_allclose(batch.target, (advantage + value).ravel(), atol=1e-4)
+        # the memory matters
+        _, forgotten, _, _ = reference.recurrent_forward(exact, flat[0], 0 * flat[1], ended)
+        cut = t.truncated & ~t.terminated
+        assert np.abs(forgotten.reshape(STEPS, ENVS) - final)[cut].max() > 0.01
+
+
+def test_gradient_through_time(rollouts):
+    """On two environments' rollouts, from the memory with which the second one began."""
+    rng = np.random.default_rng(1)
+    chosen = np.array([2, 1])
+
+    def of_chosen(x):
+        return x.reshape(STEPS, ENVS, *x.shape[1:])[:, chosen].reshape(-1, *x.shape[1:])
+
+    minibatch = jax.tree.map(of_chosen, rollouts.batches[1])
+    noise = rng.normal(size=(3, STEPS * 2)) * 0.3
+    minibatch = minibatch._replace(
+        log_prob=jnp.float32(minibatch.log_prob + noise[0]),
+        value=jnp.float32(minibatch.value + noise[1]),
+        target=jnp.float32(minibatch.target + noise[2]),
+    )
+    start = np.asarray(rollouts.states[1].memory)[chosen]
+    assert start.any()
+    exact = reference.to_float64(minibatch)
+    done = np.asarray(minibatch.done).reshape(STEPS, 2)
+    assert done[:-1].any()
+
+    def forward(params, obs):
+        found = reference.recurrent_forward(params, obs.reshape(STEPS, 2, 2), start, done)
+        return found[0].reshape(-1, 2), found[1].ravel()
+
+    def loss(params):
+        return reference.ppo_loss(
+            params, exact, HYPERPARAMS, clip_value=True, standardize=False, forward=forward
+        )
+
+    function = jax.jit(jax.value_and_grad(rollouts.learner.loss, has_aux=True))
+    arguments = minibatch, Context(HYPERPARAMS), None, rollouts.env.default_params
+    (total, _), grads = function(rollouts.params, *arguments)
+    assert total == pytest.approx(loss(reference.to_float64(rollouts.params)), rel=1e-4)
+    expected = reference.gradient(rollouts.params, loss)
+    jax.tree.map(
+        lambda g, e: np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5), grads, expected
+    )
+    for leaf in jax.tree.leaves(grads):
+        assert np.abs(leaf).max() > 1e-4
+
+
+SEEN = []
+
+
+class Recorder(ppo.PPO):
+    """Tells the host which samples each gradient step is given."""
+
+    def loss(self, params, batch, context, meta_params, env_params):
+        jax.debug.callback(SEEN.append, batch.target, ordered=True)
+        return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
+
+
+def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
+    learner = Recorder(rollouts.learner.config, rollouts.env)
+    batch = rollouts.batches[0]._replace(target=jnp.arange(float(STEPS * ENVS)))
+    SEEN.clear()
+    jax.jit(learner.learn)(
+        rollouts.states[1], batch, HYPERPARAMS, None, rollouts.env.default_params
+    )
+    jax.effects_barrier()
+    seen = np.reshape(SEEN, (3, 2, STEPS, 2))  # epoch, minibatch, step, environment
+    step, environment = np.divmod(seen, ENVS)
+    np.testing.assert_array_equal(step, np.broadcast_to(np.arange(STEPS)[:, None], seen.shape))
+    assert (environment == environment[:, :, :1]).all()
+    np.testing.assert_array_equal(np.sort(environment[:, :, 0].reshape(3, -1)), [range(ENVS)] * 3)
+    assert len({tuple(order) for order in environment[:, :, 0].reshape(3, -1)}) > 1
+
+
+def test_a_replay_of_the_whole_batch_is_the_rollout(rollouts):
+    log_prob = jax.jit(rollouts.learner.log_prob)
+    for state, batch in zip(rollouts.states[1:], rollouts.batches, strict=True):
+        found = log_prob(state, batch, rollouts.env.default_params)
+        np.testing.assert_allclose(found, batch.log_prob, atol=1e-5)
+
+
+def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
+    learner, state = rollouts.learner, rollouts.states[0]
+    policy = learner.policy(state)
+    with pytest.raises(ValueError, match="act_and_remember"):
+        learner.act(policy, KEY, state.obs[0], greedy=True)
+    memory, obs = acting.begin(learner), rollouts.transitions[0].obs[:, 0]
+    exact = reference.to_float64(rollouts.params)
+    nothing = np.zeros((STEPS, 1), bool)
+    head, _, before, _ = reference.recurrent_forward(
+        exact, obs[:, None].astype(float), memory[None], nothing
+    )
+    act = jax.jit(lambda memory, obs: acting.act(learner, policy, memory, KEY, obs, greedy=True))
+    for step in range(STEPS):
+        np.testing.assert_allclose(memory, before[step, 0], atol=1e-5)
+        action, memory = act(memory, obs[step])
+        assert action == head[step, 0].argmax()
+
+
+def test_what_optimizers_are_told(rollouts):
+    """OPEN asks for most: where a parameter is, whose it is, and what its unit does."""
+    params = rollouts.params
+    policy = parameters.of_policy(params)["params"]
+    assert all(jax.tree.leaves(policy["actor_memory"]))
+    assert not any(jax.tree.leaves(policy.get("critic_memory", {})))
+    env_params = rollouts.env.default_params
+    network = rollouts.learner.network(env_params)
+    dormancy = parameters.dormancy(network, params, rollouts.batches[0].obs)["params"]
+    for leaf in jax.tree.leaves(dormancy["actor_memory"]):
+        np.testing.assert_array_equal(leaf, 1.0)
+    assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
+
+
+def test_a_memory_and_masks():
+    """Nothing illegal is done, neither while learning nor later, and a replay has the same odds."""
+    env = Gated()
+    learner = ppo.PPO(replace(CONFIG, shared_network=True), env)
+
+    @jax.jit
+    def run():
+        state = learner.init(KEY, HYPERPARAMS, None, env.default_params)
+        params = jax.tree.map(lambda x: 3 * x + 0.1, state.params)
+        after, transitions, _ = learner.collect(state.replace(params=params), env.default_params)
+        _, batch = learner.make_batch(after, transitions, HYPERPARAMS, env.default_params)
+        returns = evaluate(learner, learner.policy(after), KEY, env.default_params, num_episodes=8)
+        return transitions, batch, learner.log_prob(after, batch, env.default_params), returns
+
+    transitions, batch, log_prob, returns = run()
+    assert not transitions.legal.all()
+    assert np.take_along_axis(transitions.legal, transitions.action[..., None], -1).all()
+    assert batch.memory.any()
+    assert np.ptp(batch.log_prob) > 0.1
+    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-5)
+    assert (returns >= 0).all()  # an illegal action costs 1000
+
+
+@pytest.mark.long
+def test_a_learned_optimizer_takes_them(rollouts):
+    env_params = rollouts.env.default_params
+    component = make_open(OpenConfig())
+    learner = ppo.PPO(CONFIG, rollouts.env, make_optimizer=component.apply)
+    meta_params = component.init(KEY)
+    state = jax.jit(learner.init)(KEY, HYPERPARAMS, meta_params, env_params)
+    after, _, metrics = jax.jit(learner.update)(state, HYPERPARAMS, meta_params, env_params)
+    assert np.isfinite(metrics["value_loss"])
+    assert not np.array_equal(
+        *(each.params["params"]["value_head"]["bias"] for each in (state, after))
+    )
+
+
+def test_kernels_are_drawn_without_a_library():
+    network = ppo.PPO(CONFIG, probes.Cycle()).network(None)
+    draw = jax.jit(jax.vmap(lambda key: network.init(key, jnp.zeros(2))))
+    keys = jax.random.split(KEY, 3)
+    assert not LAPACK.search(draw.lower(keys).compile().as_text())
+    for layers in draw(keys)["params"]["actor_memory"].values():
+        for name in ("hr", "hz", "hn"):
+            kernel = layers[name]["kernel"][0]
+            np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
+
+
+@pytest.mark.long
+def test_what_is_saved_between_updates_is_enough(rollouts, tmp_path):
+    learner, env_params = rollouts.learner, rollouts.env.default_params
+    update = jax.jit(learner.update)
+    state, _, _ = update(rollouts.states[0], HYPERPARAMS, None, env_params)
+    assert state.memory.any()
+    checkpoint.save(tmp_path, 1, state)
+    restored = checkpoint.restore(tmp_path, jax.eval_shape(lambda: state)).tree
+    through, again = (update(each, HYPERPARAMS, None, env_params)[0] for each in (state, restored))
+    for a, b in zip(jax.tree.leaves(through.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(through.memory, again.memory)
+
+
+def scores(recurrent_size):
+    """Greedy returns [4, 32] of agents that trained on what must be remembered for 3 steps."""
+    env, env_params = envs.make("MemoryChain-bsuite", memory_length=3)
+    config = ppo.Config(
+        total_timesteps=24_576,
+        num_envs=16,
+        num_steps=32,
+        hidden_sizes=(16,),
+        recurrent_size=recurrent_size,
+    )
+    learner = ppo.PPO(config, env)
+
+    def score(key):
+        result = learner.train(key, ppo.Hyperparams(learning_rate=5e-3), None, env_params)
+        return evaluate(learner, learner.policy(result.state), key, env_params)
+
+    return jax.jit(jax.vmap(score))(jax.random.split(KEY, 4))
+
+
+@pytest.mark.long
+def test_only_a_memory_solves_a_memory_task():
+    """Reward 1 for what was seen 3 steps ago, otherwise -1: chance is 0."""
+    with_memory, without = scores(16), scores(0)
+    assert with_memory.mean() > 0.95
+    assert abs(without.mean()) < 0.4
+
+
+@pytest.mark.long
+def test_gymnasium_episodes_begin_without_memory():
+    """Each like the first one of its seed, whatever came before."""
+    env, env_params = envs.make("CartPole-v1")
+    config = ppo.Config(total_timesteps=64, num_envs=4, num_steps=4, recurrent_size=4)
+    learner = ppo.PPO(config, env)
+    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env_params)
+    policy = learner.policy(state)._replace(params=jax.tree.map(lambda x: 3 * x, state.params))
+    together = evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=3, seed=5)
+    alone = [
+        evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=1, seed=seed)[0]
+        for seed in (5, 6, 7)
+    ]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_environments_must_be_divisible():
+    with pytest.raises(ValueError, match=r"num_envs = 4 must be divisible by num_minibatches = 8"):
+        replace(CONFIG, num_minibatches=8)
+    assert replace(CONFIG, num_minibatches=8, recurrent_size=0).recurrent_size == 0
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"recurrent_size": -1}, r"train\.recurrent_size = -1"),
+        ({"recurrent_size": 8, "num_envs": 4, "num_minibatches": 8}, "divisible"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(train, message):
+    raw = {"learner": "ppo", "task": {"env": "CartPole-v1"}, "train": train}
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_dict(training_class(raw), raw)
+    assert "\n" not in str(caught.value)
