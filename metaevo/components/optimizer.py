@@ -195,5 +195,8 @@ def _mean_of_network(numbers: jax.Array, policy: jax.Array) -> jax.Array:
 
     The scale of the value network's gradients is the scale of returns, which differs between tasks.
     """
-    means = [jnp.sum(numbers * of) / jnp.maximum(jnp.sum(of), 1) for of in (policy, 1 - policy)]
-    return jnp.where(policy > 0, *means)
+
+    def mean(of: jax.Array) -> jax.Array:
+        return jnp.sum(numbers * of) / jnp.maximum(jnp.sum(of), 1)
+
+    return jnp.where(policy > 0, mean(policy), mean(1 - policy))
