@@ -15,6 +15,7 @@ from metaevo.config.command_line import Parser
 from purerl import envs
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES
 from purerl.envs.suite import tolerant
+from purerl.parts import masks
 
 TITLES = "suite", "name", "observation", "actions", "time limit", "steps/s"
 NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
@@ -143,7 +144,9 @@ def steps_per_second(name: str) -> float:
             action_keys, step_keys = (
                 jax.random.split(each, NUM_ENVS) for each in (action_key, step_key)
             )
-            actions = jax.vmap(env.action_space(params).sample)(action_keys)
+            actions = jax.vmap(lambda key, state: masks.draw(env, key, state, params))(
+                action_keys, state
+            )
             obs, state, reward, *_ = jax.vmap(env.step, (0, 0, 0, None))(
                 step_keys, state, actions, params
             )

@@ -26,7 +26,7 @@ from metaevo.studies import victims
 from metaevo.studies.cheap_talk_settings import SIGNS, CheapTalkSettings
 from metaevo.studies.study import Plain
 from purerl.learners import num_frames
-from purerl.parts import channels
+from purerl.parts import channels, masks
 from purerl.parts.channels import Weights
 
 PLAYS, STEPS = 64, 200
@@ -187,12 +187,12 @@ class CheapTalkStudy(Plain):
     def _observations(self) -> np.ndarray:
         """Return what is observed in random play [samples, obs_size]."""
         env, params = self.task.learner.env.env, self.task.env_params.env
-        space = env.action_space(params)
 
         def step(carry, key):
             obs, state = carry
             act_key, env_key = jax.random.split(key)
-            nxt, state, *_ = env.step(env_key, state, space.sample(act_key), params)
+            action = masks.draw(env, act_key, state, params)
+            nxt, state, *_ = env.step(env_key, state, action, params)
             return (nxt, state), obs
 
         def play(key):

@@ -38,6 +38,15 @@ def usable(legal: jax.Array) -> jax.Array:
     return jnp.logical_or(legal, ~jnp.any(legal, axis=-1, keepdims=True))
 
 
+def draw(env: Any, key: jax.Array, env_state: Any, env_params: EnvParams) -> jax.Array:
+    """Draw an action at random: each legal one is as likely."""
+    legal = of_state(env, env_state, env_params)
+    if legal is None:
+        action: jax.Array = env.action_space(env_params).sample(key)
+        return action
+    return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
+
+
 def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
     """Return what `act` was told of legal actions.
 

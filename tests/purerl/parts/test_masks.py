@@ -329,6 +329,21 @@ def test_adapters_hand_masks_on():
     assert masks.of_state(Features(probes.Cycle(), flat=True), state, PARAMS) is None
 
 
+def test_random_play_is_legal():
+    _, state = ENV.reset(KEY, PARAMS)
+    state = state.replace(x=jnp.float32(0.00135))
+    legal = np.asarray(ENV.legal_actions(state, PARAMS))
+    assert 1 < legal.sum() < SIZE
+    keys = jax.random.split(KEY, 4000)
+    action = jax.vmap(lambda key: masks.draw(ENV, key, state, PARAMS))(keys)
+    frequency = np.bincount(action, minlength=SIZE) / 4000
+    assert np.abs(frequency - legal / legal.sum()).max() < 5 * 0.5 / np.sqrt(4000)
+    assert (frequency[~legal] == 0).all()
+    env, params = envs.make("CartPole-v1")
+    _, state = env.reset(KEY, params)
+    assert masks.draw(env, KEY, state, params) == env.action_space(params).sample(KEY)
+
+
 @pytest.mark.long
 def test_pictures_show_legal_actions_only(agent, monkeypatch):
     learner, result = agent
