@@ -16,6 +16,7 @@ import numpy as np
 from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import measures
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.config import to_dict
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, key_for
 from metaevo.report import talk_plots
@@ -114,8 +115,14 @@ class CheapTalkStudy(Plain):
         return CheapTalk(self.settings, self.task)
 
     def save(self, directory: RunDirectory, meta_params: Weights, generation: int) -> None:
-        """Write the channel."""
-        about = {"role": self.settings.role, "generation": generation}
+        """Write the channel, so that any learner can hear it."""
+        settings = self.settings
+        about = {
+            "channel": to_dict(settings.channel),
+            "role": settings.role,
+            "learner": settings.learner,
+            "generation": generation,
+        }
         checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
