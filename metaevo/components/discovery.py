@@ -175,6 +175,8 @@ def _part(
     run: RunDirectory, described: dict[str, Any], trust_source: bool, entry: zoo.Entry | None
 ) -> Part:
     name = described.get("component")
+    if name is None and entry is None:
+        raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
     if not isinstance(name, str):
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
     if entry is None:

@@ -25,7 +25,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.cheap_talk_settings import SIGNS, CheapTalkSettings
-from metaevo.studies.study import Plain
+from metaevo.studies.study import Plain, subtitle
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
@@ -170,7 +170,7 @@ class CheapTalkStudy(Plain):
         learner = settings.learner.upper().replace("_", "-")
         return (
             f"Cheap talk: {who.lower()} of {learner} on {settings.task.env}",
-            f"{generations} generations",
+            subtitle(generations),
         )
 
     def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
