@@ -49,7 +49,7 @@ class CheapTalk:
         """
         self.task, self.hyperparams = task, settings.hyperparams
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
-        self.messenger = victims.messenger_of(settings.channel)
+        self.messenger = settings.channel.messenger
         self.frames = num_frames(settings.train)
         self.working_set_bytes = working_set(task, settings.hyperparams, None)
         (size,) = task.learner.env.env.observation_space(task.env_params.env).shape
@@ -128,7 +128,7 @@ class CheapTalkStudy(Plain):
     def draw(self, meta_params: Weights, figures: Path) -> None:
         """Draw what the channel says."""
         config = self.settings.channel
-        channel = channels.messages(victims.messenger_of(config))
+        channel = channels.messages(config.messenger)
 
         @jax.jit
         def say(obs):

@@ -34,9 +34,10 @@ class Entry(NamedTuple):
 
 
 GOALS = tuple(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames"))
-VICTIM = "task.", "train.", "hyperparams.", "channel.scale"
+TRAINING = "task.", "train.", "hyperparams."
+VICTIM = *TRAINING, "channel.scale"
 STUDIES = {
-    LEARNER: Entry(experiment_class, LearnerStudy, ("task.", "train.", "hyperparams.", "fitness.")),
+    LEARNER: Entry(experiment_class, LearnerStudy, (*TRAINING, "channel", "fitness.")),
     "cheap_talk": Entry(talk_class, CheapTalkStudy, (*VICTIM, "fitness.")),
     "coin_game": Entry(lambda *_: CoinSettings, CoinStudy, ("train.", "hyperparams.")),
     "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy, ("game.", "opponent.")),

@@ -34,7 +34,7 @@ class Talker:
             settings.learner, settings.learner, settings.train, settings.hyperparams
         )
         self.task = victims.task_of(victim, settings.task, settings.channel)
-        self.messenger = victims.messenger_of(settings.channel)
+        self.messenger = settings.channel.messenger
         params = self.task.env_params
         env: Any = self.task.learner.env
         if self.task.name not in PLACES:

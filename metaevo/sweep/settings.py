@@ -9,7 +9,7 @@ from annotated_types import Gt
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.task import LearnerConfig, TaskConfig
 from metaevo.config.numbers import check_numbers
-from metaevo.config.sections import without
+from metaevo.config.sections import LATER, without
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.runs.settings import RecordConfig
@@ -53,6 +53,9 @@ class SweepSettings(SearchSettings):
 
     learner: str
     task: TaskConfig = field(default_factory=TaskConfig)
+    channel: str = field(default="none", metadata={LATER: True})
+    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
