@@ -102,6 +102,14 @@ def test_self_play_meets_the_mean():
     assert not hasattr(problem_of(), "evaluate_against")
 
 
+@pytest.mark.parametrize("hidden", [4, 100])
+def test_a_move_is_that_of_the_network(hidden):
+    """Few rows are summed one by one, many are a product."""
+    weights, (own, other) = weights_of(3, hidden), np.asarray(start_of(jax.random.key(4)))
+    move = jax.jit(lambda weights: meta_game.shaper(weights)(None, 1.0, own, other, own))
+    np.testing.assert_allclose(move(weights), moved(weights, own, other), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.long
 def test_a_mixture_draws_an_opponent_for_each_episode():
     names, game = ["tit_for_tat", "always_defect", "win_stay_lose_shift"], settings_of().game.game
