@@ -36,7 +36,8 @@ class _Judged:
     function: Text
     settings: dict[str, Any]
     tuning_frames: Index
-    scores: Annotated[list[Number], Len(2)]
+    scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
+    """of every seed, or of every seed on its one task"""
     iqm: Number
     interval: Annotated[list[Number], Len(2, 2)]
 
@@ -248,7 +249,7 @@ def _repeat(config: Mapping[str, Any], evidence: dict[str, Any], slot: str) -> d
     ]
     if not rows or not isinstance(config["task"]["env"], str):
         raise ConfigError("the evidence has no untuned scores on a single environment")
-    scores = np.asarray(rows[0]["scores"])
+    scores = np.ravel(rows[0]["scores"])
     if config.get("role") == "adversary":
         scores = -scores  # whose fitness is minus that of the agents
     references = {each: SLOTS[each].names(config["learner"])[0]

@@ -104,7 +104,7 @@ def talk_run(path, study="cheap_talk"):
     run.write_config(to_dict(settings), {}, ["cpu:0 cpu"])
     rows = [
         {"name": name, "function": name, "settings": {}, "tuning_frames": 0, "seeds": 4,
-         "scores": scores, "iqm": -20.0, "interval": [-30.0, -10.0]}
+         "scores": [[each] for each in scores], "iqm": -20.0, "interval": [-30.0, -10.0]}
         for name, scores in (("learned", [-10.0, -20.0, -20.0, -30.0]), ("silence", [-50.0] * 4))
     ]  # fmt: skip
     pair = {"learned": "learned", "other": "silence", "conclusion": "undecided",
