@@ -190,7 +190,9 @@ def _card(card: dict[str, Any]) -> str:
         settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
         seeds = ", ".join(map(str, origin["seeds"]))
         facts += [
-            ["component", f"`{card['component']}` ({settings})"],
+            ["component", f"`{card['component']}` ({settings})"]
+            if card["component"]
+            else ["network", settings],
             ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
             ["evolution seeds", f"{seeds}; {origin['frames']:,} environment steps in all"],
         ]

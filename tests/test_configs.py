@@ -87,7 +87,8 @@ def test_a_sweep_preset_fits_together(path):
     assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
     small = quick(settings)
     trials = make_trials(small)
-    assert_tiny(small, small.train.total_timesteps, make_plan(trials).trials * small.sweep.seeds)
+    frames = small.game.steps if hasattr(small, "game") else small.train.total_timesteps
+    assert_tiny(small, frames, make_plan(trials).trials * small.sweep.seeds)
     assert not make_plan(trials).invalid
 
 
@@ -107,7 +108,7 @@ def assert_all_used(raw, settings):
     assert set(flatten(raw)) <= set(known) | {"task.env_params", "evaluation.space"} | {
         f"{prefix}.{key}"
         for prefix, section in (
-            ("task.env_params", settings.task.env_params),
+            ("task.env_params", getattr(getattr(settings, "task", None), "env_params", {})),
             ("evaluation.space", getattr(getattr(settings, "evaluation", None), "space", {})),
         )
         for key in flatten(section)

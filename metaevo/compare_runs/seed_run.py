@@ -35,6 +35,11 @@ TASK_KEYS = (
     "env_name",
     "environment",
     "env_params",
+    "study",
+    "role",
+    "game.payoffs",
+    "game.opponent_payoffs",
+    "game.discount",
 )
 """Config keys that say what is trained on: scores on different tasks are never pooled."""
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from metaevo import zoo
-from metaevo.components import registry
+from metaevo.components import channels, registry
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
@@ -67,7 +67,8 @@ def load(
 
     Args:
         run_dir: of an evolution; of several, the one that was best on its validation seeds, and a
-            line on stderr says which. Or `zoo:NAME`, an entry of the zoo.
+            line on stderr says which. Or `zoo:NAME`, an entry of the zoo. Of cheap talk, a channel
+            for `purerl.envs.talking.Talking`.
         slot: that the function is to fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
@@ -81,6 +82,8 @@ def load(
     """
     if (entry := _entry(run_dir)) is not None and entry.function is not None:
         return _hand_written(entry, slot)
+    if slot in (None, channels.SLOT) and channels.is_one(_folder(run_dir)):
+        return channels.function(str(run_dir))
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: name for name, part in evolved.parts.items()}
     has = " and ".join(parts)
@@ -175,6 +178,8 @@ def _part(
     run: RunDirectory, described: dict[str, Any], trust_source: bool, entry: zoo.Entry | None
 ) -> Part:
     name = described.get("component")
+    if name is None and entry is None:
+        raise ConfigError(f"{run.path} holds no part of a learner: something else evolved there")
     if not isinstance(name, str):
         raise CheckpointError(f"{run.meta_params}: unknown component {name!r}")
     if entry is None:

@@ -1,14 +1,11 @@
 """Command lines: a script's own flags, a YAML file, and any setting as `--section.key value`."""
 
 import argparse
-import ast
 import dataclasses
 import difflib
-import inspect
 import itertools
 import re
 import shutil
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_type_hints
@@ -28,6 +25,7 @@ from metaevo.config import (
     show,
     to_dict,
 )
+from metaevo.config.sections import documentation
 
 T = TypeVar("T")
 
@@ -255,7 +253,7 @@ def _plain_text(value: Any) -> str:
 
 def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, Any, str]]:
     """Dotted key, annotation, default, documentation of every setting, those of sections last."""
-    hints, texts = get_type_hints(cls, include_extras=True), _documentation(cls)
+    hints, texts = get_type_hints(cls, include_extras=True), documentation(cls)
     sections = []
     for field in dataclasses.fields(cls):
         if field.init:
@@ -268,19 +266,3 @@ def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, A
                 yield prefix + field.name, kind, value, text
     for section in sections:
         yield from _settings(*section)
-
-
-def _documentation(cls: type) -> dict[str, str]:
-    """The string literals under the fields, also of base classes; none where there is no source."""
-    texts: dict[str, str] = {}
-    for each in reversed(cls.__mro__[:-1]):
-        try:
-            body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body  # type: ignore[attr-defined]
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for field, text in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                match text:
-                    case ast.Expr(value=ast.Constant(value=str(words))):
-                        texts[field.target.id] = " ".join(words.split())
-    return texts

@@ -1,8 +1,12 @@
 """Settings some of whose sections depend on what the others name, such as a learner's."""
 
+import ast
 import dataclasses
+import inspect
+import itertools
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 T = TypeVar("T")
 
@@ -47,3 +51,45 @@ def specialised(
         base.__name__, fields, bases=bases, frozen=True, kw_only=True
     )
     return made
+
+
+def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
+    """Return a subclass of settings that also has those of another dataclass, but for some.
+
+    Args:
+        made: the other settings, whose fields come first.
+        names: of them that are left out.
+        base: the settings, frozen and with `kw_only`.
+    """
+    kinds, texts = get_type_hints(made, include_extras=True), documentation(made)
+    fields = []
+    for each in dataclasses.fields(made):
+        if each.name not in names:
+            given: dict[str, Any] = {"metadata": {"doc": texts.get(each.name, ""), **each.metadata}}
+            if each.default is not dataclasses.MISSING:
+                given["default"] = each.default
+            if each.default_factory is not dataclasses.MISSING:
+                given["default_factory"] = each.default_factory
+            fields.append((each.name, kinds[each.name], dataclasses.field(**given)))
+    first = [(name, Any) for name, *_ in fields]
+    order = dataclasses.make_dataclass("Order", first, frozen=True, kw_only=True)
+    found: type[T] = dataclasses.make_dataclass(
+        base.__name__, fields, bases=(base, order), frozen=True, kw_only=True
+    )
+    return found
+
+
+def documentation(cls: type) -> dict[str, str]:
+    """The string literals under the fields, also of base classes; none where there is no source."""
+    texts: dict[str, str] = {}
+    for each in reversed(cls.__mro__[:-1]):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(each))).body[0].body  # type: ignore[attr-defined]
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match text:
+                    case ast.Expr(value=ast.Constant(value=str(words))):
+                        texts[field.target.id] = " ".join(words.split())
+    return texts

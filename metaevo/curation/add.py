@@ -5,17 +5,18 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_types import Len
 from PIL import Image
 
 from metaevo import zoo
-from metaevo.components import discovery, registry
+from metaevo.components import channels, discovery, filling, registry
+from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, show, to_dict
 from metaevo.runs import checkpoint, files, schema
 from metaevo.runs.quick import is_quick
@@ -35,7 +36,8 @@ class _Judged:
     function: Text
     settings: dict[str, Any]
     tuning_frames: Index
-    scores: Annotated[list[Number], Len(2)]
+    scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
+    """of every seed, or of every seed on its one task"""
     iqm: Number
     interval: Annotated[list[Number], Len(2, 2)]
 
@@ -84,42 +86,31 @@ def add(
     run = RunDirectory.open(run_dir)
     saved = run.read_config()
     evidence = _evidence_of(run, saved["config"])
-    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
-    if evolved.is_dict:
-        raise ConfigError(f"{run_dir} evolved several parts together; an entry holds one")
-    (part,) = evolved.parts.values()
-    source = registry.source_of(part.module)
-    if source is None:
-        raise ConfigError(f"{run_dir}: the source of {part.name} is not to be found")
-    version = 1 + (zoo.find(name).card["version"] if name in zoo.names() else 0)
     config = saved["config"]
+    rule = _rule_of(run, config, trust_source)
+    version = 1 + (zoo.find(name).card["version"] if name in zoo.names() else 0)
     card = {
         "name": name,
         "version": version,
-        "title": title or f"{part.name} for {config['learner']}",
-        "slot": part.slot.name,
+        "title": title or rule.title,
+        "slot": rule.slot,
         "learner": config["learner"],
         "function": None,
-        "component": part.name,
-        "settings": to_dict(part.config),
+        "component": rule.component,
+        "settings": rule.settings,
         "origin": _origin(run, saved, evidence),
         "held_out": _held_out(config, evidence),
-        "repeat": _repeat(config, evidence, part.slot.name),
-    }
-    metadata = {
-        "component": part.name,
-        "config": to_dict(part.config),
-        "learner": config["learner"],
-        **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
+        "repeat": _repeat(config, evidence, rule.slot),
     }
     try:
         with tempfile.TemporaryDirectory(dir=zoo.FOLDER) as folder:
             new = Path(folder) / name
-            checkpoint.save_tree(new / "meta_params", meta_params, metadata)
-            (new / "component").mkdir()
-            files.write_atomic(new / "component" / f"{part.name}.py.txt", source)
-            names = part.slot.hook(part.module, "CAPTIONS") or ()
-            picture = next(filter(None, (_picture(run.figures / name) for name in names)), None)
+            checkpoint.save_tree(new / "meta_params", rule.meta_params, rule.metadata)
+            if rule.source is not None:
+                (new / "component").mkdir()
+                files.write_atomic(new / "component" / f"{rule.component}.py.txt", rule.source)
+            figures = (_picture(run.figures / name) for name in rule.pictures)
+            picture = next(filter(None, figures), None)
             if picture is not None:
                 files.write_atomic(new / "picture.png", picture)
             zoo.seal(new, card)
@@ -130,6 +121,65 @@ def add(
     except OSError as error:
         raise files.unwritable(zoo.FOLDER, error) from None
     return zoo.find(name)
+
+
+class _Rule(NamedTuple):
+    """What a run has found."""
+
+    slot: str
+    title: str
+    component: str | None
+    settings: dict[str, Any]
+    meta_params: Any
+    metadata: dict[str, Any]
+    source: bytes | None
+    """of the component"""
+    pictures: Sequence[str]
+    """of which the first one that there is goes to the card"""
+
+
+def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
+    if channels.is_one(run.path):
+        meta_params, about = checkpoint.load_tree(run.meta_params)
+        title = f"{about['role']} of {config['learner']} on {config['task']['env']}"
+        kept = {key: about[key] for key in ("channel", "role", "learner")}
+        pictures = ["messages.png"]
+        return _Rule(
+            channels.SLOT, title, None, about["channel"], meta_params, kept, None, pictures
+        )
+    if "study" in config:
+        raise ConfigError(
+            f"{run.path}: study = {show(config['study'])}: an entry fills a slot of a learner, or "
+            "is a channel"
+        )
+    if config.get("channel", channels.NONE) != channels.NONE:
+        raise ConfigError(
+            f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
+            "agents that hear none"
+        )
+    evolved, meta_params = discovery.load_all(run.path, trust_source=trust_source)
+    if evolved.is_dict:
+        raise ConfigError(f"{run.path} evolved several parts together; an entry holds one")
+    (part,) = evolved.parts.values()
+    source = registry.source_of(part.module)
+    if source is None:
+        raise ConfigError(f"{run.path}: the source of {part.name} is not to be found")
+    metadata = {
+        "component": part.name,
+        "config": to_dict(part.config),
+        "learner": config["learner"],
+        **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
+    }
+    return _Rule(
+        part.slot.name,
+        f"{part.name} for {config['learner']}",
+        part.name,
+        to_dict(part.config),
+        meta_params,
+        metadata,
+        source,
+        part.slot.hook(part.module, "CAPTIONS") or (),
+    )
 
 
 def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +200,7 @@ def _origin(run: RunDirectory, saved: dict[str, Any], evidence: dict[str, Any]) 
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
-    sections = ("component", "strategy", "evolution")
+    sections = ("role", "channel", "component", "strategy", "evolution")
     return {
         "command": _command(where["command_line"]),
         "commit": git["commit"][:9] + "+" * git["dirty"],
@@ -158,7 +208,7 @@ def _origin(run: RunDirectory, saved: dict[str, Any], evidence: dict[str, Any]) 
         "jax": where.get("jax"),
         "seeds": seeds,
         "frames": evidence["evolution_frames"] * len(seeds),
-        "config": {key: config[key] for key in (*sections, *SECTIONS)},
+        "config": {key: config[key] for key in (*sections, *SECTIONS) if key in config},
     }
 
 
@@ -176,8 +226,9 @@ def _command(line: str) -> str:
 
 def _held_out(config: Mapping[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
     """Return what the card shows of the comparison on held-out seeds."""
+    env = config["task"]["env"]
     return {
-        "env": config["task"]["env"],
+        "env": f"{env}, fitness of an {config['role']}" if "role" in config else env,
         "frames_per_agent": evidence["frames_per_agent"],
         "conclusion": evidence["conclusion"],
         "against_best": evidence["against_best"],
@@ -198,12 +249,12 @@ def _repeat(config: Mapping[str, Any], evidence: dict[str, Any], slot: str) -> d
     ]
     if not rows or not isinstance(config["task"]["env"], str):
         raise ConfigError("the evidence has no untuned scores on a single environment")
-    scores = np.asarray(rows[0]["scores"])
-    others = {
-        key: config[key]
-        for key in ("value_loss", "policy_loss", "make_optimizer", "schedule", "update_rule")
-        if key in config and key != slot
-    }
+    scores = np.ravel(rows[0]["scores"])
+    if config.get("role") == "adversary":
+        scores = -scores  # whose fitness is minus that of the agents
+    references = {each: SLOTS[each].names(config["learner"])[0]
+                  for each in filling.slots_of(config["learner"])}  # fmt: skip
+    others = {key: config.get(key, first) for key, first in references.items() if key != slot}
     sections = {key: config[key] for key in SECTIONS}
     own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
     return {

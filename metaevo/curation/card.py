@@ -15,10 +15,12 @@ def text_of(entry: zoo.Entry) -> str:
         f"  use        --{card['slot']} {entry.name}, metaevo.load({entry.name!r})",
         f"  slot       {fills}",
     ]
+    settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
     if entry.function is not None:
         lines.append(f"  function   the hand-written {entry.function}")
+    elif card["component"] is None:
+        lines.append(f"  network    {settings}")
     else:
-        settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
         lines.append(f"  component  {card['component']} ({settings})")
     lines += [f"  {name:10} {text}" for name, text in _origin(card["origin"])]
     repeat = card["repeat"]

@@ -81,6 +81,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, before, args = settings_of_run(
         parser, argv, _run, _on_one_task, fixed="a loss is distilled as it is"
     )
+    if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
+        raise ConfigError(f"{args.run} evolved no part of a learner: it holds no loss")
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
@@ -103,7 +105,7 @@ def _on_one_task(saved: dict[str, Any], args: argparse.Namespace) -> dict[str, A
     """Return a run's settings without the unseen tasks."""
     del args
     evaluation = saved.get("evaluation")
-    if not isinstance(evaluation, dict):
+    if "evolve" not in saved or not isinstance(evaluation, dict):
         return saved  # which is refused later
     return saved | {"evaluation": evaluation | {"unseen": {}}}
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from metaevo.components import channels
 from metaevo.components.component import LEARNED
 from metaevo.config import to_dict
 from metaevo.evolution import unseen_report, verdict
@@ -71,7 +72,7 @@ def _draw_found(
 
 def is_loadable(about: Any) -> bool:
     """Whether `metaevo.load` knows what to do with saved meta-parameters, from their metadata."""
-    return isinstance(about, dict) and "component" in about
+    return isinstance(about, dict) and ("component" in about or channels.SLOT in about)
 
 
 def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:

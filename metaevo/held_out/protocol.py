@@ -10,6 +10,7 @@ from typing import Any
 from metaevo.agents.task import Parts
 from metaevo.agents.train_learner import Normalisation, Task
 from metaevo.components import filling
+from metaevo.components.channels import NONE
 from metaevo.config import to_dict
 from metaevo.held_out.ablations import Laboratory
 from metaevo.held_out.comparison import Comparison
@@ -104,6 +105,8 @@ def task_of(settings: JudgedSettings) -> dict[str, Any]:
     slots = {
         key: everything[key] for key in filling.slots_of(settings.learner) if key in everything
     }
+    if everything.get("channel", NONE) != NONE:  # or the same as in earlier versions
+        slots["channel"] = everything["channel"]
     return {key: everything[key] for key in sections} | slots | {"seed": settings.run.seed}
 
 

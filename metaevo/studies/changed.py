@@ -10,10 +10,11 @@ from metaevo.config import ConfigError, changed_keys, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.runs.lifecycle import for_environment_of, saved_settings
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.settings import EvolveSettings, experiment_class
+from metaevo.studies import registry
+from metaevo.studies.settings import EvolutionSettings
 
-FREE = "task.", "train.", "hyperparams.", "fitness.", "evaluation.", "evolution.chunk_size"
-"""What may differ from the run."""
+FREE = "evaluation.", "evolution.chunk_size"
+"""What may differ from any run, beside what its study says."""
 
 
 def settings_of_run(
@@ -24,7 +25,7 @@ def settings_of_run(
     *,
     fixed: str,
     also: tuple[str, ...] = (),
-) -> tuple[EvolveSettings, EvolveSettings, argparse.Namespace]:
+) -> tuple[EvolutionSettings, EvolutionSettings, argparse.Namespace]:
     """Parse a command line whose defaults are the settings of a run.
 
     Args:
@@ -46,18 +47,19 @@ def settings_of_run(
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         run_dir = run_of(args)
         saved.update(RunDirectory.open(run_dir).read_config()["config"])
-        if "evolve" not in saved:
+        if "evolve" in saved:
+            discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
+        elif "study" not in saved:
             raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
-        discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
         return for_environment_of(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(
-        parser, argv, lambda raw: experiment_class(raw, None), defaults
+        parser, argv, lambda raw: registry.find(raw).settings(raw, None), defaults
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
     before = saved_settings(RunDirectory(run_of(args)), type(settings), saved)
-    free = (*FREE, *also)
+    free = (*registry.find(saved).free, *FREE, *also)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
     if changed:
         allowed = ", ".join(free)

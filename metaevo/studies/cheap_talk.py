@@ -16,6 +16,7 @@ import numpy as np
 from metaevo.agents.checks import check_agents
 from metaevo.agents.fitness import measures
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.config import to_dict
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose, key_for
 from metaevo.report import talk_plots
@@ -24,7 +25,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.cheap_talk_settings import SIGNS, CheapTalkSettings
-from metaevo.studies.study import Plain
+from metaevo.studies.study import Plain, subtitle
 from purerl.learners import num_frames
 from purerl.parts import channels, masks
 from purerl.parts.channels import Weights
@@ -48,7 +49,7 @@ class CheapTalk:
         """
         self.task, self.hyperparams = task, settings.hyperparams
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
-        self.messenger = victims.messenger_of(settings.channel)
+        self.messenger = settings.channel.messenger
         self.frames = num_frames(settings.train)
         self.working_set_bytes = working_set(task, settings.hyperparams, None)
         (size,) = task.learner.env.env.observation_space(task.env_params.env).shape
@@ -114,14 +115,20 @@ class CheapTalkStudy(Plain):
         return CheapTalk(self.settings, self.task)
 
     def save(self, directory: RunDirectory, meta_params: Weights, generation: int) -> None:
-        """Write the channel."""
-        about = {"role": self.settings.role, "generation": generation}
+        """Write the channel, so that any learner can hear it."""
+        settings = self.settings
+        about = {
+            "channel": to_dict(settings.channel),
+            "role": settings.role,
+            "learner": settings.learner,
+            "generation": generation,
+        }
         checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
         """Draw what the channel says."""
         config = self.settings.channel
-        channel = channels.messages(victims.messenger_of(config))
+        channel = channels.messages(config.messenger)
 
         @jax.jit
         def say(obs):
@@ -163,7 +170,7 @@ class CheapTalkStudy(Plain):
         learner = settings.learner.upper().replace("_", "-")
         return (
             f"Cheap talk: {who.lower()} of {learner} on {settings.task.env}",
-            f"{generations} generations",
+            subtitle(generations),
         )
 
     def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:

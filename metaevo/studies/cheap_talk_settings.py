@@ -1,13 +1,13 @@
 """The settings of adversarial cheap talk."""
 
-import math
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from annotated_types import Gt, Interval, MaxLen, MinLen
+from annotated_types import Interval
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.task import LearnerConfig, TaskConfig
+from metaevo.components.channels import ChannelConfig
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import specialised
 from metaevo.outer_loop.evolution import EvolutionConfig
@@ -18,20 +18,6 @@ from purerl.types import Hyperparams
 
 SIGNS = {"adversary": -1.0, "ally": 1.0}
 """What a channel wants of its victim's fitness, by its role."""
-
-
-@dataclass(frozen=True)
-class ChannelConfig:
-    """The network that says messages: relu, then `scale * tanh`."""
-
-    width: Annotated[int, Interval(gt=0, le=1024)] = 2
-    """numbers of a message"""
-    scale: Annotated[float, Gt(0)] = 2 * math.pi
-    """the largest number that it can say"""
-    hidden_sizes: Annotated[
-        tuple[Annotated[int, Interval(gt=0, le=4096)], ...], MinLen(1), MaxLen(16)
-    ] = (64, 64)
-    """units of each hidden layer"""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import coin_players
 from metaevo.studies.coin_players import Cast, Episode, Weights
 from metaevo.studies.settings import RunConfig
-from metaevo.studies.study import Plain
+from metaevo.studies.study import Plain, subtitle
 from purerl import ppo
 from purerl.envs.coin_game import CoinGame, CoinParams, Player
 
@@ -243,7 +243,7 @@ class CoinStudy(Plain):
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return what is played."""
-        return "Shaping PPO in the Coin Game", f"{generations} generations"
+        return "Shaping PPO in the Coin Game", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
         """Return what both earn against an opponent of evolution, and whose coins they take."""

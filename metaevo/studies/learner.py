@@ -9,7 +9,7 @@ import jax
 from metaevo.agents.checks import check_agents
 from metaevo.agents.normalisation import measure_normalisation
 from metaevo.agents.train_learner import Normalisation, TrainLearner
-from metaevo.components import discovery, filling
+from metaevo.components import channels, discovery, filling
 from metaevo.config import ConfigError
 from metaevo.held_out import entries, protocol, unseen
 from metaevo.held_out.ablations import Laboratory, table_of_parts
@@ -51,6 +51,11 @@ class LearnerStudy:
         Raises:
             ConfigError: if one of them cannot be built.
         """
+        if settings.evaluation.unseen and settings.channel != channels.NONE:
+            raise ConfigError(
+                f"evaluation.unseen: no channel is heard in other tasks; with channel = "
+                f"{settings.channel!r}, leave them out"
+            )
         self.settings = settings
         self.parts = make_parts(settings, run_path, trust_source=trust_source)
         self.evolved = self.parts.evolved
@@ -94,6 +99,7 @@ class LearnerStudy:
         discovery.keep_sources(directory, self.evolved, began_with)
         for slot in fixed_slots(self.settings):
             filling.keep(directory.path, slot, getattr(self.settings, slot))
+        channels.keep(directory.path, self.settings.channel)
 
     def problem(self, measured: Mapping[str, Any]) -> TrainLearner:
         """Return the problem: train an agent in every environment with a candidate."""

@@ -29,14 +29,19 @@ class Entry(NamedTuple):
     """from raw settings, and the component that a script evolves, to their class"""
     make: Callable[..., Study]
     """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
+    free: tuple[str, ...]
+    """what settings begin with that may differ when what was found is judged anew"""
 
 
+GOALS = tuple(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames"))
+TRAINING = "task.", "train.", "hyperparams."
+VICTIM = *TRAINING, "channel.scale"
 STUDIES = {
-    LEARNER: Entry(experiment_class, LearnerStudy),
-    "cheap_talk": Entry(talk_class, CheapTalkStudy),
-    "coin_game": Entry(lambda *_: CoinSettings, CoinStudy),
-    "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy),
-    "steering": Entry(partial(talk_class, kind=SteeringSettings), SteeringStudy),
+    LEARNER: Entry(experiment_class, LearnerStudy, (*TRAINING, "channel", "fitness.")),
+    "cheap_talk": Entry(talk_class, CheapTalkStudy, (*VICTIM, "fitness.")),
+    "coin_game": Entry(lambda *_: CoinSettings, CoinStudy, ("train.", "hyperparams.")),
+    "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy, ("game.", "opponent.")),
+    "steering": Entry(partial(talk_class, kind=SteeringSettings), SteeringStudy, (*VICTIM, *GOALS)),
 }
 
 

@@ -9,11 +9,11 @@ from annotated_types import Gt, Interval
 
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.task import LearnerConfig, Parts, TaskConfig, learner_entry, make_environments
-from metaevo.components import filling, known, parts
+from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.numbers import check_numbers
-from metaevo.config.sections import specialised
+from metaevo.config.sections import LATER, specialised
 from metaevo.held_out.evaluation import EvaluationConfig
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
@@ -71,6 +71,9 @@ class EvolveSettings:
     evolve: str | tuple[str, ...]
     """the component to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
+    channel: str = field(default="none", metadata={LATER: True})
+    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     component: Any
@@ -163,6 +166,7 @@ def make_parts(
         ConfigError: if one of them cannot be built.
     """
     environments = make_environments(settings.task, settings.learner)
+    environments = channels.hear(settings.channel, environments, settings.learner, run_path)
     evolved = parts.make(settings.evolve, settings.component, settings.hyperparams)
     for part in evolved.parts.values():
         bound = part.component._replace(apply=part.function)

@@ -23,7 +23,7 @@ from metaevo.studies import extortion, meta_game, tournament
 from metaevo.studies.extortion import Illustration
 from metaevo.studies.meta_game import SELF, Opponent, Weights
 from metaevo.studies.shaping_settings import ShapingSettings
-from metaevo.studies.study import Plain
+from metaevo.studies.study import Plain, subtitle
 from purerl.games import LOGITS
 
 
@@ -186,7 +186,7 @@ class ShapingStudy(Plain):
     def title(self, generations: int) -> tuple[str, str]:
         """Return against whom evolution went."""
         names = ", ".join(self.settings.opponent.all)
-        return f"Shaping an opponent: {names}", f"{generations} generations"
+        return f"Shaping an opponent: {names}", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
         """Return what both earn, and how near to extortion the policies are."""

@@ -29,7 +29,7 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import victims
 from metaevo.studies.steering_settings import SteeringSettings
-from metaevo.studies.study import Plain
+from metaevo.studies.study import Plain, subtitle
 from metaevo.studies.talker import Talker
 from purerl.envs.steering import PLACES, Course, steer
 from purerl.learners import num_frames
@@ -212,7 +212,7 @@ class SteeringStudy(Plain):
         learner = settings.learner.upper().replace("_", "-")
         return (
             f"Cheap talk at test time: {learner} on {settings.task.env}",
-            f"{generations} generations",
+            subtitle(generations),
         )
 
     def findings(self, meta_params: Found, result: Mapping[str, Any]) -> list[str]:

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from annotated_types import Interval
 
 from metaevo.agents.task import LearnerConfig, TaskConfig
+from metaevo.components.channels import ChannelConfig
 from metaevo.config.numbers import check_numbers
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.search.config import MOST
-from metaevo.studies.cheap_talk_settings import ChannelConfig
 from metaevo.studies.settings import RunConfig
 from purerl.types import Hyperparams
 

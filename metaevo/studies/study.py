@@ -95,6 +95,11 @@ class Study(Protocol):
         """Return tables for the report beside that of the contenders."""
 
 
+def subtitle(generations: int) -> str:
+    """Return the second title of a report; without generations, of one with other settings."""
+    return f"{generations} generations" if generations else "judged with other settings"
+
+
 class Plain:
     """What most studies have in common: nothing is measured before, kept beside, or folded away."""
 

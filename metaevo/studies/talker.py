@@ -38,7 +38,7 @@ class Talker:
             raise ConfigError(
                 "train.recurrent_size must be 0: a victim that is steered has no memory"
             )
-        self.messenger = victims.messenger_of(settings.channel)
+        self.messenger = settings.channel.messenger
         params = self.task.env_params
         env: Any = self.task.learner.env
         if self.task.name not in PLACES:

@@ -22,6 +22,7 @@ from metaevo.agents.task import (
     make_learner,
 )
 from metaevo.agents.train_learner import Task, fitness_of, train, working_set
+from metaevo.components.channels import ChannelConfig, talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.held_out import comparison
@@ -33,15 +34,13 @@ from metaevo.runs.progress import Progress
 from metaevo.studies import inner_life
 from metaevo.studies.cheap_talk_settings import (
     SIGNS,
-    ChannelConfig,
     CheapTalkSettings,
     VictimConfig,
 )
-from purerl.envs.talking import Talking, TalkParams
-from purerl.learners import LEARNERS, num_frames
+from purerl.envs.talking import TalkParams
+from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.evaluation import mean_return
-from purerl.parts.own_task import sampler
 from purerl.types import Channel, EpisodeSums, Hyperparams
 
 CURVE_POINTS = 64
@@ -71,11 +70,6 @@ class Hurt(NamedTuple):
     diverged: Any
 
 
-def messenger_of(config: ChannelConfig) -> channels.Messenger:
-    """Return the network of the settings."""
-    return channels.Messenger(config.hidden_sizes, config.width)
-
-
 def task_of(
     victim: Victim, task: TaskConfig, config: ChannelConfig, *, speaks: bool = False
 ) -> Task:
@@ -90,24 +84,13 @@ def task_of(
     Raises:
         ConfigError: for a victim or an environment whose observations are no vectors.
     """
-    if LEARNERS[victim.learner].observations == "index":
-        able = [name for name, each in LEARNERS.items() if each.observations != "index"]
-        raise ConfigError(
-            f"learner = {victim.learner!r} sees numbers of states, to which no message can be "
-            f"appended; it must be one of {', '.join(able)}"
-        )
     if not isinstance(task.env, str):
         raise ConfigError(f"task.env = {show(task.env)}: a channel is for one environment")
-    ((name, env, env_params),) = make_environments(task, victim.learner)
-    if sampler(env) is not None:
-        raise ConfigError(f"task.env: {name} is a distribution of tasks; take one environment")
-    messenger = messenger_of(config)
+    (environment,) = make_environments(task, victim.learner)
+    messenger = config.messenger
     channel: Channel = channels.speak(messenger) if speaks else channels.messages(messenger)
-    try:
-        talking = Talking(env, channel, config.width)
-    except ValueError as error:
-        raise ConfigError(f"task.env: {error}") from error
-    (size,) = env.observation_space(env_params).shape
+    env, size = talking(environment, channel, config, victim.learner)
+    name, _, env_params = environment
 
     def example(key):
         weights = messenger.init(key, np.zeros(size, np.float32))
@@ -117,7 +100,7 @@ def task_of(
         lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(example, jax.random.key(0))
     )
     params = TalkParams(env_params, silent, config.scale)
-    return Task(name, make_learner(victim, talking, params), params)
+    return Task(name, make_learner(victim, env, params), params)
 
 
 def talked_to(task: Task, channel: Any) -> Task:

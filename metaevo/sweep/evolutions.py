@@ -20,7 +20,9 @@ from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, key_for, keys_for
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
+from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.study import Study
 from metaevo.sweep.settings import EvolutionSweepSettings
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
 
@@ -44,7 +46,7 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         """
         super().__init__(settings, space.traced_only(*TRACED))
         self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
-        self._studies: dict[str, LearnerStudy] = {}
+        self._studies: dict[str, Study] = {}
 
     def batch_size(self, first_index: int, remaining: int) -> int:
         """One by one, unless the settings say otherwise."""
@@ -91,11 +93,11 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             raise ConfigError(
                 "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
             )
-        if not isinstance(settings.task.env, str):
-            raise ConfigError(
-                f"task.env = {list(settings.task.env)!r}: must be a single environment"
-            )
-        self._study(settings).check()
+        study = self._study(settings)
+        if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
+            names = [each.name for each in study.tasks]
+            raise ConfigError(f"task.env = {names!r}: must be a single environment")
+        study.check()
 
     def scores(
         self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
@@ -150,10 +152,11 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             _keep(self._programs, key, (evolution, judges))
         return self._programs[key]
 
-    def _study(self, settings: EvolutionSweepSettings) -> LearnerStudy:
+    def _study(self, settings: EvolutionSweepSettings) -> Study:
         key = self.static_key(settings)
         if key not in self._studies:
-            _keep(self._studies, key, LearnerStudy(settings.of_evolution()))
+            evolution = settings.of_evolution()
+            _keep(self._studies, key, registry.find(to_dict(evolution)).make(evolution))
         return self._studies[key]
 
 

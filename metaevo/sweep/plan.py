@@ -9,7 +9,7 @@ from metaevo.search.space import Space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.halving import brackets
 from metaevo.sweep.population_based import dims
-from metaevo.sweep.settings import EvolutionSweepSettings, SweepSettings
+from metaevo.sweep.settings import EvolutionSweepSettings, SearchSettings, SweepSettings
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import AnyTrials, S, Trials
 
@@ -43,7 +43,7 @@ class Plan:
             return f"up to {self.trials} (a static setting has a continuous range)"
         return str(min(self.groups, self.trials))
 
-    def table(self, settings: SweepSettings, space: Space) -> Table:
+    def table(self, settings: SearchSettings, space: Space) -> Table:
         """Return what `--dry-run` shows."""
         config = settings.sweep
         rows: list[list[object]] = [
@@ -63,7 +63,7 @@ class Plan:
         return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 
 
-def trials_of(settings: SweepSettings, space: Space) -> AnyTrials:
+def trials_of(settings: SearchSettings, space: Space) -> AnyTrials:
     """Return what the trials of a sweep are: trainings or, where something is evolved, evolutions.
 
     Args:
@@ -72,6 +72,7 @@ def trials_of(settings: SweepSettings, space: Space) -> AnyTrials:
     """
     if isinstance(settings, EvolutionSweepSettings):
         return Evolutions(settings, space)
+    assert isinstance(settings, SweepSettings)
     return Trainings(settings, space)
 
 

@@ -46,12 +46,20 @@ def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan:
     saved = run.read_config()
     sections.append(report.KeyValues("Settings", saved["config"]))
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
-    evolved = config.get("evolve", ())
-    names = " and ".join([evolved] if isinstance(evolved, str) else evolved)
-    what = f"the evolution of {names}" if names else config["learner"]
-    env = config["task"]["env"]
-    subtitle = f"{env if isinstance(env, str) else ', '.join(env)}, {len(records)} trials"
-    report.write_report(run.report_path, f"Sweep over settings of {what}", subtitle, sections)
+    where = [str(config["task"]["env"])] if "task" in config else []
+    subtitle = ", ".join([*where, f"{len(records)} trials"])
+    title = f"Sweep over settings of {_searched(config)}"
+    report.write_report(run.report_path, title, subtitle, sections)
+
+
+def _searched(config: dict[str, Any]) -> str:
+    """Say what is trained or evolved."""
+    if "study" in config:
+        return str(config["study"]).replace("_", " ")
+    if "evolve" not in config:
+        return str(config["learner"])
+    evolved = config["evolve"]
+    return f"the evolution of {evolved if isinstance(evolved, str) else ' and '.join(evolved)}"
 
 
 def conclusion(result: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from metaevo.config import dump_yaml, merge, to_dict
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.search.study import Record
+from metaevo.sweep.settings import EvolutionSweepSettings
 from metaevo.sweep.trials import AnyTrials
 from metaevo.training.settings import default_function
 
@@ -44,7 +45,7 @@ def _cell(value: Any) -> Any:
 
 
 def write_best(run: RunDirectory, trials: AnyTrials, params: dict[str, Any], comment: str) -> None:
-    """Write best.yaml, a config for `train.py` and `evolve_*.py`, or for `evolve.py` alone.
+    """Write best.yaml, a config for `metaevo train` and `evolve`, or for `evolve` alone.
 
     An evolution fills a slot itself: if the best settings name functions that are not the default,
     best_evolve.yaml is the same without them.
@@ -53,7 +54,7 @@ def write_best(run: RunDirectory, trials: AnyTrials, params: dict[str, Any], com
     everything = to_dict(settings)
     for name in ("space", "sweep", "pbt", "run"):
         everything.pop(name)
-    if "evolve" in everything:
+    if isinstance(settings, EvolutionSweepSettings):
         write_text_atomic(run.path / BEST, f"# {comment}\n{dump_yaml(everything)}")
         return
     chosen = {name: everything.pop(name) for name in filling.slots_of(settings.learner)}

@@ -23,7 +23,7 @@ from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan, trials_of
 from metaevo.sweep.population_based import PopulationBased, replay
 from metaevo.sweep.report import write_sweep_report
-from metaevo.sweep.settings import SweepSettings
+from metaevo.sweep.settings import SearchSettings
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
 
@@ -47,7 +47,7 @@ KIND = Kind(EXPERIMENT, EXPERIMENT, "trial", HARMLESS)
 class SweepRun:
     """The parts of one sweep, built from its settings."""
 
-    run: Run[SweepSettings]
+    run: Run[SearchSettings]
     trials: AnyTrials
     plan: Plan
     study: Study
@@ -57,7 +57,7 @@ class SweepRun:
     started: float = field(default_factory=time.monotonic)
 
 
-def make_trials(settings: SweepSettings) -> AnyTrials:
+def make_trials(settings: SearchSettings) -> AnyTrials:
     """Return what the trials of a sweep are.
 
     Raises:
@@ -68,7 +68,7 @@ def make_trials(settings: SweepSettings) -> AnyTrials:
 
 
 def run_sweep(
-    settings: SweepSettings, *, run_dir: Path | None, resume: bool, worker: bool = False
+    settings: SearchSettings, *, run_dir: Path | None, resume: bool, worker: bool = False
 ) -> int:
     """Run a sweep to its end, or until a signal.
 
@@ -106,14 +106,14 @@ def run_sweep(
         return run.exit_code
 
 
-def _is_finished(run: Run[SweepSettings]) -> bool:
+def _is_finished(run: Run[SearchSettings]) -> bool:
     """Whether nothing is left to do; another number of fresh seeds asks for another end."""
     assert run.before is not None
     same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
     return bool(run.directory.report_path.exists() and same_end)
 
 
-def _open(run: Run[SweepSettings], trials: AnyTrials, plan: Plan, worker: bool) -> SweepRun:
+def _open(run: Run[SearchSettings], trials: AnyTrials, plan: Plan, worker: bool) -> SweepRun:
     """Open the study; the process that leads it also writes what the run begins with."""
     directory, settings = run.directory, run.settings
     study = Study.open(

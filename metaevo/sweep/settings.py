@@ -9,13 +9,13 @@ from annotated_types import Gt
 from metaevo.agents.fitness import FitnessConfig
 from metaevo.agents.task import LearnerConfig, TaskConfig
 from metaevo.config.numbers import check_numbers
-from metaevo.config.sections import specialised
-from metaevo.held_out.evaluation import EvaluationConfig
+from metaevo.config.sections import LATER, without
 from metaevo.outer_loop.evolution import EvolutionConfig
 from metaevo.outer_loop.strategy import StrategyConfig
 from metaevo.runs.settings import RecordConfig
 from metaevo.search.config import PbtConfig, SweepConfig
-from metaevo.studies.settings import EvolveSettings, evolving, experiment_class
+from metaevo.studies import registry
+from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
 from metaevo.training.settings import with_named_functions
 from purerl.types import Hyperparams
@@ -32,17 +32,12 @@ class RunConfig(RecordConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSettings:
-    """The settings of a sweep over trainings, and of a trial of it."""
+class SearchSettings:
+    """What every sweep has."""
 
-    learner: str
     space: dict[str, Any] = field(default_factory=dict)
     """what to try: a setting's dotted name, and uniform, log_uniform, integer, log_integer, choice
     or fixed"""
-    task: TaskConfig = field(default_factory=TaskConfig)
-    train: LearnerConfig
-    hyperparams: Hyperparams
-    fitness: FitnessConfig = field(default_factory=FitnessConfig)
     run: RunConfig = field(default_factory=RunConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     pbt: PbtConfig = field(default_factory=PbtConfig)
@@ -53,45 +48,54 @@ class SweepSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvolutionSweepSettings(SweepSettings):
-    """The settings of a sweep over evolutions, and of a trial of it."""
+class SweepSettings(SearchSettings):
+    """The settings of a sweep over trainings, and of a trial of it."""
 
-    evolve: str | tuple[str, ...]
-    """the component to evolve, or a list of several"""
-    component: Any
+    learner: str
+    task: TaskConfig = field(default_factory=TaskConfig)
+    channel: str = field(default="none", metadata={LATER: True})
+    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    run of cheap talk, or zoo:NAME"""
+    train: LearnerConfig
+    hyperparams: Hyperparams
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolutionSweepSettings(SearchSettings):
+    """The settings of a sweep over evolutions, and of a trial of it.
+
+    Beside them, it has all settings of the evolutions, of whatever is evolved, but `evaluation`.
+    """
+
     strategy: StrategyConfig = field(default_factory=StrategyConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
 
-    def of_evolution(self) -> EvolveSettings:
+    def of_evolution(self) -> EvolutionSettings:
         """Return the settings of the evolution that a trial is; nothing is compared at its end."""
-        raw = {"learner": self.learner, "evolve": self.evolve}
-        made = experiment_class(raw, None)
-        names = {each.name for each in dataclasses.fields(made)} - {"run", "evaluation"}
-        return made(
-            **{name: getattr(self, name) for name in names},
-            evaluation=EvaluationConfig(seeds=0),
-            run=EvolutionRunConfig(seed=self.run.seed),
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        made = registry.find(given).settings(given, None)
+        kinds = {each.name: each for each in dataclasses.fields(made)}
+        evaluation: Any = kinds["evaluation"].type
+        own = {name: given[name] for name in kinds if name in given and name != "run"}
+        settings: EvolutionSettings = made(
+            **own, evaluation=evaluation(seeds=0), run=EvolutionRunConfig(seed=self.run.seed)
         )
+        return settings
 
 
-ORDER = (
-    "space", "task", "train", "hyperparams", "component", "fitness",
-    "strategy", "evolution",
-)  # fmt: skip
-"""Of the settings of a sweep over evolutions after those of the slots, as config.yaml has them."""
-
-
-def sweep_class(raw: dict[str, Any]) -> type[SweepSettings]:
+def sweep_class(raw: dict[str, Any]) -> type[SearchSettings]:
     """Return the dataclass of a sweep's settings.
 
-    They are those of a training run (`metaevo.training.settings`) or, with `evolve:`, of an
-    evolution (`metaevo.studies.settings`), without what a sweep decides, and this module's.
+    They are those of a training run (`metaevo.training.settings`) or, with `evolve:` or `study:`,
+    of an evolution (`metaevo.studies`), without what a sweep decides, and this module's.
 
     Raises:
-        ConfigError: for an unknown learner or component.
+        ConfigError: for an unknown learner, component or study.
     """
-    if "evolve" in raw:
-        opened = evolving(raw, None)
-        order = ("learner", "evolve", *opened.texts, *ORDER)
-        return specialised(EvolutionSweepSettings, *opened, later=opened.texts, order=order)
+    if "evolve" in raw or "study" in raw:
+        if raw.get("study") == registry.LEARNER:
+            del raw["study"]  # the settings of a learner's study have no such key
+        made = registry.find(raw).settings(raw, None)
+        return without(made, ("run", "evaluation"), EvolutionSweepSettings)
     return with_named_functions(SweepSettings, raw, ("learner",))

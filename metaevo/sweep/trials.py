@@ -14,9 +14,9 @@ from metaevo.runs.files import plain
 from metaevo.search.objective import objective
 from metaevo.search.space import Space
 from metaevo.search.study import Trial
-from metaevo.sweep.settings import SweepSettings
+from metaevo.sweep.settings import SearchSettings
 
-S = TypeVar("S", bound=SweepSettings)
+S = TypeVar("S", bound=SearchSettings)
 
 Progress = Callable[[int], Any]
 """Called with the environment steps just done; may raise to stop."""

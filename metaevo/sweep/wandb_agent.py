@@ -15,7 +15,7 @@ from metaevo.search.objective import objective
 from metaevo.search.space import Space, dotted_space, make_space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import trials_of
-from metaevo.sweep.settings import SweepSettings
+from metaevo.sweep.settings import SearchSettings, SweepSettings
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import plain_scores
 
@@ -23,7 +23,7 @@ METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes"
 """Ours, and the nearest of wandb's."""
 
 
-def print_definition(settings: SweepSettings, config: Path | None) -> int:
+def print_definition(settings: SearchSettings, config: Path | None) -> int:
     """Print a sweep definition whose agents call `metaevo sweep --single`, online.
 
     Raises:
@@ -53,7 +53,7 @@ def print_definition(settings: SweepSettings, config: Path | None) -> int:
     return 0
 
 
-def run_single(settings: SweepSettings, run_dir: Path | None) -> int:
+def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
 
     Raises:
@@ -75,6 +75,7 @@ def run_single(settings: SweepSettings, run_dir: Path | None) -> int:
             scores = trials.scores(trials.settings, Purpose.TUNING, seeds, lambda frames: None)
         else:
             assert isinstance(trials, Trainings)
+            assert isinstance(settings, SweepSettings)
             agents = trials.train([settings], trials.keys, lambda frames: None)
             scores = trials.population(settings).scores(agents)[0]
         value = objective(np.asarray(scores), settings.sweep)

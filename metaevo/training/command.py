@@ -18,7 +18,7 @@ from metaevo.agents.checks import check_training
 from metaevo.agents.fitness import all_finite, mean_returns
 from metaevo.agents.population import Population, Row
 from metaevo.agents.train_learner import Task
-from metaevo.components import discovery, filling
+from metaevo.components import channels, discovery, filling
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -154,6 +154,7 @@ def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
         )
     for slot in filling.slots_of(settings.learner):
         filling.keep(run.directory.path, slot, named_function(settings, slot))
+    channels.keep(run.directory.path, settings.channel)
     run.start(
         {
             **resolved,

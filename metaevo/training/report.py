@@ -11,6 +11,7 @@ import numpy as np
 from metaevo.agents.fitness import FINAL_FRACTION, FitnessConfig, all_finite, mean_returns
 from metaevo.agents.fitness import scores as scores_of
 from metaevo.agents.population import Population
+from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
 from metaevo.parallel import devices
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -57,6 +58,11 @@ def check(settings: TrainSettings, env_name: str, env: Any) -> None:
         return
     if not settings.evaluation.episodes:
         raise ConfigError(f"evaluation.gymnasium = {wanted}: needs evaluation.episodes > 0")
+    if settings.channel != NONE:
+        raise ConfigError(
+            f"evaluation.gymnasium = {wanted}: Gymnasium's environment has no channel to hear "
+            f"(channel = {settings.channel!r})"
+        )
     gymnasium = importlib.import_module("gymnasium")
     try:
         gymnasium.make(gymnasium_name(env_name), **_gymnasium_kwargs(settings, env_name)).close()

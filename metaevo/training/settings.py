@@ -17,7 +17,7 @@ from metaevo.agents.task import (
     make_environments,
     make_learner,
 )
-from metaevo.components import filling
+from metaevo.components import channels, filling
 from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
@@ -96,6 +96,9 @@ class TrainSettings:
     seeds: Annotated[int, Gt(0)] = 8
     """agents, which differ in their random keys only"""
     task: TaskConfig = field(default_factory=TaskConfig)
+    channel: str = field(default="none", metadata={LATER: True})
+    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
     fitness: FitnessConfig = field(default_factory=FitnessConfig, metadata={LATER: True})
@@ -113,6 +116,10 @@ class TrainableSettings(LearnerSettings, Protocol):
     @property
     def task(self) -> TaskConfig:
         """What it is trained on."""
+
+    @property
+    def channel(self) -> str:
+        """What it hears."""
 
 
 def training_class(raw: dict[str, Any]) -> type[TrainSettings]:
@@ -164,6 +171,7 @@ def make_trainee(
     environments = make_environments(settings.task, settings.learner)
     if len(environments) != 1:
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+    environments = channels.hear(settings.channel, environments, settings.learner, run_path)
     ((env_name, env, env_params),) = environments
     if sampler(env) is not None:
         raise ConfigError(

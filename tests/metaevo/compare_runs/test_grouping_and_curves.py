@@ -36,6 +36,16 @@ def test_bookkeeping_and_the_way_to_write_a_number_make_no_group():
     assert len(group(seeds)) == 1
 
 
+def test_other_studies_roles_and_games_are_other_tasks():
+    talk = {"task.env": "CartPole-v1", "study": "cheap_talk"}
+    adversary, ally = seed(**talk, role="adversary"), seed(**talk, role="ally")
+    dilemma = seed(**{"study": "shaping", "game.payoffs": [[-1, -3], [0, -2]]})
+    chicken = seed(**{"study": "shaping", "game.payoffs": [[0, -1], [1, -100]]})
+    alone = seed(**{"task.env": "CartPole-v1"})
+    assert len({each.task for each in (adversary, ally, dilemma, chicken, alone)}) == 5
+    assert seed(**talk, role="ally", **{"channel.scale": 1.0}).task == ally.task
+
+
 def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
     seeds = [seed(a=a, b=b) for a in (10, 9) for b in ("x", "y")] + [seed(b="x")]
     assert [(g.label, len(g.seeds)) for g in group(seeds, ["a"])] == [

@@ -11,13 +11,18 @@ import metaevo
 from metaevo import zoo
 from metaevo.__main__ import main
 from metaevo.components import discovery, parts, value_loss
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.curation.add import add
+from metaevo.curation.repeat import repeat
+from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import registry as studies
+from metaevo.studies.cheap_talk import CheapTalkStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.zoo import entries
 from tests.metaevo.toy import assert_same
 
+SIZES = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "update_epochs": 1}
 SCORES = list(np.linspace(100.0, 140.0, 8))
 
 
@@ -87,6 +92,65 @@ def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
     with Image.open(own / "mine" / "picture.png") as picture:
         assert picture.size == (800, 450)
     assert str(run.path) not in (own / "mine" / "entry.json").read_text()
+
+
+def talk_run(path, study="cheap_talk"):
+    """A run of a study that has ended with a comparison: four victims of a channel, and silence."""
+    raw = {"study": study, "role": "adversary", "channel": {"hidden_sizes": [4]}}
+    raw |= {"task": {"env": "CartPole-v1"}, "train": SIZES, "hyperparams": {"learning_rate": 0.01}}
+    raw = {"study": study} if study == "shaping" else raw
+    settings = from_dict(studies.find(raw).settings(raw, None), raw)
+    run = RunDirectory.create(path, "test")
+    run.write_config(to_dict(settings), {}, ["cpu:0 cpu"])
+    rows = [
+        {"name": name, "function": name, "settings": {}, "tuning_frames": 0, "seeds": 4,
+         "scores": [[each] for each in scores], "iqm": -20.0, "interval": [-30.0, -10.0]}
+        for name, scores in (("learned", [-10.0, -20.0, -20.0, -30.0]), ("silence", [-50.0] * 4))
+    ]  # fmt: skip
+    pair = {"learned": "learned", "other": "silence", "conclusion": "undecided",
+            "difference": 30.0, "difference_interval": [20.0, 40.0]}  # fmt: skip
+    evidence = {"variants": rows, "pairs": [pair], "against_best": pair, "conclusion": "undecided",
+                "learned": "learned", "evolution_frames": 100, "frames_per_agent": 1}  # fmt: skip
+    run.evaluation_path.write_text(json.dumps(evidence))
+    return run, settings
+
+
+def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
+    run, settings = talk_run(tmp_path / "run")
+    study = CheapTalkStudy(settings)
+    weights = study.problem({}).init(jax.random.key(0))
+    study.save(run, weights, 3)
+    code, out, _ = run_zoo(capsys, "add", run.path, "--name", "talk")
+    assert code == 0
+    assert "zoo:talk, version 1: adversary of ppo on CartPole-v1" in out
+    assert "--channel zoo:talk" in out
+    function, loaded = metaevo.load("zoo:talk")
+    assert_same(loaded, weights)
+    assert np.all(np.abs(function(loaded, np.ones(4))) <= 2 * np.pi)
+    repeated = zoo.find("talk").card["repeat"]
+    assert repeated["mean"] == 20.0  # what victims earn, not what the adversary does
+    assert repeated["experiment"]["functions"]["value_loss"] == "squared"  # as the study's victims
+
+
+def test_a_shaper_is_no_entry(tmp_path, own, capsys):
+    run, _ = talk_run(tmp_path / "run", "shaping")
+    code, out, err = run_zoo(capsys, "add", run.path, "--name", "shaper")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "study = 'shaping': an entry fills a slot of a learner, or is a channel" in err
+
+
+@pytest.mark.long
+def test_the_number_of_a_channels_card_is_that_of_the_studys_victims(tmp_path, own):
+    """Learner, losses, fitness and what is heard are the same in both."""
+    run, settings = talk_run(tmp_path / "run")
+    study = CheapTalkStudy(settings)
+    problem = study.problem({})
+    weights = problem.init(jax.random.key(0))
+    study.save(run, weights, 3)
+    scores = repeat(add(run.path, "talk"), 3)
+    keys = keys_for(0, Purpose.TRAINING, 3)
+    expected = jax.vmap(problem.evaluate, in_axes=(0, None))(keys, weights).fitness
+    np.testing.assert_allclose(scores, -expected, rtol=1e-4)
 
 
 def test_an_entry_is_replaced_only_by_its_next_version(run, own):

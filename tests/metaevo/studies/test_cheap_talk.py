@@ -150,7 +150,9 @@ def test_a_run_goes_on(directory, tmp_path):
     assert [each["generation"] for each in records if each["kind"] == "generation"] == [0, 1, 2]
     assert {"victim_mean_return", "victim_last_quarter"} <= records[0].keys()
     _, about = checkpoint.load_tree(tmp_path / "run/meta_params")
-    assert about == {"role": "adversary", "generation": 3}
+    assert (about["role"], about["learner"], about["generation"]) == ("adversary", "ppo", 3)
+    config = yaml.safe_load((tmp_path / "run/config.yaml").read_text())["config"]
+    assert about["channel"] == config["channel"]
     with pytest.raises(SystemExit, match="2"):
         main([*argv, "--role", "ally"])
 

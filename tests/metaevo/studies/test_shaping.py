@@ -10,12 +10,15 @@ import pytest
 import yaml
 
 from metaevo.config import from_dict
+from metaevo.distill.command import main as distill
 from metaevo.evolution.command import main
 from metaevo.outer_loop.evolution import Evolution
 from metaevo.runs import checkpoint
 from metaevo.studies import extortion, meta_game
 from metaevo.studies.shaping import Shaping, ShapingStudy
 from metaevo.studies.shaping_settings import ShapingSettings
+from metaevo.training.command import main as train
+from metaevo.transfer.command import main as evaluate
 from purerl import opponents
 from purerl.games import Game
 from tests.metaevo.toy import assert_same
@@ -97,6 +100,14 @@ def test_self_play_meets_the_mean():
     found = jax.jit(problem.evaluate_against)(key, candidate, mean)
     np.testing.assert_allclose(found.fitness, np.mean(earned), atol=1e-4)
     assert not hasattr(problem_of(), "evaluate_against")
+
+
+@pytest.mark.parametrize("hidden", [4, 100])
+def test_a_move_is_that_of_the_network(hidden):
+    """Few rows are summed one by one, many are a product."""
+    weights, (own, other) = weights_of(3, hidden), np.asarray(start_of(jax.random.key(4)))
+    move = jax.jit(lambda weights: meta_game.shaper(weights)(None, 1.0, own, other, own))
+    np.testing.assert_allclose(move(weights), moved(weights, own, other), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.long
@@ -210,6 +221,44 @@ def test_a_run_goes_on(directory, tmp_path):
     assert {"opponent", "fitness_mean"} <= records[0].keys()
     with pytest.raises(SystemExit, match="2"):
         main([*argv, "--game.discount", "0.9"])
+
+
+@pytest.mark.long
+def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path):
+    shutil.copytree(directory, tmp_path / "run")
+    argv = ["--run-dir", str(tmp_path / "run"), "--opponent.learning_rate"]
+    assert evaluate([*argv, "3"], description=None) == 0
+    found = tmp_path / "run/transfer/opponent.learning_rate"
+    result = json.loads((found / "evaluation.json").read_text())
+    before = json.loads((directory / "evaluation.json").read_text())
+    own, other = (
+        each["round_robin"]["contenders"]["learned"][0]["own"][0] for each in (before, result)
+    )
+    assert own != other
+    # What it earns from opponents that do not learn is the same.
+    at = result["round_robin"]["opponents"].index("tit_for_tat")
+    cells = [each["round_robin"]["contenders"]["learned"][at] for each in (before, result)]
+    np.testing.assert_allclose(*[each["own"] for each in cells], rtol=1e-5)
+    assert "judged with other settings" in (found / "report.html").read_text()
+    with pytest.raises(SystemExit, match="2"):  # there are results of another one
+        evaluate([*argv, "2"], description=None)
+
+
+@pytest.mark.long
+def test_what_no_shaper_can_do_is_one_clear_line(directory, capsys):
+    where = ["--run-dir", str(directory)]
+    for command, argv, message in (
+        (evaluate, where, "this is what the report of the run itself judges"),
+        (evaluate, [*where, "--policy.hidden", "3"], "policy.hidden: a component is judged as it"),
+        (evaluate, [*where, "--unseen"], "the run has evolved something else"),
+        (distill, [str(directory)], "evolved no part of a learner: it holds no loss"),
+        (train, ["--value_loss", str(directory)], "holds no part of a learner"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            command(argv, description=None)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        assert message in line
 
 
 @pytest.mark.long

@@ -1,7 +1,10 @@
 """Sweeps over evolutions: what their trials are made of."""
 
-from metaevo.config import from_dict
-from metaevo.sweep import evolutions
+import pytest
+
+from metaevo.config import from_dict, load_yaml
+from metaevo.studies import registry
+from metaevo.sweep.command import main
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.run import make_trials
 from metaevo.sweep.settings import sweep_class
@@ -19,11 +22,69 @@ RAW = {
 
 
 def test_a_study_is_built_once_for_every_static_group(monkeypatch):
-    built, real = [], evolutions.LearnerStudy
-    monkeypatch.setattr(
-        evolutions, "LearnerStudy", lambda settings: (built.append(settings), real(settings))[1]
-    )
+    built, entry = [], registry.STUDIES[registry.LEARNER]
+
+    def make(settings):
+        built.append(settings)
+        return entry.make(settings)
+
+    monkeypatch.setitem(registry.STUDIES, registry.LEARNER, entry._replace(make=make))
     plan = make_plan(make_trials(from_dict(sweep_class(RAW), RAW)))
     assert plan.groups == 2
     # The third one is that of the settings before the sweep.
     assert sorted(each.strategy.population_size for each in built) == [4, 8, 64]
+
+
+EVOLUTION = {
+    "strategy": {"population_size": 4},
+    "evolution": {"generations": 2, "validation_seeds": 4},
+}
+OTHERS = {
+    "shaping": {"game": {"steps": 5}},
+    "coin_game": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+    "cheap_talk": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+    "steering": {"train": {"total_timesteps": 64, "num_envs": 2, "num_steps": 16}},
+}
+TRIED = {
+    "shaping": "opponent.learning_rate",
+    "coin_game": "hyperparams.learning_rate",
+    "cheap_talk": "channel.scale",
+    "steering": "channel.scale",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_study_can_be_swept_over(name):
+    raw = {
+        "study": name,
+        **EVOLUTION,
+        **OTHERS[name],
+        "run": {"seed": 3},
+        "space": {TRIED[name]: {"choice": [0.5, 2.0]}},
+    }
+    trials = make_trials(from_dict(sweep_class(raw), raw))
+    plan = make_plan(trials)
+    assert plan.groups == 2
+    settings = trials.settings_of({TRIED[name]: 2.0})
+    section, _, setting = TRIED[name].partition(".")
+    evolution = settings.of_evolution()
+    assert evolution.study == name
+    assert evolution.evaluation.seeds == 0
+    assert evolution.run.seed == 3
+    assert getattr(getattr(evolution, section), setting) == 2.0
+    assert evolution.evolution.generations == 2
+
+
+@pytest.mark.long
+def test_a_sweep_over_an_opponents_learning_rate(tmp_path, capsys):
+    values = ["--game.steps", "5", "--strategy.population_size", "4", "--evolution.generations",
+              "1", "--evolution.validation_seeds", "4", "--sweep.seeds", "1"]  # fmt: skip
+    space = ["--space.strategy.sigma", "{fixed: 0.1}", "--space.opponent.learning_rate", "[1, 3]"]
+    path = tmp_path / "sweep"
+    assert main(["--config", "sweep/shaping_ipd", "--run-dir", str(path), *values, *space],
+                description=None) == 0  # fmt: skip
+    best = load_yaml(path / "best.yaml")
+    found = from_dict(registry.find(best).settings(best, None), best)
+    assert found.opponent.learning_rate in (1.0, 3.0)
+    assert "Sweep over settings of shaping" in (path / "report.html").read_text()
+    assert len((path / "trials.csv").read_text().splitlines()) == 3

@@ -10,12 +10,12 @@ import pytest
 
 import metaevo
 from metaevo import zoo
-from metaevo.components import filling, optimizer, registry
+from metaevo.components import channels, filling, optimizer, registry
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.curation.repeat import distance, repeat
 from metaevo.zoo import entries
-from purerl import ppo
+from purerl import envs, ppo
 from purerl.learners import LEARNERS
 from purerl.types import Context
 
@@ -28,11 +28,17 @@ SMALL = 256 * 1024
 def test_an_entry_fills_its_slot(name):
     entry = zoo.find(f"zoo:{name}")
     card = entry.card
-    assert card["slot"] in LEARNERS[card["learner"]].slots
     function, meta_params = metaevo.load(entry.name)
+    assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
+    if card["slot"] == channels.SLOT:
+        task = card["repeat"]["experiment"]["task"]
+        environment = task["env"], *envs.make(task["env"], **task["env_params"])
+        ((_, _, params),) = channels.hear(entry.name, [environment], card["learner"])
+        assert params.scale == card["settings"]["scale"]
+        return
+    assert card["slot"] in LEARNERS[card["learner"]].slots
     hyperparams = LEARNERS[card["learner"]].module.Hyperparams()
     SLOTS[card["slot"]].rehearse(entry.name, function, meta_params, hyperparams)
-    assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
 
 
 @pytest.mark.long

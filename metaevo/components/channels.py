@@ -1,0 +1,222 @@
+"""Channels by name: what an agent hears behind every observation (`channel: noise`).
+
+A channel is hand-written, in the zoo, or what a run of cheap talk has found. Any learner that sees
+vectors can hear it, as it is a part of the environment's parameters.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Gt, Interval, MaxLen, MinLen
+
+from metaevo import zoo
+from metaevo.config import ConfigError, from_dict, show
+from metaevo.config.hints import of_value
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+from purerl.envs.talking import Talking, TalkParams
+from purerl.learners import LEARNERS
+from purerl.parts import channels
+from purerl.parts.channels import Messenger, Weights
+from purerl.parts.own_task import sampler
+from purerl.types import Channel
+
+NONE = "none"
+SLOT = "channel"
+NAMES = (NONE, *channels.HAND_WRITTEN)
+
+
+@dataclass(frozen=True)
+class ChannelConfig:
+    """The network that says messages: relu, then `scale * tanh`."""
+
+    width: Annotated[int, Interval(gt=0, le=1024)] = 2
+    """numbers of a message"""
+    scale: Annotated[float, Gt(0)] = 2 * math.pi
+    """the largest number that it can say"""
+    hidden_sizes: Annotated[
+        tuple[Annotated[int, Interval(gt=0, le=4096)], ...], MinLen(1), MaxLen(16)
+    ] = (64, 64)
+    """units of each hidden layer"""
+
+    @property
+    def messenger(self) -> Messenger:
+        """The network."""
+        return Messenger(self.hidden_sizes, self.width)
+
+
+def talking(
+    environment: tuple[str, Any, Any], channel: Channel, config: ChannelConfig, learner: str
+) -> tuple[Talking, int]:
+    """Return an environment in which a channel talks, and the size of what the channel sees.
+
+    Args:
+        environment: name, environment, parameters: without a channel.
+        channel: that talks.
+        config: of it.
+        learner: who hears it.
+
+    Raises:
+        ConfigError: for a learner or an environment whose observations are no vectors.
+    """
+    name, env, env_params = environment
+    if LEARNERS[learner].observations == "index":
+        able = [name for name, each in LEARNERS.items() if each.observations != "index"]
+        raise ConfigError(
+            f"learner = {learner!r} sees numbers of states, to which no message can be "
+            f"appended; it must be one of {', '.join(able)}"
+        )
+    if sampler(env) is not None:
+        raise ConfigError(f"task.env: {name} is a distribution of tasks; take one environment")
+    try:
+        found = Talking(env, channel, config.width)
+    except ValueError as error:
+        raise ConfigError(f"task.env: {error}") from error
+    (size,) = env.observation_space(env_params).shape
+    return found, int(size)
+
+
+def hear(
+    name: str,
+    environments: list[tuple[str, Any, Any]],
+    learner: str,
+    run_path: Path | None = None,
+) -> list[tuple[str, Any, Any]]:
+    """Return environments (name, environment, parameters) in which a channel talks.
+
+    Constants, random networks and noise are the same ones for every agent of every run.
+
+    Args:
+        name: of `NAMES`, of an entry of the zoo, or the directory of a run of cheap talk.
+        environments: as a learner needs them.
+        learner: who hears it.
+        run_path: an existing run, whose copy of the channel is used.
+
+    Raises:
+        ConfigError: if there is no such channel, or it cannot talk there.
+    """
+    if name == NONE:
+        return environments
+    try:
+        return [_heard(name, each, learner, run_path) for each in environments]
+    except ConfigError as error:
+        text = f"{SLOT} = {show(name)}"
+        raise ConfigError(str(error) if text in str(error) else f"{text}: {error}") from None
+
+
+def _heard(
+    name: str, environment: tuple[str, Any, Any], learner: str, run_path: Path | None
+) -> tuple[str, Any, Any]:
+    env_name, _, env_params = environment
+    if name in channels.HAND_WRITTEN:
+        config = ChannelConfig() if name == "random" else ChannelConfig(hidden_sizes=(1,))
+        channel = channels.speak(config.messenger)
+        talks, size = talking(environment, channel, config, learner)
+        weights = config.messenger.init(jax.random.key(0), jnp.zeros(size))
+        spoken: Any = channels.speaker(name, jax.random.key(0), weights)
+    else:
+        config, spoken = load(name, run_path)
+        channel = channels.messages(config.messenger)
+        talks, size = talking(environment, channel, config, learner)
+        if (heard := _observed(config, spoken)) != size:
+            raise ConfigError(
+                f"it talks about observations of {heard} numbers; those of {env_name} have {size}"
+            )
+    return env_name, talks, TalkParams(env_params, spoken, config.scale)
+
+
+def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weights]:
+    """Return a channel of the zoo or of a run of cheap talk.
+
+    Args:
+        name: of an entry of the zoo, or a run's directory.
+        run_path: an existing run, whose copy is used.
+
+    Raises:
+        ConfigError: if it is neither, or damaged.
+    """
+    path = _folder(name, run_path).meta_params
+    if not os.path.isdir(path):
+        raise ConfigError(f"holds no channel (no {path.name}/ in it)")
+    weights, about = checkpoint.load_tree(path)
+    if not _is_channels(about):
+        raise ConfigError("holds no channel: something else evolved there")
+    config = from_dict(ChannelConfig, about[SLOT])
+    _observed(config, weights)
+    return config, jax.tree.map(jnp.asarray, weights)
+
+
+def function(name: str) -> tuple[Callable[[Weights, jax.Array], jax.Array], Weights]:
+    """Return a channel for `purerl.envs.talking.Talking`: its function, and its weights."""
+    config, weights = load(name)
+    channel = channels.messages(config.messenger)
+
+    def message(meta_params: Weights, obs: jax.Array) -> jax.Array:
+        return config.scale * channel(meta_params, obs)
+
+    return message, weights
+
+
+def is_one(path: Path) -> bool:
+    """Whether a run, or an entry of the zoo, holds a channel."""
+    saved = RunDirectory(path).meta_params
+    return os.path.isdir(saved) and _is_channels(checkpoint.load_tree(saved)[1])
+
+
+def describe() -> str:
+    """Return what a setting can be, in words."""
+    return (
+        f"{', '.join(NAMES)}, the directory of a run of cheap talk, or zoo:NAME "
+        "(metaevo zoo lists them)"
+    )
+
+
+def keep(run_path: Path, name: str) -> None:
+    """Copy a learned channel into the run that hears it: a run needs no other one."""
+    copy = copy_of(run_path)
+    if name not in NAMES and not copy.meta_params.exists():
+        checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(_folder(name).meta_params))
+
+
+def copy_of(run_path: Path) -> RunDirectory:
+    """Return where a run keeps the learned channel that it hears, laid out as a run."""
+    return RunDirectory(run_path / SLOT)
+
+
+def _folder(name: str, run_path: Path | None = None) -> RunDirectory:
+    if run_path is not None and os.path.isdir(copy_of(run_path).path):
+        return copy_of(run_path)
+    if zoo.is_name(name):
+        entry = zoo.find(name)
+        if entry.card["slot"] != SLOT:
+            raise ConfigError(f"fills {entry.card['slot']}: it is no channel")
+        return RunDirectory(entry.path)
+    if not os.path.isdir(Path(name)):  # of a Path, a name that is too long raises
+        raise ConfigError(f"must be one of {describe()}{of_value(name, NAMES)}")
+    return RunDirectory(Path(name))
+
+
+def _is_channels(about: Any) -> bool:
+    """Whether saved meta-parameters are a channel's, from their metadata."""
+    return isinstance(about, dict) and isinstance(about.get(SLOT), dict)
+
+
+def _observed(config: ChannelConfig, weights: Weights) -> int:
+    """Return the size of the observations that weights are for.
+
+    Raises:
+        ConfigError: if they do not fit the network.
+    """
+    found = jax.tree.map(np.shape, weights)
+    for size in sorted({np.shape(leaf)[0] for leaf in jax.tree.leaves(weights) if np.ndim(leaf)}):
+        fits = jax.eval_shape(config.messenger.init, jax.random.key(0), jnp.zeros(size))
+        if jax.tree.map(lambda leaf: leaf.shape, fits) == found:
+            return int(size)
+    raise ConfigError("its weights do not fit its settings: they are damaged")

@@ -1,0 +1,134 @@
+"""Channels by name: what is heard, what a run keeps of it, and what is refused."""
+
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.components import channels
+from metaevo.components.channels import ChannelConfig
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.training.command import main
+from metaevo.training.settings import load_policies, training_class
+from purerl import envs
+from purerl.parts.channels import HAND_WRITTEN
+
+CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
+
+
+@pytest.fixture(scope="module")
+def talk(tmp_path_factory):
+    """What a run of cheap talk leaves of its channel, for observations of 4 numbers."""
+    run = RunDirectory(tmp_path_factory.mktemp("talk"))
+    weights = CONFIG.messenger.init(jax.random.key(1), jnp.zeros(4))
+    about = {"channel": to_dict(CONFIG), "role": "adversary", "learner": "ppo", "generation": 2}
+    checkpoint.save_tree(run.meta_params, jax.device_get(weights), about)
+    return run
+
+
+def cartpole():
+    return [("CartPole-v1", *envs.make("CartPole-v1"))]
+
+
+def said(weights, obs):
+    """The message by NumPy."""
+    layers = weights["params"]
+    (hidden,) = layers["Torso_0"].values()
+    x = np.maximum(obs @ np.asarray(hidden["kernel"]) + np.asarray(hidden["bias"]), 0)
+    out = layers["out"]
+    return 2.0 * np.tanh(x @ np.asarray(out["kernel"]) + np.asarray(out["bias"]))
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+def test_a_hand_written_channel_is_heard(name):
+    ((_, env, params),) = channels.hear(name, cartpole(), "ppo")
+    ((_, alone, alone_params),) = cartpole()
+    heard, state = env.reset(jax.random.key(0), params)
+    seen, same = alone.reset(jax.random.key(0), alone_params)
+    np.testing.assert_array_equal(heard[:4], seen)
+    jax.tree.map(np.testing.assert_array_equal, state, same)
+    assert heard.shape == (6,)
+    assert np.all(np.abs(heard[4:]) <= 2 * np.pi)
+    assert np.any(heard[4:] != 0) == (name != "silence")
+
+
+def test_what_a_run_has_found_is_heard(talk):
+    weights, _ = checkpoint.load_tree(talk.meta_params)
+    ((_, env, params),) = channels.hear(str(talk.path), cartpole(), "dqn")
+    heard, _ = env.reset(jax.random.key(0), params)
+    np.testing.assert_allclose(heard[4:], said(weights, np.asarray(heard[:4])), rtol=1e-5)
+    channel, loaded = metaevo.load(talk.path)
+    np.testing.assert_allclose(channel(loaded, heard[:4]), heard[4:], rtol=1e-6)
+
+
+def test_candidates_of_an_evolution_hear_it(talk):
+    raw = {"evolve": "value_loss", "channel": str(talk.path), "task": {"env": "CartPole-v1"}}
+    settings = from_dict(experiment_class(raw, None), raw)
+    ((_, env, params),) = make_parts(settings).environments
+    assert env.observation_space(params).shape == (7,)
+
+
+def test_runs_of_earlier_versions_heard_nothing():
+    settings = from_dict(training_class({}), {})
+    assert settings.channel == "none"
+    same = cartpole()
+    assert channels.hear(settings.channel, same, "ppo") is same
+
+
+def test_what_cannot_be_heard_is_said(talk, tmp_path):
+    damaged = RunDirectory(tmp_path / "damaged")
+    weights, about = checkpoint.load_tree(talk.meta_params)
+    checkpoint.save_tree(
+        damaged.meta_params, weights, {**about, "channel": to_dict(ChannelConfig())}
+    )
+    other = RunDirectory(tmp_path / "other")
+    checkpoint.save_tree(other.meta_params, weights, {"component": "drift"})
+    grid = [("GridWorld", *envs.make("GridWorld", observations="index"))]
+    acrobot = [("Acrobot-v1", *envs.make("Acrobot-v1"))]
+    for name, where, learner, message in (
+        ("nosie", cartpole(), "ppo", "must be one of none, silence.*did you mean noise"),
+        ("noise", grid, "q_learning", "sees numbers of states"),
+        (str(talk.path), acrobot, "ppo", "observations of 4 numbers; those of Acrobot-v1 have 6"),
+        (str(damaged.path), cartpole(), "ppo", "they are damaged"),
+        (str(other.path), cartpole(), "ppo", "something else evolved there"),
+        (str(tmp_path), cartpole(), "ppo", "holds no channel"),
+        ("zoo:dpo", cartpole(), "ppo", "fills policy_loss: it is no channel"),
+        ("a" * 5000, cartpole(), "ppo", "must be one of none"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^channel = .*{message}"):
+            channels.hear(name, where, learner)
+
+
+def test_gymnasium_and_unseen_tasks_have_no_channel(capsys):
+    raw = {"evolve": "drift", "channel": "noise", "task": {"env": "CartPole-v1"},
+           "evaluation": {"unseen": {"Acrobot-v1": {}}}}  # fmt: skip
+    with pytest.raises(
+        ConfigError, match=r"evaluation\.unseen: no channel is heard in other tasks"
+    ):
+        LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    with pytest.raises(SystemExit, match="2"):
+        main(["--channel", "noise", "--evaluation.gymnasium", "1"], description=None)
+    assert "Gymnasium's environment has no channel" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_training_keeps_the_channel_that_it_hears(talk, tmp_path):
+    source = shutil.copytree(talk.path, tmp_path / "source")
+    sizes = {"total_timesteps": 64, "num_envs": 2, "num_steps": 16, "update_epochs": 1}
+    small = [word for key, value in sizes.items() for word in (f"--train.{key}", str(value))]
+    argv = ["--run-dir", str(tmp_path / "run"), "--channel", str(source), "--seeds", "2",
+            "--task.env", "CartPole-v1", "--evaluation.episodes", "1", *small]  # fmt: skip
+    assert main(argv, description=None) == 0
+    shutil.rmtree(source)
+    learner, policies = load_policies(tmp_path / "run")
+    first = jax.tree.map(lambda leaf: leaf[0], policies)
+    assert learner.act(first, jax.random.key(0), jnp.zeros(7), greedy=True).shape == ()
+    again = ["--resume", "--run-dir", str(tmp_path / "run"), "--evaluation.episodes", "2"]
+    assert main(again, description=None) == 0
