@@ -15,11 +15,12 @@ an unbiased estimate of the derivative in that direction, of the fitness smoothe
 The direction that evolution takes of as many frames (antithetic pairs) stands beside it.
 
 **Compute.** Open_ES and meta_gradient evolve for as many CPU seconds, compilation not counted, on
-short trainings, and for twice as many on trainings of twice the length; then the means train fresh
-agents.
+short trainings, and for more on longer ones, as many times as they are longer; then the means train
+fresh agents.
 """
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -400,6 +401,10 @@ def main() -> None:
         "--seconds", type=float, default=8.0,
         help="CPU seconds of an evolution with short trainings; default: 8",
     )  # fmt: skip
+    parser.add_argument(
+        "--steps", type=int, nargs="+", default=[SHORT, LONG],
+        help=f"of a training (compute); default: {SHORT} {LONG}",
+    )  # fmt: skip
     parser.add_argument("--seeds", type=int, default=3, help="evolutions of each; default: 3")
     parser.add_argument(
         "--save", type=Path, help="for a page: docs/results/meta_gradient_WHAT.json"
@@ -408,20 +413,21 @@ def main() -> None:
     options = parser.parse_args()
     found: dict[str, dict[str, Any]] = {}
     before = time.process_time()
-    for component in options.components:
-        if options.what == "estimates":
+    if options.what == "estimates":
+        for component in options.components:
             problem = problem_of(component, SHORT)
             landscape = Landscape(problem, start_of(problem, 0))
             found[component] = estimates(
                 landscape, options.windows, options.agents, options.tests, 0
             )
-            progress(json.dumps(found[component]))
-            continue
-        for steps in (SHORT, LONG):
+            progress(json.dumps(found))
+    else:
+        for steps, component in itertools.product(options.steps, options.components):
             seconds = options.seconds * steps / SHORT
             found[f"{component}, {steps:,}"] = at_equal_compute(
                 problem_of(component, steps), seconds, options.seeds, options.tests
             )
+            progress(json.dumps(found))
     flags = f"--tests {options.tests} "
     if options.what == "estimates":
         table = table_of_estimates(found)
@@ -430,7 +436,8 @@ def main() -> None:
             draw(found, options.figure)
     else:
         table = table_of_scores(found)
-        flags += f"--seconds {options.seconds:g} --seeds {options.seeds}"
+        flags += f"--seconds {options.seconds:g} --seeds {options.seeds} "
+        flags += f"--steps {' '.join(map(str, options.steps))}"
     spent = time.process_time() - before
     print(f"\n{spent:,.0f} CPU seconds")
     if options.save is not None:

@@ -34,5 +34,15 @@ HAND_WRITTEN: dict[str, dict[str, Config]] = {
             constants={"a": 2.0, "b": 0.6},
         ),
     },
+    "schedule": {
+        "constant": Config(slot="schedule", expression="1", constants={}),
+        "linear": Config(
+            slot="schedule",
+            expression="1 - progress",
+            constants={},
+            hyperparam="clip_epsilon",
+            also={"entropy_coef": "1 - progress"},
+        ),
+    },
 }
 """By slot and name."""

@@ -17,7 +17,7 @@ from metaevo.components import discovery
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
 from metaevo.config.command_line import Parser
-from metaevo.distill import networks, regression
+from metaevo.distill import factors, networks, regression
 from metaevo.distill.judging import Candidate, judge, of_formula, of_network
 from metaevo.distill.records import record, slopes
 from metaevo.distill.regression import Formula
@@ -145,6 +145,8 @@ def distill(
     evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
     part = _part(run_dir, evolved, slot)
     if NETWORK in search.into:
+        if part.slot.name == factors.SLOT:
+            raise ConfigError("--into network: a schedule has no network; leave it out")
         networks.smaller(part)
     study = LearnerStudy(before, run_dir, trust_source=trust_source)
     judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
@@ -178,25 +180,20 @@ def distill(
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
-    """Return the loss that is distilled."""
-    losses = {
-        part.slot.name: part
-        for part in evolved.parts.values()
-        if part.slot.name in regression.SLOTS
-    }
+    """Return the loss or schedule that is distilled."""
+    slots = *regression.SLOTS, factors.SLOT
+    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
-    if not losses:
+    if not known:
         raise ConfigError(
-            f"{run_dir} has evolved {has}: only losses become formulas "
-            f"({', '.join(regression.SLOTS)})"
+            f"{run_dir} has evolved {has}: only losses and schedules are distilled "
+            f"({', '.join(slots)})"
         )
-    if slot is None and len(losses) > 1:
-        raise ConfigError(
-            f"{run_dir} holds several losses: say which one, --slot {'|'.join(losses)}"
-        )
-    if slot is not None and slot not in losses:
-        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(losses)}")
-    return losses[slot or next(iter(losses))]
+    if slot is None and len(known) > 1:
+        raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
+    if slot is not None and slot not in known:
+        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
+    return known[slot or next(iter(known))]
 
 
 def _distilled(
@@ -209,38 +206,14 @@ def _distilled(
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
     run_dir = run.path.parent.parent
-    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
-    print("recording trainings", file=sys.stderr, flush=True)
-    records = record(settings, study.parts, meta_params, part, check_stop)
-    if len(records.slope) < 100 or not np.ptp(records.slope):
-        raise ConfigError(
-            f"{run_dir}: its {slot} has no slope that could be fitted: {len(records.slope)} finite "
-            "samples in its trainings, or all the same"
-        )
-    with files.replacing(run.path / "records.npz") as file:
-        np.savez(file, **records._asdict())
-    about: dict[str, Any] = {"slot": slot, "component": part.source}
-    about |= {"into": list(search.into), "samples": len(records.slope)}
-    candidates: list[Candidate] = []
-    if FORMULA in search.into:
-        own = study.evolved.of(meta_params, part.name)
-        inputs = regression.mattering(
-            slot,
-            records,
-            lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
-            seed,
-        )
-        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
-        front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
-        check_stop()
-        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
-        candidates += map(of_formula, regression.thinned(front, search.formulas))
-    if NETWORK in search.into:
-        for units, small in networks.smaller(part).items():
-            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
-            network = networks.fitted(small, units, settings, records, seed=seed)
-            candidates.append(of_network(network))
-            check_stop()
+    settings, slot = study.settings, part.slot.name
+    about: dict[str, Any] = {"slot": slot, "component": part.source, "into": list(search.into)}
+    if slot == factors.SLOT:
+        found, candidates = _of_schedule(study, run, part, meta_params, search)
+    else:
+        found, candidates = _of_loss(study, run, part, meta_params, search, check_stop)
+    check_stop()
+    about |= found
     about |= {"networks": [each.about for each in candidates if "units" in each.about]}
     for each in candidates:
         _save(run, each, settings.learner)
@@ -261,13 +234,74 @@ def _distilled(
     )
 
 
+def _of_schedule(
+    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: Any, search: Search
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a schedule: formulas."""
+    own = study.evolved.of(meta_params, part.name)
+    wanted = factors.factors_of(part, own, study.settings)
+    if not wanted:
+        raise ConfigError(
+            f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
+        )
+    print(f"searching for formulas of {', '.join(wanted)}", file=sys.stderr, flush=True)
+    seed = study.settings.run.seed
+    front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
+    about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
+    about |= {"front": [_plain(each) for each in front]}
+    return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
+
+
+def _of_loss(
+    study: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: Any,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a loss: formulas, networks, or both."""
+    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    print("recording trainings", file=sys.stderr, flush=True)
+    records = record(settings, study.parts, meta_params, part, check_stop)
+    if len(records.slope) < 100 or not np.ptp(records.slope):
+        raise ConfigError(
+            f"{run.path.parent.parent}: its {slot} has no slope that could be fitted: "
+            f"{len(records.slope)} finite samples in its trainings, or all the same"
+        )
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
+    about: dict[str, Any] = {"samples": len(records.slope)}
+    candidates: list[Candidate] = []
+    if FORMULA in search.into:
+        own = study.evolved.of(meta_params, part.name)
+        inputs = regression.mattering(
+            slot,
+            records,
+            lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
+            seed,
+        )
+        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
+        check_stop()
+        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
+        candidates += map(of_formula, regression.thinned(front, search.formulas))
+    if NETWORK in search.into:
+        for units, small in networks.smaller(part).items():
+            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
+            network = networks.fitted(small, units, settings, records, seed=seed)
+            candidates.append(of_network(network))
+            check_stop()
+    return about, candidates
+
+
 def _plain(each: Formula) -> dict[str, Any]:
     return {
         "length": each.length,
         "error": each.error,
         "expression": each.config.expression,
         "constants": each.config.constants,
-        "text": each.config.parsed.text(each.config.constants),
+        "text": each.config.written(each.config.constants),
     }
 
 
@@ -286,7 +320,10 @@ def _save(run: RunDirectory, each: Candidate, learner: str) -> None:
 
 def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
     """Print what was found and write report.html."""
-    of_slope = f"the slope of {part.slot.name}"
+    is_schedule = part.slot.name == factors.SLOT
+    of_slope = "the factors of hyperparameters" if is_schedule else f"the slope of {part.slot.name}"
+    if is_schedule and len(found["hyperparams"]) == 1:
+        of_slope = f"the factor of {found['hyperparams'][0]}"
     first: list[Any] = []
     tables = []
     if "learned" in found:
@@ -306,7 +343,7 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Evol
         tables.append(_table(found, of_slope))
     if "learned" not in found and "front" in found:
         rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
-        note = f"Each is {of_slope}; error: the share of its variance that is not explained."
+        note = f"Each is {of_slope}; error: the share of the variance that is not explained."
         tables.append(page.Table("Formulas", ["length", "error", "formula"], rows, note=note))
     if "learned" not in found and found["networks"]:
         rows = [[each["name"], each["numbers"], each["error"]] for each in found["networks"]]
@@ -321,7 +358,7 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Evol
     page.write_report(
         run.path / "report.html",
         f"{what.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
-        f"{found['samples']:,} samples of trainings{inputs}",
+        f"{found['samples']:,} samples{inputs}",
         [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
     )
     print(f"report: {run.path / 'report.html'}")
@@ -346,7 +383,7 @@ def _table(found: dict[str, Any], of_slope: str) -> page.Table:
     tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
     note = (
         f"Each formula is {of_slope}; of a network its numbers stand in brackets. error: the share "
-        "of the slope's variance in trainings that is not explained; IQM: interquartile mean on "
+        "of the variance in trainings that is not explained; IQM: interquartile mean on "
         f"held-out seeds {tuned}, with its 95% interval, and the difference from what was learned."
     )
     columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]

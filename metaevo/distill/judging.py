@@ -48,10 +48,11 @@ def of_formula(each: Formula) -> Candidate:
         "name": f"formula of {each.length}",
         "length": each.length,
         "error": each.error,
-        "text": config.parsed.text(config.constants),
+        "text": config.written(config.constants),
         "expression": config.expression,
         "constants": config.constants,
         "gives": config.gives,
+        "also": config.also,
     }
     return Candidate(part, component.init(jax.random.key(0)), about)
 
@@ -153,7 +154,7 @@ def _summary(
         }
     known = HAND_WRITTEN.get(part.slot.name, {})
     others = [
-        {"name": name, "length": known[name].parsed.length if name in known else None, **row}
+        {"name": name, "length": known[name].length if name in known else None, **row}
         for name, row in rows.items()
         if name != LEARNED and name not in found
     ]
