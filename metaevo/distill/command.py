@@ -74,7 +74,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         help="formula, network (a smaller one), or both",
     )  # fmt: skip
     parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
-    parser.add_argument("--slot", help="which one, if the run has evolved several losses")
+    parser.add_argument("--slot", help="which part, if the run has evolved several")
     parser.add_argument(
         "--evaluations", type=int, default=150_000, metavar="N",
         help="formulas that the search tries",
