@@ -1,4 +1,4 @@
-"""The hand-written losses and schedules as formulas: how long each is, and where a person may begin.
+"""The hand-written losses and schedules as formulas: their lengths, and where one may begin.
 
 Numbers that are hyperparameters of a learner stand in them as constants, with their defaults.
 """
