@@ -7,16 +7,14 @@ python -m experiments.benchmarks.meta_gradients compute [--seconds 8] [--seeds 3
 PPO on CartPole-v1, with the components and settings of configs/evolve_*/ppo.yaml at their start.
 
 **Estimates.** Every agent gives a gradient of its own, through windows of some updates or the whole
-training. Noise is how many agents it takes until the mean is as long as its standard
-error. Bias has two parts. Truncation: the cosine to the gradient through the whole training. The
-objective, too, is not the fitness: so a step is made in the direction of the mean, and the opposite
-one, and the difference of the fitness is measured on fresh keys. That needs no reference, for it is
-an unbiased estimate of the derivative in that direction, of the fitness smoothed over the step.
-The direction that evolution takes of as many frames (antithetic pairs) stands beside it.
+training. Noise is how many agents it takes until the mean is as long as its standard error. Bias has two parts. Truncation: the cosine to the gradient through the whole training. The
+objective, too, is not the fitness: so steps of several lengths are made in the direction of the
+mean. The best one is chosen by some fresh agents, and what it adds to the fitness is measured by
+others. The direction that evolution takes of as many frames (antithetic pairs) stands beside it.
 
-**Compute.** Open_ES and meta_gradient evolve for as many CPU seconds, compilation not counted, on
-short trainings, and for more on longer ones, as many times as they are longer; then the means train
-fresh agents.
+**Compute.** Open_ES and meta_gradient, at two learning rates, evolve for as many CPU seconds,
+compilation not counted, on short trainings, and for more on longer ones, as many times as they are
+longer; then the means train fresh agents.
 """
 
 import argparse
@@ -59,14 +57,18 @@ CHUNK = 16
 """Agents that are trained at once."""
 SIGMA = 0.1
 """Of evolution's perturbations, a number of meta-parameters."""
-STEP = 0.05
-"""Of the measured derivatives: the root of the mean square of a number's change."""
+STEPS = 0.0003, 0.002, 0.01, 0.05
+"""That are tried in a direction: the root of the mean square of a number's change."""
 STRATEGIES = {
     "Open_ES": StrategyConfig("Open_ES", 64, sigma=SIGMA, learning_rate=0.05),
-    "meta_gradient": StrategyConfig(
-        "meta_gradient", CHUNK, learning_rate=0.05, settings={"window": 4}
-    ),
+    **{
+        f"meta_gradient, {rate:g}": StrategyConfig(
+            "meta_gradient", CHUNK, learning_rate=rate, settings={"window": 4}
+        )
+        for rate in (0.05, 0.005)
+    },
 }
+"""By names; with the learning rate, where there are several."""
 
 
 class Vectors(NamedTuple):
@@ -166,19 +168,21 @@ class Landscape:
         below = self.fitness(keys, self.start - SIGMA * directions)
         return (above - below)[:, None] / (2 * SIGMA) * np.asarray(directions)
 
-    def rise(self, keys: jax.Array, direction: np.ndarray) -> np.ndarray:
-        """Return what a step in a direction is worth [keys]: half of there against back.
+    def gains(self, keys: jax.Array, direction: np.ndarray) -> np.ndarray:
+        """Return what steps in a direction add to the fitness [len(STEPS), keys].
 
         Args:
             keys: of agents.
-            direction: [numbers]; the step's length is `STEP` times the root of their number.
+            direction: [numbers], of any length.
         """
-        length = STEP * np.sqrt(direction.size)
-        step = length * direction / max(float(np.linalg.norm(direction)), 1e-30)
+        unit = direction / max(float(np.linalg.norm(direction)), 1e-30)
         count = len(keys)
-        above = self.fitness(keys, jnp.tile(self.start + step, (count, 1)))
-        below = self.fitness(keys, jnp.tile(self.start - step, (count, 1)))
-        return (above - below) / 2
+        here = self.fitness(keys, jnp.tile(self.start, (count, 1)))
+        there = [
+            self.fitness(keys, jnp.tile(self.start + step * np.sqrt(unit.size) * unit, (count, 1)))
+            for step in STEPS
+        ]
+        return np.stack(there) - here
 
 
 def problem_of(component: str, total_timesteps: int) -> MetaProblem:
@@ -209,12 +213,13 @@ def estimates(
         landscape: around the start.
         windows: of updates; the last is the whole training.
         agents: of each estimate.
-        tests: agents that measure what a step is worth, twice.
+        tests: agents that measure what a step gains.
         seed: of the agents.
 
     Returns:
         `rows`, of each `window` (None: evolution), its `noise`, `cosine` to the last window,
-        median `norm`, share of agents that are `clipped`, and `rise` with its `interval`.
+        median `norm`, share of agents that are `clipped`, and `gain` with its `interval` and
+        `step`.
     """
     keys = keys_of(seed, Purpose.EVOLUTION, 0, agents)
     fresh = keys_of(seed, Purpose.HELD_OUT, 0, tests)
@@ -232,7 +237,7 @@ def estimates(
                 "cosine": cosine(used, whole),
                 "norm": float(np.nanmedian(norms)),
                 "clipped": float(np.mean(~(norms <= LARGEST))),
-                **_rise(landscape, fresh, used.mean(axis=0)),
+                **_gain(landscape, fresh, used.mean(axis=0)),
             }
         )
     pairs = landscape.pairs(keys_of(seed, Purpose.EVOLUTION, 1, agents // 2))
@@ -243,17 +248,21 @@ def estimates(
             "cosine": None,
             "norm": float(np.median(np.linalg.norm(pairs, axis=1))),
             "clipped": None,
-            **_rise(landscape, fresh, pairs.mean(axis=0)),
+            **_gain(landscape, fresh, pairs.mean(axis=0)),
         }
     )
     return {"rows": rows, "numbers": landscape.start.size, "start": float(at_start.mean())}
 
 
-def _rise(landscape: Landscape, keys: jax.Array, direction: np.ndarray) -> dict[str, Any]:
-    rises = landscape.rise(keys, direction)
-    error = 1.96 * float(rises.std(ddof=1)) / len(rises) ** 0.5
-    middle = float(rises.mean())
-    return {"rise": middle, "interval": [middle - error, middle + error]}
+def _gain(landscape: Landscape, keys: jax.Array, direction: np.ndarray) -> dict[str, Any]:
+    """The best step's, chosen by one half of the agents and measured by the other."""
+    gains = landscape.gains(keys, direction)
+    half = len(keys) // 2
+    best = int(np.argmax(gains[:, :half].mean(axis=1)))
+    judged = gains[best, half:]
+    error = 1.96 * float(judged.std(ddof=1)) / len(judged) ** 0.5
+    middle = float(judged.mean())
+    return {"gain": middle, "interval": [middle - error, middle + error], "step": STEPS[best]}
 
 
 def at_equal_compute(
@@ -307,10 +316,10 @@ def at_equal_compute(
 
 
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
-    """Draw noise, the truncation's bias and what a step is worth over the window."""
+    """Draw noise, the truncation's bias and what a step gains over the window."""
     figure = plots._figure(4.2)
     panels = figure.subplots(1, 3)
-    words = "agents until signal = noise", "cosine to the whole training", "worth of a step"
+    words = "agents until signal = noise", "cosine to the whole training", "gain of a step"
     for axes, ylabel in zip(panels, words, strict=True):
         plots._style(axes, "window (updates)", ylabel)
         axes.set_xscale("log", base=2)
@@ -322,12 +331,12 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
         evolution = each["rows"][-1]
         windows = [row["window"] for row in rows]
         ticks |= set(windows)
-        for axes, key in zip(panels, ("noise", "cosine", "rise"), strict=True):
+        for axes, key in zip(panels, ("noise", "cosine", "gain"), strict=True):
             values = [row[key] if np.isfinite(row[key]) else np.nan for row in rows]
             axes.plot(windows, values, "o-", color=color, label=name.replace("_", " "))
         for row in rows:
             panels[2].plot([row["window"]] * 2, row["interval"], color=color, alpha=0.4)
-        for axes, key in ((panels[0], "noise"), (panels[2], "rise")):
+        for axes, key in ((panels[0], "noise"), (panels[2], "gain")):
             if np.isfinite(evolution[key]):
                 label = f"{name.replace('_', ' ')}, evolution"
                 axes.axhline(evolution[key], color=color, linestyle=(0, (3, 3)), label=label)
@@ -342,7 +351,7 @@ def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
 def table_of_estimates(found: dict[str, dict[str, Any]]) -> Table:
     """Print and return what the figure shows, with intervals."""
     columns = "window", "agents until signal = noise", "cosine to the whole", "median norm"
-    table = Table("component", *columns, "clipped", "a step is worth [95%]")
+    table = Table("component", *columns, "clipped", "a step gains [95%]", "its length")
     for name, each in found.items():
         for row in each["rows"]:
             low, high = row["interval"]
@@ -354,7 +363,8 @@ def table_of_estimates(found: dict[str, dict[str, Any]]) -> Table:
                 "" if evolution else f"{row['cosine']:.2f}",
                 f"{row['norm']:.2g}",
                 "" if evolution else f"{row['clipped']:.0%}",
-                f"{row['rise']:+.1f} [{low:+.1f}, {high:+.1f}]",
+                f"{row['gain']:+.1f} [{low:+.1f}, {high:+.1f}]",
+                f"{row['step']:g}",
             )
     return table
 
@@ -362,15 +372,18 @@ def table_of_estimates(found: dict[str, dict[str, Any]]) -> Table:
 def table_of_scores(found: dict[str, dict[str, Any]]) -> Table:
     """Print and return what the strategies made of equal compute."""
     columns = ["start", *(f"{name} (trainings)" for name in STRATEGIES)]
-    table = Table("component, steps", *columns, "difference [95%], over seeds")
+    first, *others = STRATEGIES
+    differences = [f"{name}, from {first} [95% over seeds]" for name in others]
+    table = Table("component, steps", *columns, *differences)
     for name, each in found.items():
         cells = [f"{np.mean(each['start']['scores']):.1f}"]
         for strategy in STRATEGIES:
             scores = each[strategy]["scores"]
             several = ", ".join(f"{score:.0f}" for score in scores)
             cells.append(f"{np.mean(scores):.1f}: {several} ({each[strategy]['trained']:,.0f})")
-        first, second = (np.asarray(each[strategy]["scores"]) for strategy in STRATEGIES)
-        cells.append(_difference(second - first))
+        for other in others:
+            gains = np.subtract(each[other]["scores"], each[first]["scores"])
+            cells.append(_difference(gains))
         table.row(name.replace("_", " "), *cells)
     return table
 

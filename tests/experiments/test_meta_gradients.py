@@ -59,20 +59,22 @@ def test_gradients_are_clipped_as_the_strategy_does():
 
 
 def test_a_known_landscape(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(meta_gradients, "STEP", 0.1)
+    monkeypatch.setattr(meta_gradients, "STEPS", (0.1, 1.0, 5.0))
     landscape = Landscape(Noisy(), jnp.zeros(3))
     keys = keys_of(0, Purpose.HELD_OUT, 0, 64)
-    rises = landscape.rise(keys, np.array([1.0, 1.0, 1.0]))
-    # a step of 0.1 along each axis: of the derivative 0.1 and of the key's tilt
+    gains = landscape.gains(keys, np.array([2.0, 2.0, 2.0]))
     tilts = 0.1 * np.array([jax.random.normal(key, (3,)) for key in keys])
-    np.testing.assert_allclose(rises, 0.1 * (0.3 + tilts.sum(axis=1)), atol=1e-5)
+    steps = np.array([[0.1], [1.0], [5.0]])  # along each axis
+    expected = 0.15 * (1 - np.square(steps - 1)) + steps * tilts.sum(axis=1)
+    np.testing.assert_allclose(gains, expected, atol=1e-5)
     pairs = landscape.pairs(keys_of(0, Purpose.EVOLUTION, 1, 4000))
     np.testing.assert_allclose(pairs.mean(axis=0), 0.1, atol=0.03)
     found = estimates(landscape, [1, 2], 64, 64, 0)
     one, two, evolution = found["rows"]
     assert one["cosine"] == pytest.approx((2 / 3) ** 0.5, abs=0.15)
     assert two["cosine"] == pytest.approx(1.0, abs=1e-6)
-    assert two["rise"] > one["rise"] > 0
+    assert one["step"] == two["step"] == 1.0
+    assert two["gain"] > one["gain"] > 0
     assert two["noise"] == pytest.approx(0.03 / 0.03, rel=0.5)  # variance of the tilt / gradient
     assert evolution["window"] is None
     draw({"noisy": found}, tmp_path / "figure.png")
