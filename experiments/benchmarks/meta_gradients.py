@@ -7,10 +7,11 @@ python -m experiments.benchmarks.meta_gradients compute [--seconds 8] [--seeds 3
 PPO on CartPole-v1, with the components and settings of configs/evolve_*/ppo.yaml at their start.
 
 **Estimates.** Every agent gives a gradient of its own, through windows of some updates or the whole
-training. Noise is how many agents it takes until the mean is as long as its standard error. Bias has two parts. Truncation: the cosine to the gradient through the whole training. The
-objective, too, is not the fitness: so steps of several lengths are made in the direction of the
-mean. The best one is chosen by some fresh agents, and what it adds to the fitness is measured by
-others. The direction that evolution takes of as many frames (antithetic pairs) stands beside it.
+training. Noise is how many agents it takes until the mean is as long as its standard error. Bias
+has two parts. Truncation: the cosine to the gradient through the whole training. The objective,
+too, is not the fitness: so steps of several lengths are made in the direction of the mean. The best
+one is chosen by some fresh agents, and what it adds to the fitness is measured by others. The
+direction that evolution takes of as many frames (antithetic pairs) stands beside it.
 
 **Compute.** Open_ES and meta_gradient, at two learning rates, evolve for as many CPU seconds,
 compilation not counted, on short trainings, and for more on longer ones, as many times as they are
