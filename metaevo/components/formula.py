@@ -22,6 +22,7 @@ import numpy as np
 
 from metaevo.components.component import Component, Found
 from metaevo.components.expressions import FUNCTIONS, Expression, parse
+from metaevo.components.schedule import FRACTIONS
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
 
@@ -61,6 +62,8 @@ class Config:
     """what a loss's formula is: the loss, or its derivative by prediction or log_ratio"""
     hyperparam: str = "learning_rate"
     """schedule: what is multiplied by the formula"""
+    also: dict[str, str] = field(default_factory=dict)
+    """schedule: more hyperparams, with the formulas that they are multiplied by"""
 
     def __post_init__(self) -> None:
         """Check what no single field can."""
@@ -68,8 +71,13 @@ class Config:
         for name in self.constants:
             if not (isinstance(name, str) and name.isidentifier()) or name in taken:
                 raise ValueError(f"constants: {show(name)} must be a name that is not taken yet")
-        if unused := set(self.constants) - self.parsed.names:
+        names = self.parsed.names.union(*(each.names for each in self.factors.values()))
+        if unused := set(self.constants) - names:
             raise ValueError(f"constants: {', '.join(sorted(unused))} must occur in expression")
+        if self.also and self.slot != "schedule":
+            raise ValueError(f"also: must be left out in the slot {self.slot}")
+        if self.hyperparam in self.also:
+            raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
         if self.slot == "schedule" and self.gives == "slope":
             raise ValueError("gives = 'slope': must be 'value' in the slot schedule")
 
@@ -77,6 +85,19 @@ class Config:
     def parsed(self) -> Expression:
         """The formula, read."""
         return parse(self.expression, INPUTS[self.slot], self.constants)
+
+    @property
+    def factors(self) -> dict[str, Expression]:
+        """Of a schedule: the formulas by the hyperparams that they multiply."""
+        more = {
+            name: parse(text, INPUTS[self.slot], self.constants) for name, text in self.also.items()
+        }
+        return {self.hyperparam: self.parsed, **more}
+
+    @property
+    def length(self) -> int:
+        """Of the formula, or of all of them."""
+        return sum(each.length for each in self.factors.values())
 
     @property
     def units(self) -> dict[str, float]:
@@ -91,19 +112,25 @@ class Config:
 
     def text(self, meta_params: Mapping[str, Any]) -> str:
         """Return the formula with numbers in the place of its constants."""
-        return self.parsed.text(self.numbers(meta_params))
+        return self.written(self.numbers(meta_params))
+
+    def written(self, numbers: Mapping[str, float]) -> str:
+        """Return the formula with these numbers; of several, each behind its hyperparam."""
+        if not self.also:
+            return self.parsed.text(numbers)
+        return "; ".join(f"{name}: {each.text(numbers)}" for name, each in self.factors.items())
 
 
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the function of the slot in `purerl.types`."""
-    expression, units = config.parsed, config.units
+    expression, factors, units = config.parsed, config.factors, config.units
 
     def init(key):
         del key
         start = {name: jnp.float32(config.constants[name] / unit) for name, unit in units.items()}
         return {RELATIVE: start}
 
-    def evaluate(meta_params, inputs):
+    def evaluate(meta_params, inputs, expression=expression):
         """The formula of named inputs; a name that it doesn't look at is not passed on."""
         constants = {name: unit * meta_params[RELATIVE][name] for name, unit in units.items()}
         return expression.evaluate(inputs | constants)
@@ -135,12 +162,15 @@ def make(config: Config) -> Component:
         return integral(of_log_ratio)(log_ratio, jnp.float32(0.0), others)
 
     def schedule(meta_params, context):
-        hyperparams = context.hyperparams
-        if not hasattr(hyperparams, config.hyperparam):
-            raise TypeError(f"the learner has no {config.hyperparam}")
-        factor = evaluate(meta_params, {"progress": context.progress})
-        changed = getattr(hyperparams, config.hyperparam) * factor
-        return hyperparams.replace(**{config.hyperparam: changed})
+        hyperparams, changed = context.hyperparams, {}
+        for name, factor in factors.items():
+            if not hasattr(hyperparams, name):
+                raise TypeError(f"the learner has no {name}")
+            inputs = {"progress": context.progress}
+            changed[name] = getattr(hyperparams, name) * evaluate(meta_params, inputs, factor)
+            if name in FRACTIONS:
+                changed[name] = jnp.clip(changed[name], 0.0, 1.0)
+        return hyperparams.replace(**changed)
 
     functions: dict[str, Callable[..., Any]]
     functions = {"value_loss": value_loss, "policy_loss": policy_loss, "schedule": schedule}
@@ -177,7 +207,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     config = found.config
     what = {"value": config.slot, "slope": f"the slope of {config.slot}"}[config.gives]
     if config.slot == "schedule":
-        what = f"the factor of {config.hyperparam}"
+        what = f"the factor{'s' if config.also else f' of {config.hyperparam}'}"
     hooks = importlib.import_module(SLOTS[config.slot].hooks or "")
     said: list[str] = hooks.findings(found, observed)
     return [f"The formula: {what} = {config.text(found.meta_params)}.", *said]

@@ -1,4 +1,4 @@
-"""The hand-written losses as formulas: how long each is, and where a person may begin.
+"""The hand-written losses and schedules as formulas: their lengths, and where one may begin.
 
 Numbers that are hyperparameters of a learner stand in them as constants, with their defaults.
 """
@@ -32,6 +32,16 @@ HAND_WRITTEN: dict[str, dict[str, Config]] = {
             "maximum(log_ratio * advantage - b * tanh(log_ratio * advantage / b), 0)) "
             "- ratio * advantage",
             constants={"a": 2.0, "b": 0.6},
+        ),
+    },
+    "schedule": {
+        "constant": Config(slot="schedule", expression="1", constants={}),
+        "linear": Config(
+            slot="schedule",
+            expression="1 - progress",
+            constants={},
+            hyperparam="clip_epsilon",
+            also={"entropy_coef": "1 - progress"},
         ),
     },
 }

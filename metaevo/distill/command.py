@@ -1,7 +1,7 @@
-"""A run's learned loss as formulas: the command line, and what it leaves in RUN/distill.
+"""A run's learned loss as formulas or smaller networks: the command line, and RUN/distill.
 
-Trainings with the loss are recorded, formulas of growing length are fitted to it there, and each of
-them is judged like the loss itself.
+Trainings with the loss are recorded, formulas of growing length and networks of few units are
+fitted to it there, and each of them is judged like the loss itself.
 """
 
 import argparse
@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from metaevo.components import discovery, formula
+from metaevo.components import discovery
 from metaevo.components.parts import Evolved, Part
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
 from metaevo.config.command_line import Parser
-from metaevo.distill import regression
-from metaevo.distill.judging import judge, name_of
+from metaevo.distill import factors, networks, regression
+from metaevo.distill.judging import Candidate, judge, of_formula, of_network
 from metaevo.distill.records import record, slopes
 from metaevo.distill.regression import Formula
 from metaevo.held_out.protocol import task_of
@@ -44,15 +42,18 @@ from metaevo.studies.settings import EvolveSettings
 
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
+FORMULA, NETWORK = "formula", "network"
 
 
 class Search(NamedTuple):
-    """How formulas are searched for."""
+    """What is looked for, and how."""
 
     evaluations: int
-    """of candidates"""
+    """of formulas"""
     formulas: int
     """that are judged, at most"""
+    into: tuple[str, ...]
+    """formula, network, or both"""
 
 
 @exit_on_config_error()
@@ -68,8 +69,12 @@ def main(argv: list[str], *, description: str | None) -> int:
         "run", nargs="?", type=run_argument, metavar="RUN",
         help="the run whose loss becomes formulas, or latest; its settings are the defaults",
     )  # fmt: skip
+    parser.add_argument(
+        "--into", nargs="+", choices=(FORMULA, NETWORK), default=[FORMULA], metavar="KIND",
+        help="formula, network (a smaller one), or both",
+    )  # fmt: skip
     parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
-    parser.add_argument("--slot", help="which one, if the run has evolved several losses")
+    parser.add_argument("--slot", help="which part, if the run has evolved several")
     parser.add_argument(
         "--evaluations", type=int, default=150_000, metavar="N",
         help="formulas that the search tries",
@@ -86,7 +91,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
-    search = Search(args.evaluations, args.formulas)
+    search = Search(args.evaluations, args.formulas, tuple(dict.fromkeys(args.into)))
     elsewhere = task_of(settings) != task_of(before)
     if elsewhere and not isinstance(settings.task.env, str):
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
@@ -120,7 +125,7 @@ def distill(
     *,
     trust_source: bool = False,
 ) -> int:
-    """Find formulas for a loss that a run has evolved, and judge them.
+    """Find formulas or smaller networks for a loss that a run has evolved, and judge them.
 
     Args:
         before: of the run, whose trainings are recorded.
@@ -137,9 +142,14 @@ def distill(
     Raises:
         ConfigError: for anything wrong in the settings or in the directory.
     """
-    regression.require()
+    if FORMULA in search.into:
+        regression.require()
     evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
     part = _part(run_dir, evolved, slot)
+    if NETWORK in search.into:
+        if part.slot.name == factors.SLOT:
+            raise ConfigError("--into network: a schedule has no network; leave it out")
+        networks.smaller(part)
     study = LearnerStudy(before, run_dir, trust_source=trust_source)
     judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
     if settings.evaluation.seeds:
@@ -172,25 +182,20 @@ def distill(
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
-    """Return the loss that is distilled."""
-    losses = {
-        part.slot.name: part
-        for part in evolved.parts.values()
-        if part.slot.name in regression.SLOTS
-    }
+    """Return the loss or schedule that is distilled."""
+    slots = *regression.SLOTS, factors.SLOT
+    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
-    if not losses:
+    if not known:
         raise ConfigError(
-            f"{run_dir} has evolved {has}: only losses become formulas "
-            f"({', '.join(regression.SLOTS)})"
+            f"{run_dir} has evolved {has}: only losses and schedules are distilled "
+            f"({', '.join(slots)})"
         )
-    if slot is None and len(losses) > 1:
-        raise ConfigError(
-            f"{run_dir} holds several losses: say which one, --slot {'|'.join(losses)}"
-        )
-    if slot is not None and slot not in losses:
-        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(losses)}")
-    return losses[slot or next(iter(losses))]
+    if slot is None and len(known) > 1:
+        raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
+    if slot is not None and slot not in known:
+        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
+    return known[slot or next(iter(known))]
 
 
 def _distilled(
@@ -203,31 +208,17 @@ def _distilled(
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
     run_dir = run.path.parent.parent
-    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
-    print("recording trainings", file=sys.stderr, flush=True)
-    records = record(settings, study.parts, meta_params, part, check_stop)
-    if len(records.slope) < 100 or not np.ptp(records.slope):
-        raise ConfigError(
-            f"{run_dir}: its {slot} has no slope that could be fitted: {len(records.slope)} finite "
-            "samples in its trainings, or all the same"
-        )
-    with files.replacing(run.path / "records.npz") as file:
-        np.savez(file, **records._asdict())
-    own = study.evolved.of(meta_params, part.name)
-    inputs = regression.mattering(
-        slot,
-        records,
-        lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
-        seed,
-    )
-    print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
-    front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
+    settings, slot = study.settings, part.slot.name
+    about: dict[str, Any] = {"slot": slot, "component": part.source, "into": list(search.into)}
+    if slot == factors.SLOT:
+        found, candidates = _of_schedule(study, run, part, meta_params, search)
+    else:
+        found, candidates = _of_loss(study, run, part, meta_params, search, check_stop)
     check_stop()
-    chosen = regression.thinned(front, search.formulas)
-    for each in chosen:
+    about |= found
+    about |= {"networks": [each.about for each in candidates if "units" in each.about]}
+    for each in candidates:
         _save(run, each, settings.learner)
-    about: dict[str, Any] = {"slot": slot, "component": part.source, "inputs": list(inputs)}
-    about |= {"samples": len(records.slope), "front": [_plain(each) for each in front]}
     if not judged.settings.evaluation.seeds:
         return about
     resolved: dict[str, Any] = {}
@@ -238,11 +229,72 @@ def _distilled(
         judged.parts,
         part,
         meta_params,
-        chosen,
+        candidates,
         run.path,
         normalisation=judged.problem(resolved).normalisation,
         check_stop=check_stop,
     )
+
+
+def _of_schedule(
+    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: Any, search: Search
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a schedule: formulas."""
+    own = study.evolved.of(meta_params, part.name)
+    wanted = factors.factors_of(part, own, study.settings)
+    if not wanted:
+        raise ConfigError(
+            f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
+        )
+    print(f"searching for formulas of {', '.join(wanted)}", file=sys.stderr, flush=True)
+    seed = study.settings.run.seed
+    front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
+    about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
+    about |= {"front": [_plain(each) for each in front]}
+    return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
+
+
+def _of_loss(
+    study: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: Any,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a loss: formulas, networks, or both."""
+    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    print("recording trainings", file=sys.stderr, flush=True)
+    records = record(settings, study.parts, meta_params, part, check_stop)
+    if len(records.slope) < 100 or not np.ptp(records.slope):
+        raise ConfigError(
+            f"{run.path.parent.parent}: its {slot} has no slope that could be fitted: "
+            f"{len(records.slope)} finite samples in its trainings, or all the same"
+        )
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
+    about: dict[str, Any] = {"samples": len(records.slope)}
+    candidates: list[Candidate] = []
+    if FORMULA in search.into:
+        own = study.evolved.of(meta_params, part.name)
+        inputs = regression.mattering(
+            slot,
+            records,
+            lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
+            seed,
+        )
+        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
+        check_stop()
+        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
+        candidates += map(of_formula, regression.thinned(front, search.formulas))
+    if NETWORK in search.into:
+        for units, small in networks.smaller(part).items():
+            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
+            network = networks.fitted(small, units, settings, records, seed=seed)
+            candidates.append(of_network(network))
+            check_stop()
+    return about, candidates
 
 
 def _plain(each: Formula) -> dict[str, Any]:
@@ -251,40 +303,38 @@ def _plain(each: Formula) -> dict[str, Any]:
         "error": each.error,
         "expression": each.config.expression,
         "constants": each.config.constants,
-        "text": each.config.parsed.text(each.config.constants),
+        "text": each.config.written(each.config.constants),
     }
 
 
-def folder_of(run: RunDirectory, each: Formula) -> Path:
-    """Return where a formula is kept, for `metaevo.load` and settings such as `value_loss`."""
-    return run.path / name_of(each).replace(" ", "_")
+def folder_of(run: RunDirectory, each: Candidate) -> Path:
+    """Return where a candidate is kept, for `metaevo.load` and settings such as `value_loss`."""
+    return run.path / each.name.replace(" ", "_")
 
 
-def _save(run: RunDirectory, each: Formula, learner: str) -> None:
-    component = formula.make(each.config)
-    name = formula.__name__.rpartition(".")[2]
-    part = Part(name, formula, SLOTS[each.config.slot], each.config, component)
+def _save(run: RunDirectory, each: Candidate, learner: str) -> None:
     directory = RunDirectory(folder_of(run, each))
     os.makedirs(directory.path, exist_ok=True)
-    discovery.save(
-        directory, Evolved({name: part}, False), component.init(jax.random.key(0)), 0, learner
-    )
+    evolved = Evolved({each.part.name: each.part}, False)
+    discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
+    discovery.save(directory, evolved, each.meta_params, 0, learner)
 
 
 def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
-    """Print the formulas and write report.html."""
-    of_slope = f"the slope of {part.slot.name}"
+    """Print what was found and write report.html."""
+    is_schedule = part.slot.name == factors.SLOT
+    of_slope = "the factors of hyperparameters" if is_schedule else f"the slope of {part.slot.name}"
+    if is_schedule and len(found["hyperparams"]) == 1:
+        of_slope = f"the factor of {found['hyperparams'][0]}"
     first: list[Any] = []
-    if "formulas" not in found:
-        rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
-        note = f"Each is {of_slope}; error: the share of its variance that is not explained."
-        table = page.Table("Formulas", ["length", "error", "formula"], rows, note=note)
-    else:
+    tables = []
+    if "learned" in found:
         plot_formulas(
             found["formulas"],
             found["hand_written"],
             found["learned"],
             run.figures / FIGURE,
+            networks=found["networks"],
             ylabel="score on held-out seeds",
         )
         caption = (
@@ -292,29 +342,40 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Evol
             "numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
-        table = _table(found, of_slope)
-    print(f"\n{table.text()}\n")
+        tables.append(_table(found, of_slope))
+    if "learned" not in found and "front" in found:
+        rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
+        note = f"Each is {of_slope}; error: the share of the variance that is not explained."
+        tables.append(page.Table("Formulas", ["length", "error", "formula"], rows, note=note))
+    if "learned" not in found and found["networks"]:
+        rows = [[each["name"], each["numbers"], each["error"]] for each in found["networks"]]
+        note = f"error: the share of the variance of {of_slope} that is not explained."
+        tables.append(page.Table("Networks", ["network", "numbers", "error"], rows, note=note))
+    for table in tables:
+        print(f"\n{table.text()}\n")
     for each in found.get("formulas", []):
         print(f"{each['name']}: {of_slope} = {each['text']}")
-    title = f"Formulas of {part.name.replace('_', ' ')} for {settings.learner}"
+    what = ", ".join(f"{kind}s" for kind in found["into"])
+    inputs = f", inputs: {', '.join(found['inputs'])}" if "inputs" in found else ""
     page.write_report(
         run.path / "report.html",
-        title,
-        f"{found['samples']:,} samples of trainings, inputs: {', '.join(found['inputs'])}",
-        [*first, table, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+        f"{what.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"{found['samples']:,} samples{inputs}",
+        [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
     )
     print(f"report: {run.path / 'report.html'}")
 
 
 def _table(found: dict[str, Any], of_slope: str) -> page.Table:
-    rows = []
-    for each in found["formulas"]:
+    rows: list[list[Any]] = []
+    for each in [*found["formulas"], *found["networks"]]:
         against = each["against_learned"]
         difference = page.signed(against["difference"], *against["difference_interval"])
-        rows.append(
-            [each["length"], each["error"], each["iqm"], _interval(each), difference, each["text"]]
-        )
+        length = each.get("length", f"({each.get('numbers', 0):,})")
+        name = each.get("text", each["name"])
+        rows.append([length, each["error"], each["iqm"], _interval(each), difference, name])
     learned = found["learned"]
+    highlight = len(rows)
     rows.append(
         [f"({learned['numbers']:,})", 0.0, learned["iqm"], _interval(learned), "", "learned"]
     )
@@ -323,12 +384,13 @@ def _table(found: dict[str, Any], of_slope: str) -> page.Table:
         rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
     tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
     note = (
-        f"Each formula is {of_slope}. error: the share of its variance in trainings that a formula "
-        f"does not explain; IQM: interquartile mean on held-out seeds {tuned}, with its 95% "
-        "interval, and the difference from what was learned."
+        f"Each formula is {of_slope}; of a network its numbers stand in brackets. error: the share "
+        "of the variance in trainings that is not explained; IQM: interquartile mean on "
+        f"held-out seeds {tuned}, with its 95% interval, and the difference from what was learned."
     )
     columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]
-    return page.Table("Formulas", columns, rows, note=note, highlight=len(found["formulas"]))
+    title = " and ".join(f"{kind}s" for kind in found["into"]).capitalize()
+    return page.Table(title, columns, rows, note=note, highlight=highlight)
 
 
 def _interval(row: dict[str, Any]) -> str:

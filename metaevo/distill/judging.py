@@ -1,8 +1,8 @@
-"""Formulas trained, tuned and judged by the protocol that judges what they are formulas of."""
+"""Formulas and smaller networks, judged by the protocol that judges what they were fitted to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -12,9 +12,11 @@ from metaevo.agents.task import Parts
 from metaevo.agents.train_learner import Normalisation
 from metaevo.components import formula
 from metaevo.components.formulas import HAND_WRITTEN
-from metaevo.components.parts import Part, of_key
+from metaevo.components.parts import Evolved, Part, of_key
+from metaevo.components.slots import SLOTS
+from metaevo.distill.networks import Network
 from metaevo.distill.regression import Formula
-from metaevo.held_out.comparison import Comparison, Entry
+from metaevo.held_out.comparison import Comparison, Entry, digest
 from metaevo.held_out.entries import entries_of
 from metaevo.held_out.evaluation import LEARNED
 from metaevo.held_out.protocol import contender_maker, task_of
@@ -22,9 +24,44 @@ from metaevo.held_out.settings import JudgedSettings
 from metaevo.runs.progress import Progress
 
 
-def name_of(each: Formula) -> str:
-    """Return what a formula is called in comparisons."""
-    return f"formula of {each.length}"
+class Candidate(NamedTuple):
+    """Something that takes the place of what was learned."""
+
+    part: Part
+    meta_params: Any
+    about: dict[str, Any]
+    """what its row says: `name`, and `length` or `numbers`, `error`, ..."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in comparisons."""
+        return str(self.about["name"])
+
+
+def of_formula(each: Formula) -> Candidate:
+    """Return a formula as a candidate."""
+    config = each.config
+    component = formula.make(config)
+    name = formula.__name__.rpartition(".")[2]
+    part = Part(name, formula, SLOTS[config.slot], config, component)
+    about = {
+        "name": f"formula of {each.length}",
+        "length": each.length,
+        "error": each.error,
+        "text": config.written(config.constants),
+        "expression": config.expression,
+        "constants": config.constants,
+        "gives": config.gives,
+        "also": config.also,
+    }
+    return Candidate(part, component.init(jax.random.key(0)), about)
+
+
+def of_network(each: Network) -> Candidate:
+    """Return a smaller network as a candidate."""
+    name = f"network of {each.units}"
+    about = {"name": name, "numbers": each.numbers, "units": each.units, "error": each.error}
+    return Candidate(each.part, each.meta_params, about)
 
 
 def judge(
@@ -32,50 +69,51 @@ def judge(
     parts: Parts,
     part: Part,
     meta_params: Any,
-    formulas: Sequence[Formula],
+    candidates: Sequence[Candidate],
     path: Path,
     *,
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
 ) -> dict[str, Any]:
-    """Compare formulas with what they are formulas of, and both with hand-written functions.
+    """Compare candidates with what they were fitted to, and both with hand-written functions.
 
     All are tuned over the same settings and seeds, and meet on the same held-out seeds.
 
     Args:
         settings: of the comparison.
         parts: what was evolved, and the environments.
-        part: whose place the formulas take.
+        part: whose place the candidates take.
         meta_params: that were found.
-        formulas: of different lengths.
+        candidates: formulas and networks.
         path: of the directory that keeps the tuning of an interrupted comparison.
         normalisation: of several environments.
         check_stop: raises if the run is to stop.
 
     Returns:
-        `formulas`, `learned` and `hand_written`, each with `iqm`, `interval` and `scores` of the
-        tuned variant and `untuned` of the other; formulas with the verdicts `against_learned` and
-        `against_best`, `learned` with the latter.
+        `formulas`, `networks`, `learned` and `hand_written`, each with `iqm`, `interval` and
+        `scores` of the tuned variant and `untuned` of the other; candidates with the verdicts
+        `against_learned` and `against_best`, `learned` with the latter.
     """
     contender = contender_maker(settings, parts)
     all_entries = entries_of(settings, parts, {LEARNED: meta_params}, contender)
     learned = all_entries.pop(LEARNED)
     entries = {LEARNED: learned}
-    for each in formulas:
-        component = formula.make(each.config)
+    for each in candidates:
         functions = {
             slot: of_key("found", function) for slot, function in parts.evolved.functions().items()
         }
-        functions[part.slot.name] = of_key("formula", component.apply)
-        both = {"found": meta_params, "formula": component.init(jax.random.key(0))}
-        entries[name_of(each)] = Entry(contender(functions, both), both, learned.space)
+        (function,) = Evolved({each.part.name: each.part}, False).functions().values()
+        functions[part.slot.name] = of_key("candidate", function)
+        both = {"found": meta_params, "candidate": each.meta_params}
+        entries[each.name] = Entry(contender(functions, both), both, learned.space)
+    chosen = [(each.part.config, digest(each.meta_params)) for each in candidates]
     comparison = Comparison(
         entries | all_entries,
         settings.evaluation,
         seed=settings.run.seed,
         evolution_frames=0,
         normalisation=normalisation,
-        context=f"{task_of(settings)} {[each.config for each in formulas]}",
+        context=f"{task_of(settings)} {chosen}",
         learned=len(entries),
     )
     with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
@@ -85,11 +123,11 @@ def judge(
             check_stop()
 
         result, _ = comparison.run(path / "tuning", progress, bar.stage)
-    return _summary(result, part, formulas, learned.meta_params)
+    return _summary(result, part, candidates, learned.meta_params)
 
 
 def _summary(
-    result: Mapping[str, Any], part: Part, formulas: Sequence[Formula], meta_params: Any
+    result: Mapping[str, Any], part: Part, candidates: Sequence[Candidate], meta_params: Any
 ) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for row in result["variants"]:  # of every function the untuned one first, if there is one
@@ -104,32 +142,25 @@ def _summary(
         "numbers": sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)),
         "against_best": against_best[LEARNED],
     }
-    found = []
-    for each in formulas:
-        row = rows[name_of(each)]
+    found = {}
+    for each in candidates:
+        row = rows[each.name]
         compared = statistics.compare(np.asarray(row["scores"]), np.asarray(learned["scores"]))
-        found.append(
-            {
-                "name": name_of(each),
-                "length": each.length,
-                "error": each.error,
-                "text": each.config.parsed.text(each.config.constants),
-                "expression": each.config.expression,
-                "constants": each.config.constants,
-                "gives": each.config.gives,
-                **row,
-                "against_learned": compared._asdict(),
-                "against_best": against_best[name_of(each)],
-            }
-        )
+        found[each.name] = {
+            **each.about,
+            **row,
+            "against_learned": compared._asdict(),
+            "against_best": against_best[each.name],
+        }
     known = HAND_WRITTEN.get(part.slot.name, {})
     others = [
-        {"name": name, "length": known[name].parsed.length if name in known else None, **row}
+        {"name": name, "length": known[name].length if name in known else None, **row}
         for name, row in rows.items()
-        if name != LEARNED and name not in {each["name"] for each in found}
+        if name != LEARNED and name not in found
     ]
     return {
-        "formulas": found,
+        "formulas": [row for row in found.values() if "length" in row],
+        "networks": [row for row in found.values() if "units" in row],
         "learned": learned,
         "hand_written": others,
         "best_hand_written": result["best_hand_written"],

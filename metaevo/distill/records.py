@@ -105,14 +105,28 @@ def slopes(
         scalars: [samples, arguments].
         progress: [samples] the share of training that is done.
     """
+    slope = jax.vmap(slope_of(function, settings), in_axes=(None, 0, 0))
+    return np.asarray(jax.jit(slope)(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))
+
+
+def slope_of(function: Callable[..., Any], settings: LearnerSettings) -> Callable[..., jax.Array]:
+    """Return a loss's derivative by its first scalar.
+
+    Args:
+        function: of the slot.
+        settings: of the experiment.
+
+    Returns:
+        `(meta_params, scalars [arguments], progress) -> slope`.
+    """
     num_updates = settings.train.num_updates
 
-    def slope(scalars, progress):
+    def slope(meta_params, scalars, progress):
         context = Context(settings.hyperparams, progress, num_updates)
         first, *others = scalars
         return jax.grad(lambda x: function(meta_params, context, x, *others))(first)
 
-    return np.asarray(jax.jit(jax.vmap(slope))(jnp.asarray(scalars), jnp.asarray(progress)))
+    return slope
 
 
 def _listened(function: Callable[..., Any], seen: list[np.ndarray]) -> Callable[..., Any]:

@@ -9,8 +9,8 @@ The search is that of Operon (Burlacu et al. 2020), with the multi-objective NSG
 """
 
 import ast
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,9 @@ MATTERS = 0.01
 NEGLIGIBLE = 1e-3
 """A term that varies less, in terms of the slope's standard deviation, is left out."""
 
+Terms = dict[str, float]
+"""A sum of texts with their factors; the text of a number is empty."""
+
 
 class Formula(NamedTuple):
     """A formula of the front."""
@@ -42,6 +45,21 @@ class Formula(NamedTuple):
     length: int
     error: float
     """the share of the slope's variance that it does not explain"""
+
+
+class HasLength(Protocol):
+    """A formula in some shape."""
+
+    @property
+    def length(self) -> int:
+        """As `Expression.length` counts."""
+
+    @property
+    def error(self) -> float:
+        """The share of the variance that it does not explain."""
+
+
+Fitted = TypeVar("Fitted", bound=HasLength)
 
 
 class Arguments(NamedTuple):
@@ -138,15 +156,34 @@ def search(
     Raises:
         ConfigError: if Operon is not installed.
     """
-    make_regressor = require()
     known = arguments_of(slot, records).known
     wanted = records.slope.astype(np.float64)
     if known:
         given = {name: np.asarray(each, np.float64) for name, each in inputs.items()}
         wanted = wanted + given["ratio"] * given["advantage"]
+    candidates = [_constant(slot, float(np.mean(wanted)), known)]
+    for terms in sums_of(inputs, wanted, seed=seed, evaluations=evaluations):
+        candidates.append(_formula(slot, terms, known))
+    return front([_judged(each, records, inputs) for each in candidates])
+
+
+def sums_of(
+    inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
+) -> Iterator[Terms]:
+    """Yield what Operon finds, as sums of terms that matter.
+
+    Args:
+        inputs: by their names, [samples] each.
+        wanted: [samples].
+        seed: of the searches.
+        evaluations: of candidates, in all.
+
+    Raises:
+        ConfigError: if Operon is not installed.
+    """
+    make_regressor = require()
     names = list(inputs)
     table = np.stack([inputs[name] for name in names], axis=1).astype(np.float64)
-    candidates = [_constant(slot, float(np.mean(wanted)), known)]
     for number, length in enumerate(LENGTHS, start=1):
         regressor = make_regressor(
             allowed_symbols=SYMBOLS,
@@ -163,13 +200,12 @@ def search(
         meaning = {key: variables[name] for key, name in regressor.variables_.items()}
         for solution in regressor.pareto_front_:
             terms = _terms(solution["tree"].Nodes, meaning)
-            candidates.append(_formula(slot, _kept(terms, inputs, float(np.std(wanted))), known))
-    return front([_judged(each, records, inputs) for each in candidates])
+            yield _kept(terms, inputs, float(np.std(wanted)))
 
 
-def front(formulas: list[Formula]) -> list[Formula]:
+def front(formulas: Iterable[Fitted]) -> list[Fitted]:
     """Return those that no formula of at most their length is about as good as, shortest first."""
-    found: list[Formula] = []
+    found: list[Fitted] = []
     for each in sorted(formulas, key=lambda each: (each.length, each.error)):
         if np.isfinite(each.error) and (
             not found or each.error < (1 - GAIN) * found[-1].error - 1e-9
@@ -201,8 +237,6 @@ def _judged(config: Config, records: Records, inputs: Mapping[str, np.ndarray]) 
 
 INVERSE = "1 / "
 """How a text begins that is a number's quotient."""
-Terms = dict[str, float]
-"""A sum of texts with their factors; the text of a number is empty."""
 
 
 def _terms(nodes: Any, names: Mapping[int, str]) -> Terms:
@@ -228,11 +262,11 @@ def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
             functions = {"abs": np.abs, "exp": np.exp, "tanh": np.tanh}
             return {"": float(functions[kind](first.get("", 0.0)))}
         if kind == "exp" or len(first) > 1:
-            return {f"{kind}({_text(first)})": 1.0}
+            return {f"{kind}({text_of(first)})": 1.0}
         ((text, factor),) = first.items()  # both are the same for both signs, but for tanh's
         if kind == "abs":
             return {f"abs({text})": abs(factor)}
-        return {f"tanh({_text({text: abs(factor)})})": 1.0 if factor > 0 else -1.0}
+        return {f"tanh({text_of({text: abs(factor)})})": 1.0 if factor > 0 else -1.0}
     if kind in ("add", "sub"):
         total = dict(first)
         for text, factor in second.items():
@@ -240,19 +274,19 @@ def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
         return {text: factor for text, factor in total.items() if factor}
     if kind in ("fmin", "fmax"):
         name = {"fmin": "minimum", "fmax": "maximum"}[kind]
-        return {f"{name}({_text(first)}, {_text(second)})": 1.0}
+        return {f"{name}({text_of(first)}, {text_of(second)})": 1.0}
     if kind == "aq":
         divisor = _product(second, second)
         divisor[""] = divisor.get("", 0.0) + 1.0
         if set(divisor) <= {""}:
             return {text: factor / divisor[""] ** 0.5 for text, factor in first.items()}
         if len(first) > 1:
-            return {f"({_text(first)}) / sqrt({_text(divisor)})": 1.0}
+            return {f"({text_of(first)}) / sqrt({text_of(divisor)})": 1.0}
         ((text, factor),) = first.items() or {"": 0.0}.items()
         return {
-            f"{text} / sqrt({_text(divisor)})"
+            f"{text} / sqrt({text_of(divisor)})"
             if text
-            else f"{INVERSE}sqrt({_text(divisor)})": factor
+            else f"{INVERSE}sqrt({text_of(divisor)})": factor
         }
     assert kind == "mul", kind
     return _product(first, second)
@@ -263,16 +297,16 @@ def _product(first: Terms, second: Terms) -> Terms:
     if not first or not second:
         return {}
     if first == second and len(first) > 1:
-        return {f"({_text(first)})**2": 1.0}
+        return {f"({text_of(first)})**2": 1.0}
     if len(first) > 1 and len(second) > 1:
-        return {f"({_text(first)}) * ({_text(second)})": 1.0}
+        return {f"({text_of(first)}) * ({text_of(second)})": 1.0}
     if len(second) == 1:
         first, second = second, first
     ((text, factor),) = first.items()
     if not text:
         return {other: factor * each for other, each in second.items()}
     if len(second) > 1:
-        return {f"{text} * ({_text(second)})": factor}
+        return {f"{text} * ({text_of(second)})": factor}
     ((other, each),) = second.items()
     if other == text:
         return {f"{text if text.isidentifier() else f'({text})'}**2": factor * each}
@@ -281,7 +315,7 @@ def _product(first: Terms, second: Terms) -> Terms:
     return {f"{text} * {other}" if other else text: factor * each}
 
 
-def _text(terms: Terms) -> str:
+def text_of(terms: Terms) -> str:
     """A sum as text, its numbers with a few digits."""
     words = []
     for text, factor in terms.items():
@@ -311,21 +345,22 @@ def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Term
 
 def _formula(slot: str, terms: Terms, known: str) -> Config:
     """A formula whose numbers have names, but 0 and 1."""
-    text = _text(terms) + known
+    text = text_of(terms) + known
     if known and not terms:
         text = known.strip().replace("- ", "-", 1)
-    named = _Named()
+    named = Named()
     tree = named.visit(ast.parse(text, mode="eval"))
     return Config(slot, ast.unparse(tree), named.constants, gives="slope")  # type: ignore[arg-type]
 
 
-class _Named(ast.NodeTransformer):
+class Named(ast.NodeTransformer):
     """Gives names to the numbers of a formula."""
 
     def __init__(self) -> None:
         self.constants: dict[str, float] = {}
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        """Return the name of a new constant."""
         if not isinstance(node.value, float) or node.value in (0.0, 1.0):
             return node
         name = f"c{len(self.constants)}"

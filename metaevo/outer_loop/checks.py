@@ -46,7 +46,7 @@ def check_evolution(
         climb = partial(ascend, problem, window=bound.window)
         try:
             jax.eval_shape(climb, jax.random.key(0), shapes)
-        except (TypeError, ValueError) as error:
+        except (NotImplementedError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ConfigError(
                 f"strategy.algorithm = {strategy.algorithm!r}: has no derivatives here: {reason}"

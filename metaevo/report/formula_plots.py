@@ -13,15 +13,17 @@ def plot_formulas(
     learned: Mapping[str, Any],
     path: plots.PathLike,
     *,
+    networks: Sequence[Mapping[str, Any]] = (),
     ylabel: str,
 ) -> Path:
-    """Draw the score of every formula over its length, and what was learned at the right end.
+    """Draw the score of every formula over its length, and networks at the right end.
 
     Args:
         formulas: each with length, iqm, interval (low, high).
         hand_written: each with name, length (None: not drawn), iqm, interval.
         learned: numbers (how many it has), iqm, interval.
         path: of the PNG.
+        networks: smaller ones, like `learned`, which comes last.
         ylabel: what the scores are.
 
     Returns:
@@ -31,15 +33,20 @@ def plot_formulas(
     axes = plots._style(figure.subplots(), "length of the formula", ylabel)
     known = [each for each in hand_written if each["length"] is not None]
     lengths = [each["length"] for each in [*formulas, *known]]
-    end = max(lengths, default=1) * 1.25 + 2
+    step = max(lengths, default=1) * 0.12 + 1
+    ends = [max(lengths, default=1) + 2 + step * (i + 1) for i in range(len(networks) + 1)]
+    smaller = [{**row, "length": x} for row, x in zip(networks, ends, strict=False)]
     low, high = learned["interval"]
     axes.axhspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
     groups = (
         ("formulas of what was learned", plots.LEARNED, "o", "white", formulas),
         ("hand-written", plots.BLUE, "s", plots.BLUE, known),
-        ("learned", plots.LEARNED, "D", plots.LEARNED, [{**learned, "length": end}]),
+        ("smaller networks", plots.LEARNED, "D", "white", smaller),
+        ("learned", plots.LEARNED, "D", plots.LEARNED, [{**learned, "length": ends[-1]}]),
     )
     for label, color, marker, face, rows in groups:
+        if not rows:
+            continue
         for row in rows:
             x, (low, high) = row["length"], row["interval"]
             axes.plot([x, x], [low, high], color=color, linewidth=2.5, solid_capstyle="round")
@@ -65,7 +72,8 @@ def plot_formulas(
         )
     ticks = sorted(set(lengths))
     kept = [each for i, each in enumerate(ticks) if not i or each - ticks[i - 1] >= 1]
-    axes.set_xticks([*kept, end], [*map(str, kept), f"{learned['numbers']:,}\nnumbers"])
+    numbers = [f"{row['numbers']:,}\nnumbers" for row in [*networks, learned]]
+    axes.set_xticks([*kept, *ends], [*map(str, kept), *numbers])
     axes.margins(x=0.05)
     plots._legend(figure, axes)
     return plots._save(figure, path)

@@ -55,6 +55,26 @@ CASES = {
     "unknown component": ("--evolve drfit", ["evolve = 'drfit'", "value_loss"]),
     "unknown algorithm": ("--strategy.algorithm OpenES", ["'OpenES'", "Open_ES"]),
     "pickled algorithm": ("--strategy.algorithm LES", ["strategy.algorithm = 'LES'", "pickle"]),
+    "gradients without derivatives": (
+        "--learner dqn --strategy.algorithm meta_gradient",
+        ["strategy.algorithm = 'meta_gradient': has no derivatives here: only PPO"],
+    ),
+    "a window that divides nothing": (
+        "--strategy.algorithm meta_gradient --strategy.settings.window 3",
+        ["has no derivatives here: the window of 3 updates must divide a training's"],
+    ),
+    "a formula with an unknown name": (
+        "--evolve formula --component.expression eror --component.constants {}",
+        ["component: expression = 'eror': unknown name 'eror'; known: "],
+    ),
+    "a formula that divides by zero": (
+        "--evolve formula --component.expression 1/0 --component.constants {}",
+        ["component: expression = '1/0': division by zero"],
+    ),
+    "a formula that is code": (
+        "--evolve formula --component.expression ().__class__ --component.constants {}",
+        ["component: expression = ", "is not allowed; a formula has numbers, names"],
+    ),
     "algorithm setting": (
         "--strategy.settings.momentum 0.9",
         ["strategy.settings", "Open_ES", "momentum", "use_antithetic_sampling"],

@@ -30,7 +30,7 @@ SETTINGS = {
 MORE_FLAGS = {
     "evolve": {"config", "generations", "devices", "evolution-seeds"},
     "evaluate": {"run-dir", "name", "unseen", "trust-source"},
-    "distill": {"name", "formulas", "evaluations", "slot", "trust-source"},
+    "distill": {"into", "name", "formulas", "evaluations", "slot", "trust-source"},
     "train": {"config"},
     "sweep": {"config", "dry-run", "worker"},
 }

@@ -17,7 +17,7 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import ppo
 from purerl.learners import LEARNERS
-from purerl.parts import losses
+from purerl.parts import losses, schedules
 from purerl.types import Context
 
 CONTEXT = Context(ppo.Hyperparams(), progress=0.25)
@@ -162,6 +162,7 @@ AS_FORMULAS = [
     (slot, name, config)
     for slot, formulas in [*HAND_WRITTEN.items(), ("value_loss", VALUES)]
     for name, config in formulas.items()
+    if slot != "schedule"
 ]
 
 
@@ -187,6 +188,15 @@ def test_hand_written_losses_as_formulas(slot, name, config):
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", HAND_WRITTEN["schedule"])
+def test_hand_written_schedules_as_formulas(name):
+    component = make(HAND_WRITTEN["schedule"][name])
+    found = component.apply(component.init(None), CONTEXT)
+    expected = schedules.HAND_WRITTEN["schedule"][name](None, CONTEXT)
+    for hyperparam, value in vars(expected).items():
+        assert getattr(found, hyperparam) == pytest.approx(value), hyperparam
+
+
 def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
     config = Config(
         expression="a * tanh(error) + b", constants={"a": 2.0, "b": -0.5}, gives="slope"
@@ -206,6 +216,32 @@ def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
     np.testing.assert_allclose(by_constants["relative"]["b"], 0.5, rtol=1e-5)  # unit 0.5
     value = component.apply(meta_params, CONTEXT, 1.5, 0.5, 0.0)
     np.testing.assert_allclose(value, 2.0 * np.log(np.cosh(1.0)) - 0.5, rtol=1e-5)
+
+
+def test_a_schedule_of_several_hyperparameters():
+    config = Config(
+        slot="schedule",
+        expression="1 - c0 * progress",
+        constants={"c0": 0.5, "c1": 2.0},
+        also={"clip_epsilon": "c1 + progress", "gae_lambda": "2"},
+    )
+    component = formula.make(config)
+    given = ppo.Hyperparams()
+    changed = component.apply(
+        component.init(jax.random.key(0)), Context(given, jnp.float32(0.5), 10)
+    )
+    assert changed.learning_rate == pytest.approx(0.75 * given.learning_rate)
+    assert changed.clip_epsilon == pytest.approx(2.5 * given.clip_epsilon)
+    assert changed.gae_lambda == 1.0  # of a fraction
+    assert config.length == 5 + 3 + 1
+    text = "learning_rate: 1 - 0.5 * progress; clip_epsilon: 2.0 + progress; gae_lambda: 2"
+    assert config.text(component.init(jax.random.key(0))) == text
+    with pytest.raises(ValueError, match="also: must be left out in the slot value_loss"):
+        Config(also={"clip_epsilon": "c0"})
+    with pytest.raises(ValueError, match="also: 'learning_rate' has its formula in expression"):
+        Config(slot="schedule", expression="c0", also={"learning_rate": "c0"})
+    with pytest.raises(ValueError, match="eror"):
+        Config(slot="schedule", expression="c0", also={"clip_epsilon": "eror"})
 
 
 def test_a_schedule():

@@ -1,7 +1,9 @@
 """`metaevo distill`: a whole one, and what it refuses."""
 
 import json
+import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from metaevo.components import find, registry
 from metaevo.components.discovery import load
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.distill import command
+from metaevo.distill import command, networks
 from metaevo.distill.command import main
 from metaevo.evolution.command import main as evolve
 from metaevo.training.command import main as train
@@ -18,7 +20,7 @@ TINY = """
 learner: q_learning
 task: {env: GridWorld, env_params: {size: 3, slip_probability: 0.1}}
 train: {total_timesteps: 60, num_steps: 20}
-component: {form: additive, hidden_sizes: [2], start: random}
+component: {form: additive, hidden_sizes: [3], start: random}
 fitness: {mean_return: 0, reward_per_step: 10}
 strategy: {population_size: 8, sigma: 0.1}
 evolution: {generations: 1, validation_seeds: 4, num_devices: 1}
@@ -44,21 +46,22 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
     assert "no discovered component" in refused(capsys, tmp_path)
 
 
-def test_only_losses_become_formulas(tmp_path):
+def test_only_losses_and_schedules_are_distilled(tmp_path):
     def part(name):
         module = find(name)
         config = module.Config()
         return Part(name, module, registry.slot_of(module, config), config, module.make(config))
 
-    both = {name: part(name) for name in ("value_loss", "drift", "schedule")}
-    with pytest.raises(ConfigError, match="has evolved schedule: only losses become formulas"):
-        command._part(tmp_path, Evolved({"schedule": both["schedule"]}, False), None)
+    both = {name: part(name) for name in ("value_loss", "drift", "optimizer")}
+    with pytest.raises(ConfigError, match="evolved make_optimizer: only losses and schedules are"):
+        command._part(tmp_path, Evolved({"optimizer": both["optimizer"]}, False), None)
     evolved = Evolved(both, True)
-    with pytest.raises(ConfigError, match=r"several losses: .* --slot value_loss\|policy_loss"):
+    with pytest.raises(ConfigError, match=r"several parts: .* --slot value_loss\|policy_loss"):
         command._part(tmp_path, evolved, None)
     assert command._part(tmp_path, evolved, "policy_loss").name == "drift"
     with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
         command._part(tmp_path, evolved, "schedule")
+    assert command._part(tmp_path, Evolved({"schedule": part("schedule")}, False), None)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +97,7 @@ def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
         "huber",
         "sloped_squared",
     }
-    assert found["learned"]["numbers"] == 7
+    assert found["learned"]["numbers"] == 10
     assert (evolved / "distill/value_loss/figures/score_length.png").stat().st_size > 1000
     assert "Formulas" in (evolved / "distill/value_loss/report.html").read_text()
 
@@ -106,15 +109,38 @@ def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
 
 
 @pytest.mark.long
+def test_a_loss_becomes_a_smaller_network(evolved, capsys, monkeypatch):
+    monkeypatch.setattr(networks, "STEPS", 300)
+    monkeypatch.setattr(networks, "STARTS", 1)
+    monkeypatch.setitem(sys.modules, "pyoperon", None)  # which no network needs
+    argv = [str(evolved), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
+    assert main(argv, description="") == 0
+    assert "network of 2" in capsys.readouterr().out
+    found = json.loads((evolved / "distill/small/distilled.json").read_text())
+    assert (found["formulas"], found["into"]) == ([], ["network"])
+    (network,) = found["networks"]  # with 4 units it would have more numbers than the learned one
+    assert (network["name"], network["numbers"], len(network["scores"])) == ("network of 2", 7, 4)
+    assert found["learned"]["numbers"] == 10
+    assert network["against_learned"]["conclusion"]
+    value_loss, meta_params = load(evolved / "distill/small/network_of_2")
+    assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
+    assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
+    assert (evolved / "distill/small/figures/score_length.png").stat().st_size > 1000
+    assert main([*argv[:-1], "0"], description="") == 0
+    assert "network of 2" in capsys.readouterr().out
+
+
+@pytest.mark.long
 def test_what_does_not_fit_is_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
     assert "--slot = 'policy_loss': must be one of value_loss" in refused(
         capsys, evolved, "--slot", "policy_loss"
     )
     assert "component.hidden_sizes: a loss is distilled as it is" in refused(
-        capsys, evolved, "--component.hidden_sizes", "[3]"
+        capsys, evolved, "--component.hidden_sizes", "[5]"
     )
     assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")
+    assert "--into: invalid choice: 'net'" in refused(capsys, evolved, "--into", "net")
     for path in (evolved / "meta_params").iterdir():
         path.unlink()
     (evolved / "meta_params").rmdir()

@@ -58,7 +58,7 @@ def random_tree(rng, depth):
 @pytest.mark.parametrize("seed", range(60))
 def test_a_tree_means_the_same_as_text(seed):
     nodes, expected = random_tree(np.random.default_rng(seed), depth=3)
-    text = regression._text(regression._terms(nodes, NAMES))
+    text = regression.text_of(regression._terms(nodes, NAMES))
     found = parse(text, ["x", "y"], {}).evaluate({"x": X, "y": Y})
     # numbers are written with four digits
     np.testing.assert_allclose(
@@ -78,7 +78,7 @@ def test_texts_are_short():
     )
 
     def text(*nodes):
-        return regression._text(regression._terms(nodes, NAMES))
+        return regression.text_of(regression._terms(nodes, NAMES))
 
     assert text(x, one, plus) == "1.5 - 2.0 * x"
     assert text(x, x, plus) == "-4.0 * x"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from importlib import metadata
 from pathlib import Path
 
 import jax
@@ -208,6 +209,24 @@ def test_a_task_that_cannot_be_built_is_named():
     other = dataclasses.replace(TINY, tasks={"new": spec})
     with pytest.raises(ConfigError, match=r"task new: task.env: unknown environment"):
         measure.Bench(other, "new", rule_of("adam"))
+
+
+def test_a_missing_extra_is_one_line(capsys, tmp_path, monkeypatch):
+    spec = tasks.TaskSpec("control", "short", "brax/reacher")
+    other = dataclasses.replace(TINY, tasks={"reacher": spec})
+    kept = {"key": key_of(other, "reacher")}
+    monkeypatch.setattr(command, "benchmark", lambda: other)
+    monkeypatch.setattr(command, "read_references", lambda: {"tasks": {"reacher": kept}})
+
+    def no_version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", no_version)
+    code, out, err = run(capsys, "adam", "--output", tmp_path / "out")
+    (line,) = [each for each in err.splitlines() if not each.startswith("results: ")]
+    assert (code, out) == (2, "")
+    assert line.startswith("error: task reacher: task.env")
+    assert line.endswith("brax is not installed: pip install 'metaevo[brax]'")
 
 
 def test_a_run_is_a_rule(tmp_path):

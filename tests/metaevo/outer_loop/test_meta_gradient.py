@@ -33,6 +33,20 @@ class Rounded(Quadratic):
         return Evaluation(x, {})
 
 
+class Neighbour(Quadratic):
+    """Computed by something that JAX has no derivative of."""
+
+    def evaluate(self, key, meta_params):
+        return Evaluation(jnp.sum(jnp.nextafter(meta_params, 1.0)), {})
+
+
+class Whole(Quadratic):
+    """Of whole numbers."""
+
+    def init(self, key):
+        return jnp.zeros(3, jnp.int32)
+
+
 def config_of(**changes):
     settings = {"algorithm": "meta_gradient", "population_size": 2, "learning_rate": 0.1}
     return StrategyConfig(**{**settings, **changes})
@@ -61,6 +75,8 @@ def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
     ("problem", "changes", "message"),
     [
         (Rounded(), {}, "has no derivatives here: .*while_loop"),
+        (Neighbour(), {}, "has no derivatives here: .*nextafter"),
+        (Whole(), {}, "strategy.algorithm = 'meta_gradient': not all numbers are floats"),
         (Quadratic(), {"settings": {"window": 0}}, "window = 0: must be an int, at least 1"),
         (Quadratic(), {"settings": {"windw": 2}}, "has no setting 'windw'; allowed: window"),
     ],

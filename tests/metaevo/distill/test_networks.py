@@ -1,0 +1,69 @@
+"""Smaller networks: which there are, and that they are fitted to what was recorded."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metaevo.components import find, registry
+from metaevo.components.parts import Part
+from metaevo.config import ConfigError
+from metaevo.distill import networks
+from metaevo.distill.networks import fitted, smaller
+from metaevo.distill.records import Records, slopes
+from purerl import q_learning
+
+SETTINGS = SimpleNamespace(
+    train=SimpleNamespace(num_updates=10), hyperparams=q_learning.Hyperparams()
+)
+
+
+def part_of(name, **settings):
+    module = find(name)
+    config = module.Config(**settings)
+    return Part(name, module, registry.slot_of(module, config), config, module.make(config))
+
+
+def numbers(part):
+    return sum(leaf.size for leaf in jax.tree.leaves(part.component.init(jax.random.key(0))))
+
+
+def test_networks_have_fewer_numbers_than_what_was_learned():
+    by_units = smaller(part_of("value_loss", hidden_sizes=(8, 8), start="squared"))
+    assert list(by_units) == [2, 4]
+    assert [each.config.hidden_sizes for each in by_units.values()] == [(2,), (4,)]
+    assert {each.config.start for each in by_units.values()} == {"random"}
+    assert [numbers(each) for each in by_units.values()] == [7, 13]
+    assert [numbers(each) for each in smaller(part_of("drift")).values()] == [18, 36]
+    assert list(smaller(part_of("value_loss", hidden_sizes=(3,)))) == [2]
+
+
+def test_what_cannot_be_smaller_is_refused():
+    with pytest.raises(ConfigError, match="value_loss has 7 numbers, and with 2 units no fewer"):
+        smaller(part_of("value_loss", hidden_sizes=(2,)))
+    with pytest.raises(ConfigError, match="formula has no hidden_sizes or hidden_size"):
+        smaller(part_of("formula"))
+
+
+@pytest.mark.long
+def test_the_slope_is_fitted(monkeypatch):
+    monkeypatch.setattr(networks, "STEPS", 2_000)
+    monkeypatch.setattr(networks, "STARTS", 2)
+    rng = np.random.default_rng(0)
+    prediction, target = rng.normal(size=(2, 2000)).astype(np.float32)
+    wanted = np.tanh(2 * (prediction - target)) + 0.3
+    scalars = np.stack([prediction, target, prediction], axis=1)
+    records = Records(scalars, np.zeros(2000, np.float32), wanted)
+    small = smaller(part_of("value_loss"))[4]
+    found = fitted(small, 4, SETTINGS, records, seed=0)
+    assert found.numbers == 13
+    assert found.error < 0.01
+    # by differences of the loss itself
+    loss = jax.vmap(lambda x, y: small.function(found.meta_params, None, x, y, x))
+    ends = [loss(jnp.float32(prediction + step), jnp.float32(target)) for step in (0.01, -0.01)]
+    left = (ends[0] - ends[1]) / 0.02 - wanted
+    assert np.mean(np.square(left)) / np.var(wanted) == pytest.approx(found.error, abs=2e-3)
+    own = slopes(small.function, found.meta_params, SETTINGS, scalars, records.progress)
+    assert np.mean(np.square(own - wanted)) / np.var(wanted) == pytest.approx(found.error, rel=0.01)
