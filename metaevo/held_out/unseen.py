@@ -58,7 +58,8 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
         where = f"evaluation.unseen.{name}"
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                f"evaluation.unseen: {show(name)} must be a name of letters, digits, '.', '_', '-'"
+                f"evaluation.unseen: {show(name)} must have only letters, digits, '.', '_', '-', "
+                "with the environment's below it: {env: suite/name}"
             )
         try:
             own = _settings_of(settings, name, change)

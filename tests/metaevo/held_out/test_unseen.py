@@ -211,7 +211,7 @@ def test_what_was_found_is_not_tuned(tmp_path):
             {"corridor": {"env": "GridWorld", "hyperparams": {"learning_rate": "x"}}},
             "unseen.corridor: hyperparams.learning_rate = 'x'",
         ),
-        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out' must be a name"),
+        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out' must have only letters"),
         ({"corridor": {"en": "GridWorld"}}, "unknown key 'evaluation.unseen.corridor.en'"),
     ],
 )
