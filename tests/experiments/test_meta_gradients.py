@@ -6,18 +6,20 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import meta_gradients
+from experiments.benchmarks.meta_gradient_tables import (
+    draw,
+    table_of_estimates,
+    table_of_scores,
+)
 from experiments.benchmarks.meta_gradients import (
     Landscape,
     Vectors,
     at_equal_compute,
     cosine,
-    draw,
     estimates,
     keys_of,
     noise,
     squared_mean,
-    table_of_estimates,
-    table_of_scores,
 )
 from metaevo.outer_loop.problem import Evaluation
 from metaevo.parallel.seeding import Purpose
