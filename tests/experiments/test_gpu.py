@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from experiments import benchmark, gpu
+from experiments import benchmark
+from experiments.benchmarks import gpu
 from metaevo.config import load_yaml
 
 

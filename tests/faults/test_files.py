@@ -223,7 +223,7 @@ def test_forged_metadata_is_refused_or_fits(change, tmp_path_factory):
     assert found is None or isinstance(found, list)
 
 
-@pytest.mark.parametrize("name", ["../../value_loss", "os", "", "component", "registry", 0, None])
+@pytest.mark.parametrize("name", ["../../value_loss", "os", "", "component", "registry", 0])
 def test_a_component_of_another_name_is_not_imported(name, tmp_path):
     forge(tmp_path / "meta_params", {"metadata": {"component": name, "config": {}}})
     with pytest.raises(CheckpointError, match="unknown component"):

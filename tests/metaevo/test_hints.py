@@ -40,7 +40,7 @@ def test_unknown_keys(settings, raw, hint):
 
 
 def test_a_key_like_no_other_has_no_hint():
-    with pytest.raises(ConfigError, match="unknown key 'xyzzy'; allowed: evaluation, "):
+    with pytest.raises(ConfigError, match="unknown key 'xyzzy'; allowed: channel, evaluation, "):
         from_dict(training_class({}), {"xyzzy": 1})
 
 

@@ -1,7 +1,7 @@
 """Measure on a GPU all that metaevo wants to know of one, the most important first.
 
-python experiments/gpu.py --list                 # the commands and their shares of the time
-python experiments/gpu.py --output results       # run them: 40 minutes at most
+python -m experiments.benchmarks.gpu --list                 # the commands and their shares of time
+python -m experiments.benchmarks.gpu --output results       # run them: 40 minutes at most
 
 Each command runs in a process of its own and is ended when its share of the time is used up; what
 it has measured until then is kept. `summary.json` says what ran, for how long, and how it ended.
@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks.machine import ROOT, machine
 from metaevo.config import ConfigError, exit_on_config_error
 
