@@ -99,6 +99,7 @@ def run(steps: tuple[Step, ...], output: Path, minutes: float) -> int:
     Returns:
         1 if a command failed, else 0. One that was ended for the time has not failed.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as behind nohup
     end, ended = time.monotonic() + 60 * minutes, []
     for step in steps:
         start = time.monotonic()

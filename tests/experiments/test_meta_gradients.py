@@ -60,6 +60,7 @@ def test_gradients_are_clipped_as_the_strategy_does():
     np.testing.assert_allclose(found, [[0.3, 0.4], [0.6, 0.8], [0.0, 0.0]])
 
 
+@pytest.mark.long
 def test_a_known_landscape(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(meta_gradients, "STEPS", (0.1, 1.0, 5.0))
     landscape = Landscape(Noisy(), jnp.zeros(3))

@@ -46,6 +46,7 @@ def said(weights, obs):
     return 2.0 * np.tanh(x @ np.asarray(out["kernel"]) + np.asarray(out["bias"]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HAND_WRITTEN)
 def test_a_hand_written_channel_is_heard(name):
     ((_, env, params),) = channels.hear(name, cartpole(), "ppo")
