@@ -1,9 +1,11 @@
 """What all tests share: the devices that JAX sees, and no contact with a screen or a server."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
+from pathlib import Path
 
 # Read by JAX when it starts, so set before anything imports it. Four host devices show a
 # dependence on the number of devices; one thread each keeps them out of each other's way. What is
@@ -26,6 +28,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("WANDB_MODE", "disabled")
 os.environ.setdefault("WANDB_SILENT", "true")
 
+import jax
+import pytest
 from hypothesis import settings
 
 from purerl.fast import use_cpu_arithmetic
@@ -36,3 +40,16 @@ use_cpu_arithmetic()  # as `metaevo.devices.setup` has it
 # the same in every run, so that a failure is one of the change under test.
 settings.register_profile("metaevo", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("metaevo")
+
+MANY = 30_000
+"""Memory maps of one process. Linux ends it at 65,530, and every compiled program has some."""
+MAPS = Path("/proc/self/maps")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_programs():
+    """After a file of tests, forget compiled programs if there are many. A disk still has them."""
+    yield
+    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > MANY:
+        jax.clear_caches()
+        gc.collect()
