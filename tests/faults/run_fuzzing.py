@@ -189,7 +189,6 @@ def prepared() -> Iterator[None]:
             (evolve_script.registry, "STUDIES", studies),
             (evolution_run, "make_evolution", _kept(evolution_run.make_evolution, _with_resolved)),
             (evolution_run, "conclude", nothing),
-            (transfer, "LearnerStudy", study),
             (CheckedStudy, "compare", _stop),
             (CheckedStudy, "draw", nothing),
             (training, "make_trainee", _kept(training.make_trainee, _settings)),
