@@ -29,7 +29,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,7 +51,7 @@ from experiments.benchmarks import (
 )
 from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.external import FIELDS, external
-from experiments.benchmarks.machine import machine
+from experiments.benchmarks.machine import machine, save
 from experiments.benchmarks.processes import BenchmarkError
 
 SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
@@ -89,30 +88,17 @@ def main() -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     if options.save is not None:
-        content = page_results(options.suites[0], results["machine"])
-        options.save.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        save(options.save, command_line(), [each.saved(options.suites[0]) for each in Table.made])
     return int(any(results[name].get("failures") for name in options.suites))
 
 
-def page_results(suite: str, about: dict[str, Any]) -> dict[str, Any]:
-    """Return what a page of the documentation shows of a suite: its tables and their origin.
-
-    Args:
-        suite: its name.
-        about: what `machine` returned.
-    """
-    words = ["python", "experiments/benchmark.py", *sys.argv[1:]]
-    words[1:] = [  # how a peer is started is a matter of this machine
+def command_line() -> str:
+    """Return the command line of this process, without how a peer is started on this machine."""
+    words = [
         f"{each.partition('=')[0]}=..." if before == "--external" else each
-        for before, each in itertools.pairwise(words)
+        for before, each in itertools.pairwise(["", *sys.argv[1:]])
     ]
-    return {
-        "date": date.today().isoformat(),
-        "commit": about["commit"],
-        "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
-        "command": shlex.join(words),
-        "tables": [table.saved(suite) for table in Table.made],
-    }
+    return shlex.join(["python", "experiments/benchmark.py", *words])
 
 
 def parse() -> argparse.Namespace:

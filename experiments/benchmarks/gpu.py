@@ -54,8 +54,8 @@ STEPS = (
     Step("minatar", 4, f"{BENCHMARK} ppo --tasks Breakout-MinAtar --peers --repeats 3"
          " --json OUTPUT.json"),
     Step("dqn", 3, f"{BENCHMARK} dqn --peers --repeats 3 --json OUTPUT.json"),
-    Step("learned-rules", 3, f"{BENCHMARK} learned-rules --repeats 3 --json OUTPUT.json"),
-    Step("rest", 4, f"{BENCHMARK} q-learning environments sweep games tracking devices compile"
+    Step("learned-rules", 2, f"{BENCHMARK} learned-rules --repeats 3 --json OUTPUT.json"),
+    Step("rest", 3, f"{BENCHMARK} q-learning environments sweep games tracking devices compile"
          " --repeats 2 --json OUTPUT.json"),
 )  # fmt: skip
 

@@ -1,9 +1,12 @@
 """What the numbers of a benchmark depend on."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,27 @@ def machine() -> dict[str, Any]:
         **{name: _version(name) for name in PACKAGES},
         **{name: version for name in PEERS if (version := _version(name))},
     }
+
+
+def save(path: Path, command: str, tables: Sequence[dict[str, Any]], note: str = "") -> None:
+    """Write what a page of the documentation shows: tables and where they come from.
+
+    Args:
+        path: of the file, docs/results/NAME.json.
+        command: that repeats them.
+        tables: as `Table.saved` returns them.
+        note: to stand below them.
+    """
+    about = machine()
+    content = {
+        "date": date.today().isoformat(),
+        "commit": about["commit"],
+        "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
+        "command": command,
+        **({"note": note} if note else {}),
+        "tables": list(tables),
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def cores() -> int:

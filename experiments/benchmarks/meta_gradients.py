@@ -23,7 +23,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +36,7 @@ from metaevo.parallel import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
-from experiments.benchmarks.machine import machine
+from experiments.benchmarks.machine import save
 from experiments.benchmarks.meta_gradient_tables import (
     draw,
     table_of_estimates,
@@ -373,16 +372,9 @@ def main() -> None:
     spent = time.process_time() - before
     print(f"\n{spent:,.0f} CPU seconds")
     if options.save is not None:
-        about = machine()
-        content = {
-            "date": date.today().isoformat(),
-            "commit": about["commit"],
-            "machine": {key: about[key] for key in ("processor", "cores", "jax", "python")},
-            "command": f"python -m experiments.benchmarks.meta_gradients {options.what} {flags}",
-            "note": f"{spent:,.0f} CPU seconds in all, compilation included",
-            "tables": [table.saved(options.what)],
-        }
-        options.save.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        command = f"python -m experiments.benchmarks.meta_gradients {options.what} {flags}"
+        note = f"{spent:,.0f} CPU seconds in all, compilation included"
+        save(options.save, command, [table.saved(options.what)], note)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ of the means. Prints tables, and writes them for docs/explanation/strategies.md.
 """
 
 import argparse
-import json
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +23,7 @@ from metaevo.parallel import devices
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
 from experiments.benchmarks.comparison import Table
-from experiments.benchmarks.machine import machine
+from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
 from metaevo import statistics
 from metaevo.components import value_loss
@@ -280,17 +278,9 @@ def main() -> None:
     several = compare("two tasks", SEVERAL, score, SLIPS, bounds, options)
     print(f"\n{score.agents * STEPS:,} steps")
     if options.save is not None:
-        about = machine()
-        command = "python -m experiments.benchmarks.strategies"
-        content = {
-            "date": date.today().isoformat(),
-            "commit": about["commit"],
-            "machine": {key: about[key] for key in ("processor", "cores", "jax", "python")},
-            "command": f"{command} --seeds {options.seeds}",
-            "note": f"{options.seeds} evolutions with each sigma",
-            "tables": [single.saved("one task"), several.saved("two tasks")],
-        }
-        options.save.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        command = f"python -m experiments.benchmarks.strategies --seeds {options.seeds}"
+        tables = [single.saved("one task"), several.saved("two tasks")]
+        save(options.save, command, tables, f"{options.seeds} evolutions with each sigma")
 
 
 if __name__ == "__main__":
