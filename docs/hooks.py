@@ -5,7 +5,7 @@ Macros make tables in a page:
 - `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
   `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
 - `{{ kills() }}`: that of docs/results/kills;
-- `{{ generality() }}`: the rows of the benchmark of generality, of docs/results/generality;
+- `{{ generality() }}`: the rows of the benchmark of generality;
 - `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
 - `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
   source of its dataclass.
@@ -28,7 +28,6 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
-GENERALITY = RESULTS / "generality"
 ZOO = ROOT / "metaevo" / "zoo" / "entries"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
@@ -147,25 +146,22 @@ def kills() -> str:
 
 def generality() -> str:
     """Return the rows of the benchmark of generality, the highest score first."""
-    found = [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(GENERALITY.glob("*.json"))
+    from metaevo.generality import rows
+
+    found = rows.entered()
+    columns = ["rule", "slot", "score [95%]", "tasks", *rows.parts_of(found[0])]
+    cells = [
+        [
+            f"`{each['rule']}`",
+            each["slot"],
+            f"**{rows.score_of(each)}**",
+            each["score"]["tasks"],
+            *rows.parts_of(each).values(),
+        ]
+        for each in found
     ]
-    if not found:
-        return "No rule has been entered yet."
-    found.sort(key=lambda each: -each["score"]["iqm"])
-    kinds = [(kind, name) for kind in ("families", "horizons") for name in found[0][kind]]
-    rows = []
-    for each in found:
-        tasks = str(each["score"]["tasks"])
-        parts = [each[kind][name] for kind, name in kinds]
-        shares = ["" if part is None else f"{part['iqm']:.2f}" for part in parts]
-        score = _interval(each["score"]["iqm"], each["score"]["interval"], ".2f")
-        rows.append([f"`{each['rule']}`", each["slot"], f"**{score}**", tasks, *shares])
-    columns = ["rule", "slot", "score [95%]", "tasks", *(name for _, name in kinds)]
-    version = found[0]["version"]
-    command = "metaevo generality RULE"
-    note = f"Version {version}, {found[0]['seeds']} agents a task. `{command}`"
-    return f"{_markdown(columns, rows)}\n\n<small>{note}</small>"
+    note = f"Version {found[0]['version']}, {found[0]['seeds']} agents a task."
+    return f"{_markdown(columns, cells)}\n\n<small>{note} `metaevo generality RULE`</small>"
 
 
 def zoo() -> str:
@@ -175,6 +171,8 @@ def zoo() -> str:
 
 
 def _card(card: dict[str, Any]) -> str:
+    from metaevo.generality import rows
+
     name, origin, repeat = card["name"], card["origin"], card["repeat"]
     used = f"--{card['slot']} zoo:{name}"
     facts = [
@@ -204,6 +202,10 @@ def _card(card: dict[str, Any]) -> str:
             f"{repeat['seeds']} agents)",
         ]
     )
+    row = rows.row_of(card["function"] or f"zoo:{name}")
+    if row is not None:
+        text = f"{rows.score_of(row)} on {row['score']['tasks']} tasks (0 random play, 1 tuned PPO)"
+        facts.append(["[generality](../explanation/generality.md)", text])
     parts = [f"## {name}", f"{card['title'].capitalize()}. Version {card['version']}."]
     parts.append(_markdown(["", ""], facts, ":---"))
     if card["held_out"] is not None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from metaevo import zoo
+from metaevo.generality import rows
 
 
 def text_of(entry: zoo.Entry) -> str:
@@ -29,6 +30,12 @@ def text_of(entry: zoo.Entry) -> str:
         f"  repeats    mean score {repeat['mean']:.4g} on {env} "
         f"(standard deviation {repeat['std']:.3g}, {repeat['seeds']} agents)"
     )
+    row = rows.row_of(entry.function or entry.name)
+    if row is not None:
+        lines.append(
+            f"  generality {rows.score_of(row)} on {row['score']['tasks']} tasks "
+            "(0 random play, 1 tuned PPO)"
+        )
     if card["held_out"]:
         lines += ["", *_table(card["held_out"])]
     return "\n".join(lines)

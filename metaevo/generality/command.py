@@ -8,7 +8,7 @@ from typing import Any
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.generality import result
+from metaevo.generality import result, rows
 from metaevo.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.generality.references import measure_references
 from metaevo.generality.rules import rule_of
@@ -57,10 +57,14 @@ def main(argv: list[str], *, description: str | None) -> int:
             lambda folder, check: measure_references(found, folder, args.references, check),
         )
     if args.rule is None:
-        raise ConfigError(
-            "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the directory "
-            "of a run"
-        )
+        if args.tasks is not None or args.learning_rates is not None or args.output is not None:
+            raise ConfigError(
+                "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
+                "directory of a run"
+            )
+        print(rows.table(rows.entered()))
+        print("\nmetaevo generality RULE measures another.")
+        return 0
     rule = rule_of(args.rule, trust_source=args.trust_source)
     rates = rates_of(found, rule, args.learning_rates)
     references = read_references()
@@ -76,6 +80,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         files.write_json_atomic(folder / "result.json", about)
         result.draw(about, folder / "scores.png")
         print(result.text_of(about, found))
+        if about["score"] is not None and about["complete"]:
+            others = [row for row in rows.entered() if row["rule"] != about["rule"]]
+            print(f"\n{rows.table([*others, about])}")
 
     return _held(args.output or ROOT / rule.name, judge)
 

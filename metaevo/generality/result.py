@@ -67,6 +67,7 @@ def result(
         "version": benchmark.version,
         "rule": rule.text if rule.text.startswith("zoo:") else rule.name,
         "slot": rule.slot,
+        "key": rule.key,
         "learning_rates": list(rates),
         "seeds": benchmark.seeds,
         "complete": len(scores) == len(benchmark.tasks),

@@ -3,18 +3,18 @@
 import dataclasses
 import json
 from importlib import metadata
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import scipy.stats
 
-from metaevo import statistics
+from metaevo import statistics, zoo
 from metaevo.__main__ import main
 from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError, to_dict
-from metaevo.generality import command, measure, references, result, tasks
+from metaevo.curation import card
+from metaevo.generality import command, measure, references, result, rows, tasks
 from metaevo.generality.measure import key_of, rates_of
 from metaevo.generality.references import measure_references
 from metaevo.generality.rules import Rule, rule_of
@@ -57,11 +57,10 @@ def test_the_references_are_of_the_list_and_leave_a_scale():
 
 
 def test_the_rows_of_the_page_are_what_their_scores_say():
-    rows = sorted((Path(__file__).parents[3] / "docs" / "results" / "generality").glob("*.json"))
     ends = read_references()["tasks"]
-    for path in rows:
-        row = json.loads(path.read_text(encoding="utf-8"))
+    for row in rows.entered():
         assert row["version"] == LIST.version
+        assert row["key"] == rule_of(row["rule"]).key, f"{row['rule']} has changed: measure again"
         assert row["complete"]
         scores = result.normalised(row["tasks"], ends)
         unseen = [each for name, each in scores.items() if name not in row["seen"]]
@@ -192,7 +191,7 @@ def test_rules_are_found_by_name():
         (["adam", "--tasks", "cartpol"], "--tasks: 'cartpol' is not in the list (did you mean car"),
         (["adam", "--learning_rates", "1"], "--learning_rates = [1.0]: must be 4 positive numbers"),
         (["adam", "--learning_rates", "1", "2", "3", "nan"], "--learning_rates = [1.0, 2.0, 3.0"),
-        ([], "generality: needs a rule"),
+        (["--tasks", "cartpole"], "generality: needs a rule"),
         (["adam", "--references", "x.json"], "--references: measures PPO on all tasks"),
         (["."], ". holds no discovered component"),
     ],
@@ -244,3 +243,14 @@ def test_a_run_is_a_rule(tmp_path):
         assert found.name == str(seed)
         keys.append(found.key)
     assert keys[0] != keys[1]
+
+
+def test_the_rows_are_listed_and_stand_on_the_cards_of_the_zoo(capsys):
+    code, listed, _ = run(capsys)
+    assert code == 0
+    found = rows.entered()
+    names = [line.split()[0] for line in listed.splitlines()[1 : len(found) + 1]]
+    assert names == [row["rule"] for row in found]
+    assert rows.score_of(rows.row_of("adam")) in listed
+    assert rows.row_of("a2c") is None
+    assert f"generality {rows.score_of(rows.row_of('dpo'))}" in card.text_of(zoo.find("dpo"))

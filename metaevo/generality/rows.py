@@ -1,0 +1,52 @@
+"""The rules that were entered into the benchmark: their rows, and the table of all of them."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from metaevo.runs import files
+
+FOLDER = Path(__file__).parent / "rows"
+"""A file for each rule: the result.json that the command left."""
+
+
+def entered() -> list[dict[str, Any]]:
+    """Return the rows of all rules that were entered, the highest score first."""
+    rows = [files.read_json(path) for path in FOLDER.glob("*.json")]
+    return sorted(rows, key=lambda row: (-row["score"]["iqm"], row["rule"]))
+
+
+def row_of(rule: str) -> dict[str, Any] | None:
+    """Return the row of a rule, if it was entered.
+
+    Args:
+        rule: as a row names it: `adam`, `zoo:NAME`.
+    """
+    return next((row for row in entered() if row["rule"] == rule), None)
+
+
+def score_of(row: Mapping[str, Any]) -> str:
+    """Return a row's score with its interval."""
+    low, high = row["score"]["interval"]
+    return f"{row['score']['iqm']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def parts_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return a row's scores by families and horizons of tasks."""
+    parts = {**row["families"], **row["horizons"]}
+    return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
+
+
+def table(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as a table for a terminal."""
+    cells = [["rule", "score [95%]", "tasks"]]
+    for row in rows:
+        parts = parts_of(row)
+        cells[0][3:] = parts
+        cells.append([row["rule"], score_of(row), str(row["score"]["tasks"]), *parts.values()])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join(lines)
