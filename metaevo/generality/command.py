@@ -83,6 +83,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         if about["score"] is not None and about["complete"]:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about])}")
+        print(f"\n{result.headline(about)}")
 
     return _held(args.output or ROOT / rule.name, judge)
 

@@ -96,7 +96,7 @@ def result(
 
 
 def text_of(found: Mapping[str, Any], benchmark: Benchmark) -> str:
-    """Return a result for a terminal; its last line is the number to quote."""
+    """Return what was measured on every task, for a terminal."""
     width = max(map(len, found["tasks"]))
     lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
     for name, each in found["tasks"].items():
@@ -111,7 +111,6 @@ def text_of(found: Mapping[str, Any], benchmark: Benchmark) -> str:
         parts = [f"{name} {_interval(each)}" for name, each in found[kind].items() if each]
         lines.append(f"{kind}: {'; '.join(parts)}")
     lines.append(f"agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}")
-    lines += ["", headline(found)]
     return "\n".join(lines)
 
 
