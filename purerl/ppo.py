@@ -21,7 +21,13 @@ from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, losses, masks, networks, optimizers, parameters, schedules
-from purerl.parts.normalization import RunningStatistics, clip_to_space, normalized, standardized
+from purerl.parts.normalization import (
+    RunningStatistics,
+    clip_to_space,
+    normalized,
+    squash_to_space,
+    standardized,
+)
 from purerl.parts.recurrence import forget
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -71,6 +77,10 @@ class Config:
     """layer normalisation before each activation"""
     recurrent_size: Annotated[int, Ge(0)] = 0
     """units of a GRU behind each torso, a memory for partially observed tasks; 0 for none"""
+    squash_actions: bool = False
+    """continuous actions come within their bounds by tanh, instead of being clipped"""
+    state_dependent_std: bool = False
+    """the network also says how much continuous actions vary, instead of a parameter"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """over which set advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -263,7 +273,6 @@ class PPO:
         """
         config = self.config
         network: Any = self.network(env_params)
-        action_space = self.env.action_space(env_params)
         action_key, env_key, key = jax.random.split(state.key, 3)
         action_keys = jax.random.split(action_key, config.num_steps)
         env_keys = jax.random.split(env_key, (config.num_steps, config.num_envs))
@@ -281,7 +290,7 @@ class PPO:
 
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, in_axes=(0, 0, 0, None)
-            )(env_keys, env_state, clip_to_space(action, action_space), env_params)
+            )(env_keys, env_state, self._within_bounds(action, env_params), env_params)
             reward = reward.astype(jnp.float32)
             final = info["final_observation"]
             transition = Transition(
@@ -531,7 +540,12 @@ class PPO:
         distribution, _, memory = network.apply(policy.params, inputs, memory)
         distribution = distribution.among(masks.told(self.env, legal))
         action = distribution.mode() if greedy else distribution.sample(key)
-        return clip_to_space(action, self.env.action_space(env_params)), memory
+        return self._within_bounds(action, env_params), memory
+
+    def _within_bounds(self, action: jax.Array, env_params: EnvParams) -> jax.Array:
+        """Return actions [..., action_dim] as the environment takes them, discrete ones as is."""
+        bring = squash_to_space if self.config.squash_actions else clip_to_space
+        return bring(action, self.env.action_space(env_params))
 
     def _replay(
         self, params: Any, batch: Batch, env_params: EnvParams
@@ -569,6 +583,8 @@ class PPO:
             shared=self.config.shared_network,
             layer_norm=self.config.layer_norm,
             recurrent_size=self.config.recurrent_size,
+            squash=self.config.squash_actions,
+            state_dependent_std=self.config.state_dependent_std,
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
@@ -21,6 +22,10 @@ orthogonal kernels: docs/reference/dqn.md."""
 ILLEGAL = -1e9
 """The logit of an illegal action: its probability is 0, and its logarithm still a number."""
 SMALLEST = float(jnp.finfo(jnp.float32).min)
+LOG_STD = -20.0, 2.0
+"""Within them lies a log standard deviation that depends on the state (Haarnoja et al. 2018)."""
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
+"""Of the quadrature of a standard normal distribution; the weights add up to (2 pi)^(1/2)."""
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
@@ -73,6 +78,10 @@ class ActorCritic(nn.Module):
     shared: bool
     layer_norm: bool = False
     recurrent_size: int = 0
+    squash: bool = False
+    """continuous actions are squashed by tanh, which changes the policy's entropy"""
+    state_dependent_std: bool = False
+    """of continuous actions"""
 
     def setup(self) -> None:
         """Create the layers."""
@@ -86,7 +95,9 @@ class ActorCritic(nn.Module):
                 self.critic_memory = Recurrence(self.recurrent_size)
         self.policy_head = _dense(self.policy_size, orthogonal(0.01))
         self.value_head = _dense(1, orthogonal())
-        if self.continuous:
+        if self.state_dependent_std:
+            self.log_std: Any = _dense(self.policy_size, orthogonal(0.01))
+        elif self.continuous:
             self.log_std = self.param("log_std", nn.initializers.zeros, (self.policy_size,))
 
     def __call__(
@@ -113,7 +124,12 @@ class ActorCritic(nn.Module):
                 memory = jnp.concatenate([actor, critic], axis=-1)
         value = self.value_head(critic).squeeze(-1)
         head = self.policy_head(actor)
-        policy = Gaussian(head, self.log_std) if self.continuous else Categorical(head)
+        if not self.continuous:
+            return Categorical(head), value, memory
+        log_std = self.log_std
+        if self.state_dependent_std:
+            log_std = jnp.clip(self.log_std(actor), *LOG_STD)
+        policy = SquashedGaussian(head, log_std) if self.squash else Gaussian(head, log_std)
         return policy, value, memory
 
     def no_memory(self, *shape: int) -> jax.Array | None:
@@ -248,12 +264,12 @@ class Categorical(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """A normal distribution with independent components and a standard deviation free of state."""
+    """A normal distribution with independent components."""
 
     mean: jax.Array
     """[..., action_dim]."""
     log_std: jax.Array
-    """[action_dim]."""
+    """[action_dim] in all states alike, or [..., action_dim]."""
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw actions [..., action_dim]."""
@@ -272,7 +288,7 @@ class Gaussian(NamedTuple):
 
     def entropy(self) -> jax.Array:
         """Return differential entropies [...] in nats."""
-        entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e))
+        entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e), axis=-1)
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
@@ -283,6 +299,30 @@ class Gaussian(NamedTuple):
     def _log_std(self) -> jax.Array:
         # spelt out, so that tests can forbid implicit rank promotion
         return jnp.broadcast_to(self.log_std, self.mean.shape)
+
+
+class SquashedGaussian(Gaussian):
+    """The distribution of numbers whose tanh is the action.
+
+    The numbers stand for the actions: ratios of their densities are those of the actions, in which
+    the derivative of tanh cancels.
+    """
+
+    def entropy(self) -> jax.Array:
+        """Return differential entropies [...] of the actions in (-1, 1), in nats.
+
+        That of the numbers, and the expectation of log(1 - tanh^2) by Gauss-Hermite quadrature.
+        """
+        std = jnp.exp(self._log_std())
+        slope = sum(
+            weight * _log_slope_of_tanh(self.mean + node * std)
+            for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
+        )
+        return super().entropy() + jnp.sum(slope, axis=-1)
+
+
+def _log_slope_of_tanh(x: jax.Array) -> jax.Array:
+    return 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
 
 
 Policy = Categorical | Gaussian
@@ -297,16 +337,26 @@ def actor_critic(
     shared: bool,
     layer_norm: bool = False,
     recurrent_size: int = 0,
+    squash: bool = False,
+    state_dependent_std: bool = False,
 ) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
     Raises:
-        ValueError: if the action space is neither discrete nor a bounded or unbounded vector.
+        ValueError: if the action space is neither discrete nor a bounded or unbounded vector, or
+            actions that have no bounds are to be squashed.
     """
     action_space = env.action_space(env_params)
     discrete = hasattr(action_space, "n")
     if not discrete and len(getattr(action_space, "shape", ())) != 1:
         raise ValueError(f"{env.name}: PPO needs a discrete or a vector action space")
+    if discrete and (squash or state_dependent_std):
+        raise ValueError(
+            f"{env.name}: has discrete actions; squash_actions and state_dependent_std are for "
+            "continuous ones"
+        )
+    if squash and not np.isfinite([action_space.low, action_space.high]).all():
+        raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
     return ActorCritic(
         obs_ndim=len(env.observation_space(env_params).shape),
         policy_size=int(action_space.n) if discrete else int(action_space.shape[0]),
@@ -316,6 +366,8 @@ def actor_critic(
         shared=shared,
         layer_norm=layer_norm,
         recurrent_size=recurrent_size,
+        squash=squash,
+        state_dependent_std=state_dependent_std,
     )
 
 

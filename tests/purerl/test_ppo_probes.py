@@ -1,5 +1,6 @@
 """PPO on environments whose right values and policies are known in closed form."""
 
+import dataclasses
 from functools import cache
 
 import jax
@@ -18,17 +19,17 @@ CONFIG = ppo.Config(
 
 
 @cache
-def trained(env_class):
+def trained(env_class, config=CONFIG):
     """Return the learner and a trained policy."""
     env = env_class()
-    learner = ppo.PPO(CONFIG, env)
+    learner = ppo.PPO(config, env)
     result = jax.jit(learner.train)(jax.random.key(0), HYPERPARAMS, None, env.default_params)
     return learner, learner.policy(result.state)
 
 
-def outputs(env_class, obs):
+def outputs(env_class, obs, config=CONFIG):
     """Return what the policy head gives and the values at observations [B, 1]."""
-    learner, policy = trained(env_class)
+    learner, policy = trained(env_class, config)
     network = learner.network(learner.env.default_params)
     distribution, value, _ = network.apply(policy.params, jnp.asarray(obs)[:, None])
     return distribution, value
@@ -80,3 +81,13 @@ def test_continuous_actions():
     policy, _ = outputs(probes.TargetAction, [-1.0, 1.0])
     np.testing.assert_allclose(policy.mode()[:, 0], [-0.5, 0.5], atol=0.1)
     assert (jnp.exp(policy.log_std) < 0.5).all()  # less exploration than at the start
+
+
+@pytest.mark.long
+def test_squashed_actions():
+    config = dataclasses.replace(CONFIG, squash_actions=True, state_dependent_std=True)
+    policy, _ = outputs(probes.TargetAction, [-1.0, 1.0], config)
+    np.testing.assert_allclose(jnp.tanh(policy.mode()[:, 0]), [-0.5, 0.5], atol=0.1)
+    learner, saved = trained(probes.TargetAction, config)
+    action = learner.act(saved, jax.random.key(0), jnp.ones(1), greedy=True)
+    np.testing.assert_allclose(action, jnp.tanh(policy.mode()[1]), rtol=1e-5)

@@ -8,7 +8,7 @@ import scipy.stats
 
 from purerl import envs
 from purerl.fast import activations
-from purerl.parts import networks
+from purerl.parts import networks, normalization, parameters
 from tests.purerl.probes import GridAction, TargetAction
 
 
@@ -183,3 +183,53 @@ def test_with_layer_norm_the_scale_of_observations_does_not_matter():
             value, other, atol=1e-2
         )
         assert same == layer_norm
+
+
+def test_squashed_gaussian():
+    """Its entropy is the integral of -p log p over the actions, its ratios those of the actions."""
+    mean = jnp.array([[0.0, 1.0], [0.5, -2.0]])
+    log_std = jnp.array([[-1.5, 0.0], [0.3, -0.5]])
+    policy = networks.SquashedGaussian(mean, log_std)
+    u = np.linspace(-14, 14, 200_001)[:, None, None]
+    normal = scipy.stats.norm(np.asarray(mean, np.float64), np.exp(np.float64(log_std)))
+    log_density = normal.logpdf(u) - np.log1p(-np.square(np.tanh(np.clip(u, -18, 18))))
+    entropy = -np.trapezoid(normal.pdf(u) * log_density, u, axis=0).sum(-1)
+    np.testing.assert_allclose(policy.entropy(), entropy, atol=0.02)
+    np.testing.assert_array_equal(policy.mode(), mean)
+
+
+def test_actions_come_within_their_bounds():
+    space = TargetAction().action_space(None)
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    numbers = jnp.array([[-50.0], [0.0], [0.7], [50.0]])
+    squashed = normalization.squash_to_space(numbers, space)
+    expected = low + (high - low) / (1 + np.exp(-2 * np.asarray(numbers, np.float64)))
+    np.testing.assert_allclose(squashed, expected, rtol=1e-5, atol=1e-6)
+    clipped = normalization.clip_to_space(numbers, space)
+    np.testing.assert_array_equal(clipped, np.clip(numbers, low, high))
+
+
+def test_the_deviation_of_actions_may_depend_on_the_state():
+    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False, "squash": True}
+    env = TargetAction()
+    for by_state in (False, True):
+        network = networks.actor_critic(
+            env, env.default_params, **settings, state_dependent_std=by_state
+        )
+        obs = jax.random.normal(jax.random.key(1), (5, *env.observation_space(None).shape))
+        params = network.init(jax.random.key(0), obs)
+        params = jax.tree.map(lambda x: x + 0.3, params)  # heads start near zero
+        policy, _, _ = network.apply(params, obs)
+        assert isinstance(policy, networks.SquashedGaussian)
+        assert policy.log_std.shape == ((5, 1) if by_state else (1,))
+        assert policy.entropy().shape == (5,)
+        assert (np.ptp(np.asarray(policy.log_std)) > 0) == by_state
+        of_policy = parameters.of_policy(params)["params"]["log_std"]
+        assert all(jax.tree.leaves(of_policy))
+
+
+def test_settings_of_continuous_actions_are_refused_where_they_mean_nothing():
+    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False}
+    env, env_params = envs.make("CartPole-v1")
+    with pytest.raises(ValueError, match="CartPole-v1: has discrete actions; squash_actions"):
+        networks.actor_critic(env, env_params, **settings, squash=True)
