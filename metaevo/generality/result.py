@@ -46,6 +46,8 @@ def result(
 ) -> dict[str, Any]:
     """Return the content of result.json: a row of the benchmark's table.
 
+    Tasks that the rule's evolution saw count in `all` only.
+
     Args:
         benchmark: the list of tasks.
         rule: that was judged.
@@ -55,6 +57,7 @@ def result(
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
+    unseen = [name for name in scores if name not in seen]
 
     def of(names: Iterable[str]) -> dict[str, Any] | None:
         strata = [scores[name] for name in names]
@@ -72,14 +75,14 @@ def result(
         "seeds": benchmark.seeds,
         "complete": len(scores) == len(benchmark.tasks),
         "seen": seen,
-        "score": of(name for name in scores if name not in seen),
+        "score": of(unseen),
         "all": of(scores),
         "families": {
-            family: of(name for name in scores if benchmark.tasks[name].family == family)
+            family: of(name for name in unseen if benchmark.tasks[name].family == family)
             for family in FAMILIES
         },
         "horizons": {
-            horizon: of(name for name in scores if benchmark.tasks[name].horizon == horizon)
+            horizon: of(name for name in unseen if benchmark.tasks[name].horizon == horizon)
             for horizon in HORIZONS
         },
         "better_than_ppo": float(np.mean([np.mean(each > 1) for each in scores.values()])),

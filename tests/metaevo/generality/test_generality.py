@@ -95,8 +95,8 @@ def test_a_result_tells_seen_tasks_apart():
     assert found["seen"] == ["cartpole"]
     assert found["score"] == {"iqm": 0.5, "interval": (0.5, 0.5), "tasks": 1}
     assert found["all"]["iqm"] == 1.25
-    assert found["families"]["control"]["iqm"] == 2.0
-    assert found["families"]["arcade"] is None
+    assert found["families"]["control"] is None  # all of it was seen
+    assert found["families"]["grids"]["iqm"] == 0.5
     assert found["better_than_ppo"] == 0.5
     line = "zoo:x, generality benchmark version 1: 0.50 [0.50, 0.50] on 1 tasks that its evolution"
     assert result.headline(found).startswith(line)
