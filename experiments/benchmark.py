@@ -15,6 +15,7 @@ python experiments/benchmark.py devices
 python experiments/benchmark.py tracking --repeats 5
 python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {agents} {updates}'
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
+python experiments/benchmark.py robots --repeats 3 --save docs/results/robots.json
 
 Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that whatever else
@@ -43,6 +44,7 @@ from experiments.benchmarks import (
     learned_rules,
     learning,
     peers,
+    robots,
     scaling,
     sweeps,
     tabular,
@@ -66,6 +68,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "tracking": tracking.suite,
     "learned-rules": learned_rules.suite,
     "games": games.suite,
+    "robots": robots.suite,
     "learning": learning.suite,
 }
 
@@ -143,7 +146,8 @@ def parse() -> argparse.Namespace:
         "--trials": (256, "of one measurement (sweep); default: 256"),
         "--seeds": (16, "agents of every task (learning); default: 16"),
         "--agent-steps": (
-            None, "of an agent (q-learning, evolution, tracking, learning); by default the suite's"
+            None, "of an agent (q-learning, evolution, tracking, learning, robots); by default the "
+            "suite's",
         ),
     }  # fmt: skip
     for flag, (default, text) in numbers.items():

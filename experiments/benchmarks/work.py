@@ -13,6 +13,7 @@ from experiments.benchmarks import (
     flops,
     games,
     peers,
+    robots,
     sweeps,
     tabular,
     training,
@@ -28,6 +29,7 @@ WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
     **sweeps.WORKERS,
     **flops.WORKERS,
     **games.WORKERS,
+    **robots.WORKERS,
 }
 
 

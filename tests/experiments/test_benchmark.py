@@ -286,6 +286,17 @@ def test_environments_against_gymnasium(tmp_path):
 
 
 @pytest.mark.slow
+def test_robots_against_the_ppo_of_brax():
+    pytest.importorskip("brax")
+    done = benchmark("robots", "--agent-steps", "16384", "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    rows = {row[0]: row[1:] for row in table(done.stdout)[1:]}
+    assert list(rows) == ["ours", "brax's PPO", "the robot alone, random actions"]
+    assert "(aim 1: " in rows["brax's PPO"][1]
+    assert float(rows["ours"][2].split(" ")[0].replace(",", "")) != 0  # a return
+
+
+@pytest.mark.slow
 def test_devices_scale_weakly_and_strongly(tmp_path):
     file = tmp_path / "results.json"
     done = benchmark(
