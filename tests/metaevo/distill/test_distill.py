@@ -46,22 +46,28 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
     assert "no discovered component" in refused(capsys, tmp_path)
 
 
-def test_only_losses_and_schedules_are_distilled(tmp_path):
-    def part(name):
+def test_what_can_be_distilled(tmp_path):
+    def part(name, **settings):
         module = find(name)
-        config = module.Config()
+        config = module.Config(**settings)
         return Part(name, module, registry.slot_of(module, config), config, module.make(config))
 
-    both = {name: part(name) for name in ("value_loss", "drift", "optimizer")}
-    with pytest.raises(ConfigError, match="evolved make_optimizer: only losses and schedules are"):
-        command._part(tmp_path, Evolved({"optimizer": both["optimizer"]}, False), None)
-    evolved = Evolved(both, True)
+    def chosen(slot, **parts):
+        return command._part(tmp_path, Evolved(parts, len(parts) > 1), slot)
+
+    with pytest.raises(ConfigError, match="evolved update_rule: only losses, optimizers and sched"):
+        chosen(None, lpg=part("lpg"))
+    both = {name: part(name) for name in ("value_loss", "drift", "lpg")}
     with pytest.raises(ConfigError, match=r"several parts: .* --slot value_loss\|policy_loss"):
-        command._part(tmp_path, evolved, None)
-    assert command._part(tmp_path, evolved, "policy_loss").name == "drift"
+        chosen(None, **both)
+    assert chosen("policy_loss", **both).name == "drift"
     with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
-        command._part(tmp_path, evolved, "schedule")
-    assert command._part(tmp_path, Evolved({"schedule": part("schedule")}, False), None)
+        chosen("schedule", **both)
+    assert chosen(None, schedule=part("schedule"))
+    assert chosen(None, optimizer=part("optimizer"))
+    for other in (part("optimizer", memory_size=2), part("open")):
+        with pytest.raises(ConfigError, match=f"{other.name}: of optimizers, only networks"):
+            chosen(None, **{other.name: other})
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +142,7 @@ def test_what_does_not_fit_is_refused(evolved, capsys):
     assert "--slot = 'policy_loss': must be one of value_loss" in refused(
         capsys, evolved, "--slot", "policy_loss"
     )
-    assert "component.hidden_sizes: a loss is distilled as it is" in refused(
+    assert "component.hidden_sizes: what was learned is distilled as it is" in refused(
         capsys, evolved, "--component.hidden_sizes", "[5]"
     )
     assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")
