@@ -99,20 +99,23 @@ def record(
         population = Population(
             task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
         )
-        listen = jax.jit(
-            jax.vmap(learner.update, in_axes=(0, None, None, None))  # of a few agents' states
-        )
+        # One agent at a time: a device with a single thread waits for itself if it is to hand over
+        # more than 100 kB at once.
+        listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
         keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
         agents = population.init(keys)
         for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
             check_stop()
             agents = population.advance(agents, updates - agents.updates)
-            seen.clear()
-            states = population.states(agents)
-            jax.block_until_ready(
-                listen(states, settings.hyperparams, meta_params, task.env_params)
-            )
-            found = np.concatenate([each.reshape(-1, each.shape[-1]) for each in seen])
+            states, of_agents = population.states(agents), []
+            for agent in range(AGENTS):
+                seen.clear()
+                state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
+                jax.block_until_ready(
+                    listen(state, settings.hyperparams, meta_params, task.env_params)
+                )
+                of_agents.append(np.stack(seen))
+            found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
             found = found[np.isfinite(found).all(axis=1)]
             chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(tasks))]
             scalars.append(found[chosen])
