@@ -28,6 +28,17 @@ evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
              tuning_seeds: 2, ablation_seeds: 0}
 """
 
+TINY_PPO = """
+learner: ppo
+evolve: optimizer
+train: {total_timesteps: 512, num_envs: 2, num_steps: 32, num_minibatches: 1, hidden_sizes: [4]}
+hyperparams: {learning_rate: 0.01}
+component: {hidden_size: 3}
+strategy: {population_size: 4, sigma: 0.02}
+evolution: {generations: 1, validation_seeds: 0, num_devices: 1}
+evaluation: {seeds: 0, space: {}}
+"""
+
 
 def refused(capsys, *argv):
     with pytest.raises(SystemExit) as caught:
@@ -134,6 +145,27 @@ def test_a_loss_becomes_a_smaller_network(evolved, capsys, monkeypatch):
     assert (evolved / "distill/small/figures/score_length.png").stat().st_size > 1000
     assert main([*argv[:-1], "0"], description="") == 0
     assert "network of 2" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_an_optimizer_becomes_a_formula(tmp_path, capsys):
+    pytest.importorskip("pyoperon")
+    (tmp_path / "tiny.yaml").write_text(TINY_PPO)
+    run = tmp_path / "run"
+    argv = ["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run)]
+    assert evolve(argv, description="") == 0
+    argv = [str(run), "--evaluations", "3000", "--formulas", "1", "--evaluation.seeds", "4"]
+    assert main(argv, description="") == 0
+    printed = capsys.readouterr().out
+    found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
+    (best,) = found["formulas"]
+    assert f"the step of a parameter, in learning rates = {best['text']}" in printed
+    assert best["error"] < 0.1  # evolution has begun at Adam
+    assert "mean_9" in best["expression"]
+    assert len(best["scores"]) == 4
+    assert {each["name"] for each in found["hand_written"]} == {"adam", "momentum", "rmsprop"}
+    folder = run / "distill/make_optimizer" / best["name"].replace(" ", "_")
+    load(folder, slot="make_optimizer", learner="dqn")
 
 
 @pytest.mark.long
