@@ -205,14 +205,19 @@ PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": 
 def steps(make_optimizer, meta_params, count=6):
     """Of a toy quadratic, as vectors."""
     context = Context(ppo.Hyperparams(learning_rate=0.1, max_grad_norm=0.5), num_updates=8)
-    made, found, params = make_optimizer(meta_params, context), [], PARAMS
-    state = made.init(params)
-    for index in range(count):
-        told = context.replace(progress=index / count).extra_args()
+    made = make_optimizer(meta_params, context)
+
+    def step(carry, progress):
+        params, state = carry
+        told = context.replace(progress=progress).extra_args()
         gradients = jax.tree.map(lambda x: x - 0.3, params)
         updates, state = made.update(gradients, state, params, **told)
         params = jax.tree.map(jnp.add, params, updates)
-        found.append(jax.flatten_util.ravel_pytree(updates)[0])
+        return (params, state), jax.flatten_util.ravel_pytree(updates)[0]
+
+    (_, state), found = jax.jit(
+        lambda: jax.lax.scan(step, (PARAMS, made.init(PARAMS)), jnp.arange(count) / count)
+    )()
     return np.asarray(found), state
 
 
