@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> None:
     Args:
         argv: without the program's name; by default those of this process.
     """
-    from metaevo.components.optimizer import FEATURES
+    from metaevo.components.signals import FEATURES, SIGNALS
 
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("run", type=Path)
@@ -30,7 +30,6 @@ def main(argv: list[str] | None = None) -> None:
 
     from metaevo import statistics
     from metaevo.components import discovery
-    from metaevo.components.optimizer import SIGNALS
     from metaevo.config import from_dict, load_yaml
     from metaevo.held_out import entries
     from metaevo.held_out.protocol import contender_maker
@@ -46,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     rule = {name: np.asarray(value) for name, value in found.items()}
     kept = np.arange(rule["hidden"].shape[1]) != FEATURES.index(options.without)
     adam = {name: np.zeros_like(value) for name, value in rule.items()}
-    adam["mix"] = np.array([signal == "mean 0.9" for signal in SIGNALS], np.float32)
+    adam["mix"] = np.array([signal == "mean_9" for signal in SIGNALS], np.float32)
     rules: dict[str, Any] = {
         "Adam": adam,
         "the rule": rule,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from metaevo.components.signals import Seen
 from purerl.learners import LearnerEntry
 
 LEARNED = "learned"
@@ -20,6 +21,9 @@ class Component(NamedTuple):
     """`key -> meta_params`, one point of the search space."""
     apply: Callable[..., Any]
     """The slot function: `(meta_params, context, ...)`, see `purerl.types`."""
+    direction: Callable[[Any, Seen], jax.Array] | None = None
+    """Of a learned optimizer without memory: `(meta_params, seen) -> direction [P]`, see
+    `metaevo.components.signals`; what is distilled of it."""
 
 
 @dataclass(frozen=True)

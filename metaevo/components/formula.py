@@ -20,21 +20,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.components import signals
 from metaevo.components.component import Component, Found
 from metaevo.components.expressions import FUNCTIONS, Expression, parse
 from metaevo.components.schedule import FRACTIONS
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
 
-SLOT = "value_loss", "policy_loss", "schedule"
+SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
 """It fills any of them: `Config.slot` says which."""
 INPUTS: dict[str, tuple[str, ...]] = {
     "value_loss": ("prediction", "target", "old_prediction", "error", "change", "progress"),
     "policy_loss": ("log_ratio", "ratio", "advantage", "progress"),
+    "make_optimizer": (*signals.FEATURES, *signals.TIMES),
     "schedule": ("progress",),
 }
 """What a formula may look at. error: prediction - target; change: prediction - old_prediction;
-ratio: of the new and the old probability; progress: the share of training that is done."""
+ratio: of the new and the old probability; progress: the share of training that is done. Those of an
+optimizer: `metaevo.components.signals.Seen`."""
 RELATIVE = "relative"
 """The only key of meta-parameters: of the constants in `Config.units`."""
 LOG_RATIO_LIMIT = 20.0
@@ -51,11 +54,13 @@ class Config:
         ValueError: if it is none, or its constants are not those that it looks at.
     """
 
-    slot: Literal["value_loss", "policy_loss", "schedule"] = "value_loss"
+    slot: Literal["value_loss", "policy_loss", "make_optimizer", "schedule"] = "value_loss"
     """that it fills"""
     expression: str = "error**2 / 2 + c0 * error"
     """value_loss: of prediction, target, old_prediction, error (prediction - target), change
-    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage; all: of progress"""
+    (prediction - old_prediction); policy_loss: of log_ratio, ratio, advantage; make_optimizer: the
+    step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy, length; all: of
+    progress"""
     constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
     """names in it that evolve, with what they start at"""
     gives: Literal["value", "slope"] = "value"
@@ -78,8 +83,8 @@ class Config:
             raise ValueError(f"also: must be left out in the slot {self.slot}")
         if self.hyperparam in self.also:
             raise ValueError(f"also: {show(self.hyperparam)} has its formula in expression")
-        if self.slot == "schedule" and self.gives == "slope":
-            raise ValueError("gives = 'slope': must be 'value' in the slot schedule")
+        if self.gives == "slope" and not SLOTS[self.slot].scalars:
+            raise ValueError(f"gives = 'slope': must be 'value' in the slot {self.slot}")
 
     @property
     def parsed(self) -> Expression:
@@ -161,6 +166,14 @@ def make(config: Config) -> Component:
             return of_log_ratio(log_ratio, others)
         return integral(of_log_ratio)(log_ratio, jnp.float32(0.0), others)
 
+    def make_optimizer(meta_params, context):
+        def direction(seen, memory):
+            found = evaluate(meta_params, seen.by_name)
+            return jnp.broadcast_to(found, seen.value.shape), memory
+
+        means = [name for name in signals.MEANS if name in expression.names]
+        return signals.optimizer(direction, context, means=means)
+
     def schedule(meta_params, context):
         hyperparams, changed = context.hyperparams, {}
         for name, factor in factors.items():
@@ -174,6 +187,7 @@ def make(config: Config) -> Component:
 
     functions: dict[str, Callable[..., Any]]
     functions = {"value_loss": value_loss, "policy_loss": policy_loss, "schedule": schedule}
+    functions["make_optimizer"] = make_optimizer
     return Component(init, functions[config.slot])
 
 
@@ -206,6 +220,8 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     """Return the formula with the constants that were found, and what is said of its slot."""
     config = found.config
     what = {"value": config.slot, "slope": f"the slope of {config.slot}"}[config.gives]
+    if config.slot == "make_optimizer":
+        what = "the step of a parameter, in learning rates,"
     if config.slot == "schedule":
         what = f"the factor{'s' if config.also else f' of {config.hyperparam}'}"
     hooks = importlib.import_module(SLOTS[config.slot].hooks or "")

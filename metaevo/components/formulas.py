@@ -1,4 +1,4 @@
-"""The hand-written losses and schedules as formulas: their lengths, and where one may begin.
+"""Hand-written losses, optimizers, schedules as formulas: their lengths, and where one may begin.
 
 Numbers that are hyperparameters of a learner stand in them as constants, with their defaults.
 """
@@ -33,6 +33,9 @@ HAND_WRITTEN: dict[str, dict[str, Config]] = {
             "- ratio * advantage",
             constants={"a": 2.0, "b": 0.6},
         ),
+    },
+    "make_optimizer": {
+        "adam": Config(slot="make_optimizer", expression="mean_9", constants={}),
     },
     "schedule": {
         "constant": Config(slot="schedule", expression="1", constants={}),

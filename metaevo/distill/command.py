@@ -1,7 +1,7 @@
-"""A run's learned loss as formulas or smaller networks: the command line, and RUN/distill.
+"""What a run has learned as formulas or smaller networks: the command line, and RUN/distill.
 
-Trainings with the loss are recorded, formulas of growing length and networks of few units are
-fitted to it there, and each of them is judged like the loss itself.
+Trainings with it are recorded, formulas of growing length and networks of few units are fitted to
+what it does there, and each of them is judged like what was learned.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from metaevo.components import discovery
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
 from metaevo.config.command_line import Parser
-from metaevo.distill import factors, networks, regression
+from metaevo.distill import factors, losses, networks, regression, steps
 from metaevo.distill.judging import Candidate, judge, of_formula, of_network
-from metaevo.distill.records import record, slopes
+from metaevo.distill.records import Target, record, values
 from metaevo.distill.regression import Formula
 from metaevo.held_out.protocol import task_of
 from metaevo.parallel import devices
@@ -43,6 +43,12 @@ from metaevo.studies.settings import EvolveSettings
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
 FORMULA, NETWORK = "formula", "network"
+TARGETS: dict[str, Target] = {
+    "value_loss": losses.VALUE_LOSS,
+    "policy_loss": losses.POLICY_LOSS,
+    "make_optimizer": steps.OPTIMIZER,
+}
+"""What is recorded, by slots; a schedule needs no records."""
 
 
 class Search(NamedTuple):
@@ -67,7 +73,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     parser = Parser("distill", description)
     parser.add_argument(
         "run", nargs="?", type=run_argument, metavar="RUN",
-        help="the run whose loss becomes formulas, or latest; its settings are the defaults",
+        help="the run whose part becomes formulas, or latest; its settings are the defaults",
     )  # fmt: skip
     parser.add_argument(
         "--into", nargs="+", choices=(FORMULA, NETWORK), default=[FORMULA], metavar="KIND",
@@ -84,10 +90,10 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     settings, before, args = settings_of_run(
-        parser, argv, _run, _on_one_task, fixed="a loss is distilled as it is"
+        parser, argv, _run, _on_one_task, fixed="what was learned is distilled as it is"
     )
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
-        raise ConfigError(f"{args.run} evolved no part of a learner: it holds no loss")
+        raise ConfigError(f"{args.run} evolved no part of a learner")
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
@@ -102,7 +108,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 def _run(args: argparse.Namespace) -> Path:
     if args.run is None:
-        raise ConfigError("missing RUN: metaevo distill RUN, the run whose loss it is")
+        raise ConfigError("missing RUN: metaevo distill RUN, the run of an evolution")
     return Path(args.run)
 
 
@@ -125,13 +131,13 @@ def distill(
     *,
     trust_source: bool = False,
 ) -> int:
-    """Find formulas or smaller networks for a loss that a run has evolved, and judge them.
+    """Find formulas or smaller networks for a part that a run has evolved, and judge them.
 
     Args:
         before: of the run, whose trainings are recorded.
         settings: of the comparison, which may be on another task.
         run_dir: of the run.
-        slot: of the loss, if there are several.
+        slot: of the part, if there are several.
         name: of the directory in `run_dir/distill`.
         search: how much is searched and judged.
         trust_source: execute components from outside metaevo that the directory holds.
@@ -182,20 +188,25 @@ def distill(
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
-    """Return the loss or schedule that is distilled."""
-    slots = *regression.SLOTS, factors.SLOT
+    """Return the part that is distilled."""
+    slots = *TARGETS, factors.SLOT
     known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
     if not known:
         raise ConfigError(
-            f"{run_dir} has evolved {has}: only losses and schedules are distilled "
+            f"{run_dir} has evolved {has}: only losses, optimizers and schedules are distilled "
             f"({', '.join(slots)})"
         )
     if slot is None and len(known) > 1:
         raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
     if slot is not None and slot not in known:
         raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
-    return known[slot or next(iter(known))]
+    part = known[slot or next(iter(known))]
+    if part.slot.name == "make_optimizer" and part.component.direction is None:
+        raise ConfigError(
+            f"{run_dir}: {part.name}: of optimizers, only networks without memory are distilled"
+        )
+    return part
 
 
 def _distilled(
@@ -213,7 +224,7 @@ def _distilled(
     if slot == factors.SLOT:
         found, candidates = _of_schedule(study, run, part, meta_params, search)
     else:
-        found, candidates = _of_loss(study, run, part, meta_params, search, check_stop)
+        found, candidates = _of_records(study, run, part, meta_params, search, check_stop)
     check_stop()
     about |= found
     about |= {"networks": [each.about for each in candidates if "units" in each.about]}
@@ -254,7 +265,7 @@ def _of_schedule(
     return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
 
 
-def _of_loss(
+def _of_records(
     study: LearnerStudy,
     run: RunDirectory,
     part: Part,
@@ -262,36 +273,40 @@ def _of_loss(
     search: Search,
     check_stop: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Candidate]]:
-    """Return what was found of a loss: formulas, networks, or both."""
+    """Return what was found of a loss or an optimizer: formulas, networks, or both."""
     settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    target = TARGETS[slot]
     print("recording trainings", file=sys.stderr, flush=True)
-    records = record(settings, study.parts, meta_params, part, check_stop)
-    if len(records.slope) < 100 or not np.ptp(records.slope):
+    records = record(settings, study.parts, meta_params, part, target, check_stop)
+    if len(records.wanted) < 100 or not np.ptp(records.wanted):
         raise ConfigError(
-            f"{run.path.parent.parent}: its {slot} has no slope that could be fitted: "
-            f"{len(records.slope)} finite samples in its trainings, or all the same"
+            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
+            f"{len(records.wanted)} finite samples in its trainings, or all the same"
         )
     with files.replacing(run.path / "records.npz") as file:
         np.savez(file, **records._asdict())
-    about: dict[str, Any] = {"samples": len(records.slope)}
+    about: dict[str, Any] = {"samples": len(records.wanted)}
     candidates: list[Candidate] = []
     if FORMULA in search.into:
         own = study.evolved.of(meta_params, part.name)
+        value_of = target.value_of(part, settings)
         inputs = regression.mattering(
-            slot,
+            target,
             records,
-            lambda scalars, progress: slopes(part.function, own, settings, scalars, progress),
+            lambda scalars, progress: values(value_of, own, scalars, progress),
             seed,
         )
         print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
-        front = regression.search(slot, records, inputs, seed=seed, evaluations=search.evaluations)
+        front = regression.search(
+            slot, target, records, inputs, seed=seed, evaluations=search.evaluations
+        )
         check_stop()
         about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
         candidates += map(of_formula, regression.thinned(front, search.formulas))
     if NETWORK in search.into:
         for units, small in networks.smaller(part).items():
             print(f"fitting a network of {units}", file=sys.stderr, flush=True)
-            network = networks.fitted(small, units, settings, records, seed=seed)
+            network = networks.fitted(small, units, settings, target, records, seed=seed)
             candidates.append(of_network(network))
             check_stop()
     return about, candidates
@@ -322,10 +337,12 @@ def _save(run: RunDirectory, each: Candidate, learner: str) -> None:
 
 def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
     """Print what was found and write report.html."""
-    is_schedule = part.slot.name == factors.SLOT
-    of_slope = "the factors of hyperparameters" if is_schedule else f"the slope of {part.slot.name}"
-    if is_schedule and len(found["hyperparams"]) == 1:
-        of_slope = f"the factor of {found['hyperparams'][0]}"
+    if part.slot.name != factors.SLOT:
+        what = TARGETS[part.slot.name].what
+    elif len(found["hyperparams"]) == 1:
+        what = f"the factor of {found['hyperparams'][0]}"
+    else:
+        what = "the factors of hyperparameters"
     first: list[Any] = []
     tables = []
     if "learned" in found:
@@ -342,31 +359,31 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Evol
             "numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
-        tables.append(_table(found, of_slope))
+        tables.append(_table(found, what))
     if "learned" not in found and "front" in found:
         rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
-        note = f"Each is {of_slope}; error: the share of the variance that is not explained."
+        note = f"Each is {what}; error: the share of the variance that is not explained."
         tables.append(page.Table("Formulas", ["length", "error", "formula"], rows, note=note))
     if "learned" not in found and found["networks"]:
         rows = [[each["name"], each["numbers"], each["error"]] for each in found["networks"]]
-        note = f"error: the share of the variance of {of_slope} that is not explained."
+        note = f"error: the share of the variance of {what} that is not explained."
         tables.append(page.Table("Networks", ["network", "numbers", "error"], rows, note=note))
     for table in tables:
         print(f"\n{table.text()}\n")
     for each in found.get("formulas", []):
-        print(f"{each['name']}: {of_slope} = {each['text']}")
-    what = ", ".join(f"{kind}s" for kind in found["into"])
+        print(f"{each['name']}: {what} = {each['text']}")
+    kinds = ", ".join(f"{kind}s" for kind in found["into"])
     inputs = f", inputs: {', '.join(found['inputs'])}" if "inputs" in found else ""
     page.write_report(
         run.path / "report.html",
-        f"{what.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
         f"{found['samples']:,} samples{inputs}",
         [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
     )
     print(f"report: {run.path / 'report.html'}")
 
 
-def _table(found: dict[str, Any], of_slope: str) -> page.Table:
+def _table(found: dict[str, Any], what: str) -> page.Table:
     rows: list[list[Any]] = []
     for each in [*found["formulas"], *found["networks"]]:
         against = each["against_learned"]
@@ -384,7 +401,7 @@ def _table(found: dict[str, Any], of_slope: str) -> page.Table:
         rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
     tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
     note = (
-        f"Each formula is {of_slope}; of a network its numbers stand in brackets. error: the share "
+        f"Each formula is {what}; of a network its numbers stand in brackets. error: the share "
         "of the variance in trainings that is not explained; IQM: interquartile mean on "
         f"held-out seeds {tuned}, with its 95% interval, and the difference from what was learned."
     )

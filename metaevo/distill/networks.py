@@ -1,6 +1,6 @@
-"""Smaller networks for a learned loss: components of its own kind, with fewer hidden units.
+"""Smaller networks for a learned part: components of its own kind, with fewer hidden units.
 
-Like formulas, they are fitted to the loss's slope where training goes. Several starts are descended
+Like formulas, they are fitted to what it does where training goes. Several starts are descended
 from; the one that leaves least unexplained is kept.
 """
 
@@ -16,7 +16,7 @@ from metaevo.agents.task import LearnerSettings
 from metaevo.components.distillation import fit
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
-from metaevo.distill.records import Records, slope_of
+from metaevo.distill.records import Records, Target
 
 UNITS = 2, 4
 """Of the hidden layer, where the component has more numbers with its own."""
@@ -35,7 +35,7 @@ class Network(NamedTuple):
     units: int
     """of its hidden layer"""
     error: float
-    """the share of the slope's variance that it does not explain"""
+    """the share of the variance of what is wanted that it does not explain"""
 
     @property
     def numbers(self) -> int:
@@ -47,7 +47,7 @@ def smaller(part: Part) -> dict[int, Part]:
     """Return a component with fewer units, by their number.
 
     Args:
-        part: a learned loss, whose settings have `hidden_sizes` or `hidden_size`.
+        part: that was learned, whose settings have `hidden_sizes` or `hidden_size`.
 
     Raises:
         ConfigError: if they have neither, or are as small already.
@@ -75,7 +75,13 @@ def smaller(part: Part) -> dict[int, Part]:
 
 
 def fitted(
-    part: Part, units: int, settings: LearnerSettings, records: Records, *, seed: int
+    part: Part,
+    units: int,
+    settings: LearnerSettings,
+    target: Target,
+    records: Records,
+    *,
+    seed: int,
 ) -> Network:
     """Return a component with the meta-parameters that come nearest to what was recorded.
 
@@ -83,16 +89,17 @@ def fitted(
         part: the component.
         units: of its hidden layer.
         settings: of the experiment.
-        records: of trainings with the loss that it is to replace.
+        target: of its slot.
+        records: of trainings with the part that it is to replace.
         seed: of starts and batches.
     """
-    slope = jax.vmap(slope_of(part.function, settings), in_axes=(None, 0, 0))
+    value = jax.vmap(target.value_of(part, settings), in_axes=(None, 0, 0))
     scalars, progress = jnp.asarray(records.scalars), jnp.asarray(records.progress)
-    wanted = jnp.asarray(records.slope)
+    wanted = jnp.asarray(records.wanted)
     variance = jnp.maximum(jnp.var(wanted), 1e-30)
 
     def unexplained(meta_params, at):
-        left = slope(meta_params, scalars[at], progress[at]) - wanted[at]
+        left = value(meta_params, scalars[at], progress[at]) - wanted[at]
         return jnp.mean(jnp.square(left)) / variance
 
     def distance(meta_params, key):

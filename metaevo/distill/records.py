@@ -1,11 +1,11 @@
-"""Where training visits a learned loss: what it was given, and how steep it was there.
+"""Where training takes a learned part: what it was given, and what it made of that.
 
-Agents are trained with it from beginning to end. Now and then one update is made with a function
-that writes down what the loss is called with, in every gradient step; nothing else differs.
+Agents are trained with it from beginning to end. Now and then one update is made with a part that
+writes down what it is called with, in every gradient step; nothing else differs.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,10 @@ import numpy as np
 
 from metaevo.agents.population import Population
 from metaevo.agents.task import LearnerSettings, Parts
-from metaevo.components.parts import Part
+from metaevo.components.component import Component
+from metaevo.components.parts import Evolved, Part
 from metaevo.held_out.settings import JudgedSettings
 from metaevo.parallel.seeding import Purpose, keys_for
-from purerl.types import Context
 
 AGENTS = 16
 """that are trained"""
@@ -26,19 +26,51 @@ SAMPLES = 4000
 """that are kept, as many of each time"""
 
 
+ValueOf = Callable[[Any, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, scalars [k], progress) -> number`"""
+
+
+class Target(NamedTuple):
+    """What formulas and networks are fitted to, of the parts in a slot."""
+
+    what: str
+    """in words"""
+    gives: Literal["value", "slope"]
+    """what a formula of it gives, see `metaevo.components.formula`"""
+    listened: Callable[[Component, list[np.ndarray]], Component]
+    """the same component, which appends the scalars [..., k] that it is given to a list"""
+    value_of: Callable[[Part, LearnerSettings], ValueOf]
+    """what a part makes of scalars"""
+    inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
+    """from scalars [samples, k] to the inputs of formulas, [samples] each"""
+    scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+    """the other way"""
+    known: str = ""
+    """the end of every formula: what is searched for is the rest"""
+
+
 class Records(NamedTuple):
-    """What a loss was given in trainings, and what it made of it."""
+    """What a part was given in trainings, and what it made of it."""
 
     scalars: np.ndarray
-    """[samples, arguments of the slot]"""
+    """[samples, k]"""
     progress: np.ndarray
     """[samples] the share of training that was done"""
-    slope: np.ndarray
-    """[samples] its derivative by the first of the scalars"""
+    wanted: np.ndarray
+    """[samples] what the target's `value_of` says"""
+
+    def inputs(self, target: Target) -> dict[str, np.ndarray]:
+        """Return what formulas may look at, [samples] each."""
+        return target.inputs_of(self.scalars) | {"progress": self.progress}
 
 
 def record(
-    settings: JudgedSettings, parts: Parts, meta_params: Any, part: Part, check_stop: Callable
+    settings: JudgedSettings,
+    parts: Parts,
+    meta_params: Any,
+    part: Part,
+    target: Target,
+    check_stop: Callable,
 ) -> Records:
     """Train agents with what was found, and write down what one part of it is given.
 
@@ -46,7 +78,8 @@ def record(
         settings: of the evolution.
         parts: what it evolved.
         meta_params: that it found.
-        part: a loss among the parts.
+        part: that one.
+        target: of its slot.
         check_stop: raises if the run is to stop.
 
     Returns:
@@ -58,89 +91,67 @@ def record(
     tasks = parts.tasks(settings, functions, meta_params)
     for index, task in enumerate(tasks):
         seen: list[np.ndarray] = []
-        listening = dict(functions)
-        listening[part.slot.name] = _listened(functions[part.slot.name], seen)
+        listener = part._replace(component=target.listened(part.component, seen))
+        listening = Evolved(
+            parts.evolved.parts | {part.name: listener}, parts.evolved.is_dict
+        ).functions()
         learner = parts.tasks(settings, listening, meta_params)[index].learner
         population = Population(
             task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
         )
-        listen = jax.jit(
-            jax.vmap(learner.update, in_axes=(0, None, None, None))  # of a few agents' states
-        )
+        # One agent at a time: a device with a single thread waits for itself if it is to hand over
+        # more than 100 kB at once.
+        listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
         keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
         agents = population.init(keys)
         for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
             check_stop()
             agents = population.advance(agents, updates - agents.updates)
-            seen.clear()
-            states = population.states(agents)
-            jax.block_until_ready(
-                listen(states, settings.hyperparams, meta_params, task.env_params)
-            )
-            found = np.concatenate([each.reshape(-1, each.shape[-1]) for each in seen])
+            states, of_agents = population.states(agents), []
+            for agent in range(AGENTS):
+                seen.clear()
+                state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
+                jax.block_until_ready(
+                    listen(state, settings.hyperparams, meta_params, task.env_params)
+                )
+                of_agents.append(np.stack(seen))
+            found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
             found = found[np.isfinite(found).all(axis=1)]
             chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(tasks))]
             scalars.append(found[chosen])
             progress.append(np.full(len(chosen), updates / population.num_updates, np.float32))
     all_scalars, all_progress = np.concatenate(scalars), np.concatenate(progress)
     own = parts.evolved.of(meta_params, part.name)
-    slope = slopes(part.function, own, settings, all_scalars, all_progress)
-    usable = np.isfinite(slope)
-    return Records(all_scalars[usable], all_progress[usable], slope[usable])
+    wanted = values(target.value_of(part, settings), own, all_scalars, all_progress)
+    usable = np.isfinite(wanted)
+    return Records(all_scalars[usable], all_progress[usable], wanted[usable])
 
 
-def slopes(
-    function: Callable[..., Any],
-    meta_params: Any,
-    settings: LearnerSettings,
-    scalars: np.ndarray,
-    progress: np.ndarray,
+def values(
+    value_of: ValueOf, meta_params: Any, scalars: np.ndarray, progress: np.ndarray
 ) -> np.ndarray:
-    """Return a loss's derivative by its first scalar [samples].
+    """Return what a part makes of scalars [samples].
 
     Args:
-        function: of the slot.
+        value_of: of the part.
         meta_params: of it.
-        settings: of the experiment.
-        scalars: [samples, arguments].
+        scalars: [samples, k].
         progress: [samples] the share of training that is done.
     """
-    slope = jax.vmap(slope_of(function, settings), in_axes=(None, 0, 0))
-    return np.asarray(jax.jit(slope)(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))
+    of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
+    return np.asarray(of_all(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))
 
 
-def slope_of(function: Callable[..., Any], settings: LearnerSettings) -> Callable[..., jax.Array]:
-    """Return a loss's derivative by its first scalar.
+def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
+    """Append scalars [..., k] to a list, whenever a program comes here; return 1.
 
-    Args:
-        function: of the slot.
-        settings: of the experiment.
-
-    Returns:
-        `(meta_params, scalars [arguments], progress) -> slope`.
+    It must be a factor of what the program returns, or XLA leaves it out.
     """
-    num_updates = settings.train.num_updates
 
-    def slope(meta_params, scalars, progress):
-        context = Context(settings.hyperparams, progress, num_updates)
-        first, *others = scalars
-        return jax.grad(lambda x: function(meta_params, context, x, *others))(first)
+    def write_down(given):
+        seen.append(np.array(given))
+        return np.ones(np.shape(given)[: np.ndim(given) - scalars.ndim], np.float32)
 
-    return slope
-
-
-def _listened(function: Callable[..., Any], seen: list[np.ndarray]) -> Callable[..., Any]:
-    """Return the same loss, of which every call's scalars are written down."""
-
-    def write_down(scalars):
-        seen.append(np.array(scalars))
-        return np.ones(np.shape(scalars)[:-1], np.float32)
-
-    def of_slot(meta_params, context, *scalars):
-        given = jax.lax.stop_gradient(jnp.stack([jnp.asarray(each) for each in scalars]))
-        shape = jax.ShapeDtypeStruct((), jnp.float32)
-        one = jax.pure_callback(write_down, shape, given, vmap_method="expand_dims")
-        # A factor, so that whoever takes the derivative calls it too.
-        return one * function(meta_params, context, *scalars)
-
-    return of_slot
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    given = jax.lax.stop_gradient(scalars)
+    return jax.pure_callback(write_down, shape, given, vmap_method="expand_dims")

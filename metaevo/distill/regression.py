@@ -1,8 +1,4 @@
-"""Symbolic regression: formulas for a learned loss, each the nearest of its length.
-
-What is fitted is the loss's slope, because a learner uses nothing else of it: two losses whose
-values agree to a percent may push predictions near zero error in opposite directions. A policy loss
-contains ratio * advantage; its drift is what is searched for.
+"""Symbolic regression: formulas for a learned part, each the nearest of its length.
 
 The search is that of Operon (Burlacu et al. 2020), with the multi-objective NSGA-II (Deb et al.
 2002) for error and length.
@@ -17,10 +13,8 @@ import numpy as np
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
 from metaevo.config import ConfigError
-from metaevo.distill.records import Records
+from metaevo.distill.records import Records, Target
 
-SLOTS = "value_loss", "policy_loss"
-"""Whose functions become formulas."""
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
 LENGTHS = 4, 6, 9, 12, 16, 20
@@ -30,9 +24,10 @@ GAIN = 0.05
 """A longer formula has to leave less unexplained, by this share."""
 DIGITS = 4
 MATTERS = 0.01
-"""An input by whose shuffling the slope changes less, in its standard deviations, is left out."""
+"""An input by whose shuffling what is wanted changes less, in its standard deviations, is left
+out."""
 NEGLIGIBLE = 1e-3
-"""A term that varies less, in terms of the slope's standard deviation, is left out."""
+"""A term that varies less, in standard deviations of what is wanted, is left out."""
 
 Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
@@ -44,7 +39,7 @@ class Formula(NamedTuple):
     config: Config
     length: int
     error: float
-    """the share of the slope's variance that it does not explain"""
+    """the share of the variance of what is wanted that it does not explain"""
 
 
 class HasLength(Protocol):
@@ -62,66 +57,32 @@ class HasLength(Protocol):
 Fitted = TypeVar("Fitted", bound=HasLength)
 
 
-class Arguments(NamedTuple):
-    """What a slope may depend on, for the regression."""
-
-    inputs: dict[str, np.ndarray]
-    """by their names in formulas, [samples] each, all of them independent"""
-    known: str
-    """a part of the slope that is known: what is searched for is the rest"""
-
-
-def arguments_of(slot: str, records: Records) -> Arguments:
-    """Return what the formulas of a slot in `SLOTS` are searched in."""
-    if slot == "value_loss":
-        prediction, target, old_prediction = records.scalars.T
-        inputs = {"error": prediction - target, "target": target}
-        inputs |= {"change": prediction - old_prediction, "progress": records.progress}
-        return Arguments(inputs, "")
-    log_ratio, advantage = records.scalars.T
-    inputs = {"log_ratio": log_ratio, "ratio": np.exp(np.clip(log_ratio, -20, 20))}
-    inputs |= {"advantage": advantage, "progress": records.progress}
-    return Arguments(inputs, " - ratio * advantage")
-
-
-def scalars_of(slot: str, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the arguments of a slot from the inputs of formulas: `arguments_of` the other way."""
-    if slot == "policy_loss":
-        return np.stack([inputs["log_ratio"], inputs["advantage"]], axis=1)
-    prediction = inputs["error"] + inputs["target"]
-    return np.stack([prediction, inputs["target"], prediction - inputs["change"]], axis=1)
-
-
 def mattering(
-    slot: str,
+    target: Target,
     records: Records,
-    slopes: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    values: Callable[[np.ndarray, np.ndarray], np.ndarray],
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return the inputs of `arguments_of` that a slope depends on where training goes.
+    """Return the inputs of formulas that what is wanted depends on where training goes.
 
-    An input does not matter if the slope hardly changes when its samples are shuffled.
+    An input does not matter if that hardly changes when its samples are shuffled.
 
     Args:
-        slot: of the loss.
-        records: of trainings with it.
-        slopes: of scalars [samples, arguments] and progress [samples].
+        target: of the slot.
+        records: of trainings with the part.
+        values: of scalars [samples, k] and progress [samples].
         seed: of the shuffling.
     """
-    inputs = arguments_of(slot, records).inputs
+    inputs = records.inputs(target)
+    known = parse(target.known or "0", list(inputs), {}).names  # which is looked at anyway
     rng = np.random.default_rng(seed)
     found = {}
-    for name, values in inputs.items():
-        shuffled = inputs | {name: rng.permutation(values)}
-        if name == "ratio":
-            matters = "log_ratio" in found
-        else:
-            changed = slopes(scalars_of(slot, shuffled), shuffled["progress"]) - records.slope
-            matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(records.slope)
-        if matters and np.ptp(values):
-            found[name] = values
-    if slot == "policy_loss":  # its known part looks at them anyway
-        found |= {name: inputs[name] for name in ("ratio", "advantage")}
+    for name, each in inputs.items():
+        shuffled = inputs | {name: rng.permutation(each)}
+        changed = values(target.scalars_of(shuffled), shuffled["progress"]) - records.wanted
+        matters = np.sqrt(np.mean(np.square(changed))) > MATTERS * np.std(records.wanted)
+        if (matters and np.ptp(each)) or name in known:
+            found[name] = each
     return found or dict(list(inputs.items())[:1])
 
 
@@ -142,28 +103,35 @@ def require() -> Any:
 
 
 def search(
-    slot: str, records: Records, inputs: Mapping[str, np.ndarray], *, seed: int, evaluations: int
+    slot: str,
+    target: Target,
+    records: Records,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    seed: int,
+    evaluations: int,
 ) -> list[Formula]:
     """Return formulas of growing length, each with a smaller error than those before.
 
     Args:
-        slot: of the loss.
-        records: of trainings with it.
-        inputs: those of `arguments_of` that matter.
+        slot: of the part.
+        target: of the slot.
+        records: of trainings with the part.
+        inputs: of formulas, those that matter.
         seed: of the search.
         evaluations: of candidates, in all.
 
     Raises:
         ConfigError: if Operon is not installed.
     """
-    known = arguments_of(slot, records).known
-    wanted = records.slope.astype(np.float64)
-    if known:
+    wanted = records.wanted.astype(np.float64)
+    if target.known:
         given = {name: np.asarray(each, np.float64) for name, each in inputs.items()}
-        wanted = wanted + given["ratio"] * given["advantage"]
-    candidates = [_constant(slot, float(np.mean(wanted)), known)]
+        wanted = wanted - np.asarray(parse(target.known, list(given), {}).evaluate(given))
+    average = float(np.mean(wanted))
+    candidates = [_formula(slot, target, {"": average} if average else {})]
     for terms in sums_of(inputs, wanted, seed=seed, evaluations=evaluations):
-        candidates.append(_formula(slot, terms, known))
+        candidates.append(_formula(slot, target, terms))
     return front([_judged(each, records, inputs) for each in candidates])
 
 
@@ -228,8 +196,8 @@ def _judged(config: Config, records: Records, inputs: Mapping[str, np.ndarray]) 
     expression = config.parsed
     values = {name: np.asarray(each) for name, each in inputs.items()} | config.constants
     found = np.asarray(expression.evaluate(values), np.float64)
-    left = np.mean(np.square(found - records.slope))
-    variance = np.var(records.slope.astype(np.float64))
+    left = np.mean(np.square(found - records.wanted))
+    variance = np.var(records.wanted.astype(np.float64))
     return Formula(config, expression.length, float(left / max(variance, 1e-30)))
 
 
@@ -343,14 +311,14 @@ def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Term
     return found
 
 
-def _formula(slot: str, terms: Terms, known: str) -> Config:
+def _formula(slot: str, target: Target, terms: Terms) -> Config:
     """A formula whose numbers have names, but 0 and 1."""
-    text = text_of(terms) + known
-    if known and not terms:
-        text = known.strip().replace("- ", "-", 1)
+    text = text_of(terms) + target.known
+    if target.known and not terms:
+        text = target.known.strip().replace("- ", "-", 1)
     named = Named()
     tree = named.visit(ast.parse(text, mode="eval"))
-    return Config(slot, ast.unparse(tree), named.constants, gives="slope")  # type: ignore[arg-type]
+    return Config(slot, ast.unparse(tree), named.constants, gives=target.gives)  # type: ignore[arg-type]
 
 
 class Named(ast.NodeTransformer):
@@ -366,7 +334,3 @@ class Named(ast.NodeTransformer):
         name = f"c{len(self.constants)}"
         self.constants[name] = node.value
         return ast.Name(name)
-
-
-def _constant(slot: str, value: float, known: str) -> Config:
-    return _formula(slot, {"": value} if value else {}, known)

@@ -17,7 +17,7 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import ppo
 from purerl.learners import LEARNERS
-from purerl.parts import losses, schedules
+from purerl.parts import losses, optimizers, schedules
 from purerl.types import Context
 
 CONTEXT = Context(ppo.Hyperparams(), progress=0.25)
@@ -109,6 +109,8 @@ def test_what_is_refused_in_one_line(text, message):
         ({"slot": "value"}, "component.slot = 'value': must be one of value_loss"),
         ({"slot": "schedule", "expression": "progress + c0", "gives": "slope"}, "gives = 'slope'"),
         ({"slot": "policy_loss"}, "unknown name 'error'"),
+        ({"slot": "make_optimizer"}, "unknown name 'error'; known: gradient, mean_5, mean_9, mean"),
+        ({"slot": "make_optimizer", "expression": "c0", "gives": "slope"}, "gives = 'slope': must"),
         ({"slot": ["policy_loss"]}, "component.slot = .* must be one of value_loss"),
         ({"expression": "error**2", "constants": {}}, "init returns no parameters"),
     ],
@@ -162,7 +164,7 @@ AS_FORMULAS = [
     (slot, name, config)
     for slot, formulas in [*HAND_WRITTEN.items(), ("value_loss", VALUES)]
     for name, config in formulas.items()
-    if slot != "schedule"
+    if slot in losses.HAND_WRITTEN
 ]
 
 
@@ -195,6 +197,48 @@ def test_hand_written_schedules_as_formulas(name):
     expected = schedules.HAND_WRITTEN["schedule"][name](None, CONTEXT)
     for hyperparam, value in vars(expected).items():
         assert getattr(found, hyperparam) == pytest.approx(value), hyperparam
+
+
+PARAMS = {"params": {"actor_torso": {"kernel": jnp.ones((2, 3))}, "value_head": jnp.zeros(4)}}
+
+
+def steps(make_optimizer, meta_params, count=6):
+    """Of a toy quadratic, as vectors."""
+    context = Context(ppo.Hyperparams(learning_rate=0.1, max_grad_norm=0.5), num_updates=8)
+    made = make_optimizer(meta_params, context)
+
+    def step(carry, progress):
+        params, state = carry
+        told = context.replace(progress=progress).extra_args()
+        gradients = jax.tree.map(lambda x: x - 0.3, params)
+        updates, state = made.update(gradients, state, params, **told)
+        params = jax.tree.map(jnp.add, params, updates)
+        return (params, state), jax.flatten_util.ravel_pytree(updates)[0]
+
+    (_, state), found = jax.jit(
+        lambda: jax.lax.scan(step, (PARAMS, made.init(PARAMS)), jnp.arange(count) / count)
+    )()
+    return np.asarray(found), state
+
+
+def test_adam_as_a_formula():
+    component = make(HAND_WRITTEN["make_optimizer"]["adam"])
+    found, state = steps(component.apply, component.init(None))
+    expected, _ = steps(optimizers.adam, None)
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+    assert state[1].means.shape == (1, 10)  # of the one that it looks at
+
+
+def test_an_optimizers_formula_sees_the_parameter_and_the_time():
+    text = "c0 * where(policy > 0, value, progress) + length"
+    component = make(Config(slot="make_optimizer", expression=text, constants={"c0": 4.0}))
+    ((first, *_), *_, last), _ = steps(component.apply, component.init(None), 4)
+    length = np.log(8) / 10
+    np.testing.assert_allclose(first, -0.1 * (4.0 + length), rtol=1e-5)
+    # of the value head, at the annealed rate
+    np.testing.assert_allclose(last[-1], -0.1 * 0.25 * (3.0 + length), rtol=1e-5)
+    constant = make(Config(slot="make_optimizer", expression="c0", constants={"c0": 2.0}))
+    np.testing.assert_allclose(steps(constant.apply, constant.init(None), 1)[0], -0.2, rtol=1e-6)
 
 
 def test_a_slope_has_higher_derivatives_and_those_of_its_constants():

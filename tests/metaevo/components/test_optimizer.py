@@ -6,7 +6,9 @@ import numpy as np
 import optax
 import pytest
 
+import metaevo
 from metaevo.components import optimizer
+from metaevo.components.component import Component
 from purerl.ppo import Hyperparams
 from purerl.types import Context
 
@@ -47,6 +49,13 @@ def test_it_starts_exactly_at_adam(temporal, memory_size):
         updates, state = adam.update(gradient, state)
         expected = -0.01 * (1 - 0.5 * index / 5) * jax.flatten_util.ravel_pytree(updates)[0]
         np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+def test_it_computes_what_the_entry_of_the_zoo_does_with_its_own_source():
+    made = optimizer.make(optimizer.Config())
+    apply, meta_params = metaevo.load("zoo:ppo-optimizer")
+    found, expected = (run(each, meta_params, 4) for each in (made, Component(None, apply)))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_steps_are_bounded_and_finite_whatever_the_weights():

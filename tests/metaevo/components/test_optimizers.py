@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 
-from metaevo.components import discovery, filling, optimizer, optimizers, parts
+from metaevo.components import discovery, filling, optimizer, optimizers, parts, signals
 from metaevo.components import open as open_component
 from metaevo.components.component import LEARNED, Found
 from metaevo.config import ConfigError
@@ -104,7 +104,7 @@ def test_at_the_start_its_curves_are_those_of_adam():
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [
-        ("optimizer", [*optimizer.FEATURES, *optimizer.TIMES, "memory"]),
+        ("optimizer", [*signals.FEATURES, *signals.TIMES, "memory"]),
         ("open", open_component.INPUTS),
     ],
 )

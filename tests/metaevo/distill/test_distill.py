@@ -28,6 +28,17 @@ evaluation: {seeds: 0, sampler: grid, space: {learning_rate: [0.2, 0.5]},
              tuning_seeds: 2, ablation_seeds: 0}
 """
 
+TINY_PPO = """
+learner: ppo
+evolve: optimizer
+train: {total_timesteps: 512, num_envs: 2, num_steps: 32, num_minibatches: 1, hidden_sizes: [4]}
+hyperparams: {learning_rate: 0.01}
+component: {hidden_size: 3}
+strategy: {population_size: 4, sigma: 0.02}
+evolution: {generations: 1, validation_seeds: 0, num_devices: 1}
+evaluation: {seeds: 0, space: {}}
+"""
+
 
 def refused(capsys, *argv):
     with pytest.raises(SystemExit) as caught:
@@ -46,22 +57,28 @@ def test_what_is_no_run_of_evolution(tmp_path, capsys):
     assert "no discovered component" in refused(capsys, tmp_path)
 
 
-def test_only_losses_and_schedules_are_distilled(tmp_path):
-    def part(name):
+def test_what_can_be_distilled(tmp_path):
+    def part(name, **settings):
         module = find(name)
-        config = module.Config()
+        config = module.Config(**settings)
         return Part(name, module, registry.slot_of(module, config), config, module.make(config))
 
-    both = {name: part(name) for name in ("value_loss", "drift", "optimizer")}
-    with pytest.raises(ConfigError, match="evolved make_optimizer: only losses and schedules are"):
-        command._part(tmp_path, Evolved({"optimizer": both["optimizer"]}, False), None)
-    evolved = Evolved(both, True)
+    def chosen(slot, **parts):
+        return command._part(tmp_path, Evolved(parts, len(parts) > 1), slot)
+
+    with pytest.raises(ConfigError, match="evolved update_rule: only losses, optimizers and sched"):
+        chosen(None, lpg=part("lpg"))
+    both = {name: part(name) for name in ("value_loss", "drift", "lpg")}
     with pytest.raises(ConfigError, match=r"several parts: .* --slot value_loss\|policy_loss"):
-        command._part(tmp_path, evolved, None)
-    assert command._part(tmp_path, evolved, "policy_loss").name == "drift"
+        chosen(None, **both)
+    assert chosen("policy_loss", **both).name == "drift"
     with pytest.raises(ConfigError, match="--slot = 'schedule': must be one of value_loss, policy"):
-        command._part(tmp_path, evolved, "schedule")
-    assert command._part(tmp_path, Evolved({"schedule": part("schedule")}, False), None)
+        chosen("schedule", **both)
+    assert chosen(None, schedule=part("schedule"))
+    assert chosen(None, optimizer=part("optimizer"))
+    for other in (part("optimizer", memory_size=2), part("open")):
+        with pytest.raises(ConfigError, match=f"{other.name}: of optimizers, only networks"):
+            chosen(None, **{other.name: other})
 
 
 @pytest.fixture(scope="module")
@@ -131,12 +148,30 @@ def test_a_loss_becomes_a_smaller_network(evolved, capsys, monkeypatch):
 
 
 @pytest.mark.long
+def test_an_optimizer_becomes_a_formula(tmp_path, capsys):
+    pytest.importorskip("pyoperon")
+    (tmp_path / "tiny.yaml").write_text(TINY_PPO)
+    run = tmp_path / "run"
+    argv = ["--config", str(tmp_path / "tiny.yaml"), "--run-dir", str(run)]
+    assert evolve(argv, description="") == 0
+    argv = [str(run), "--evaluations", "3000", "--formulas", "1", "--evaluation.seeds", "0"]
+    assert main(argv, description="") == 0
+    found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
+    best = found["front"][-1]
+    assert "Each is the step of a parameter, in learning rates" in capsys.readouterr().out
+    assert best["error"] < 0.1  # evolution has begun at Adam
+    assert "mean_9" in best["expression"]
+    folder = run / "distill/make_optimizer" / f"formula_of_{best['length']}"
+    load(folder, slot="make_optimizer", learner="dqn")
+
+
+@pytest.mark.long
 def test_what_does_not_fit_is_refused(evolved, capsys):
     pytest.importorskip("pyoperon")
     assert "--slot = 'policy_loss': must be one of value_loss" in refused(
         capsys, evolved, "--slot", "policy_loss"
     )
-    assert "component.hidden_sizes: a loss is distilled as it is" in refused(
+    assert "component.hidden_sizes: what was learned is distilled as it is" in refused(
         capsys, evolved, "--component.hidden_sizes", "[5]"
     )
     assert "--formulas = 0" in refused(capsys, evolved, "--formulas", "0")

@@ -10,9 +10,9 @@ import pytest
 from metaevo.components import find, registry
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
-from metaevo.distill import networks
+from metaevo.distill import losses, networks
 from metaevo.distill.networks import fitted, smaller
-from metaevo.distill.records import Records, slopes
+from metaevo.distill.records import Records, values
 from purerl import q_learning
 
 SETTINGS = SimpleNamespace(
@@ -57,7 +57,7 @@ def test_the_slope_is_fitted(monkeypatch):
     scalars = np.stack([prediction, target, prediction], axis=1)
     records = Records(scalars, np.zeros(2000, np.float32), wanted)
     small = smaller(part_of("value_loss"))[4]
-    found = fitted(small, 4, SETTINGS, records, seed=0)
+    found = fitted(small, 4, SETTINGS, losses.VALUE_LOSS, records, seed=0)
     assert found.numbers == 13
     assert found.error < 0.01
     # by differences of the loss itself
@@ -65,5 +65,6 @@ def test_the_slope_is_fitted(monkeypatch):
     ends = [loss(jnp.float32(prediction + step), jnp.float32(target)) for step in (0.01, -0.01)]
     left = (ends[0] - ends[1]) / 0.02 - wanted
     assert np.mean(np.square(left)) / np.var(wanted) == pytest.approx(found.error, abs=2e-3)
-    own = slopes(small.function, found.meta_params, SETTINGS, scalars, records.progress)
+    slope_of = losses.slope_of(small, SETTINGS)
+    own = values(slope_of, found.meta_params, scalars, records.progress)
     assert np.mean(np.square(own - wanted)) / np.var(wanted) == pytest.approx(found.error, rel=0.01)

@@ -1,4 +1,4 @@
-"""What is written down of trainings: all that a loss is given, and nothing else changes."""
+"""What is written down of trainings: all that a part is given, and nothing else changes."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.distill import records
-from metaevo.distill.records import _listened, record, slopes
+from metaevo.distill import losses, records, steps
+from metaevo.distill.records import record, values
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl.types import Context
@@ -38,7 +38,7 @@ def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
     monkeypatch.setattr(records, "TIMES", 2)
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
-    found = record(study.settings, study.parts, meta_params, part, lambda: None)
+    found = record(study.settings, study.parts, meta_params, part, losses.POLICY_LOSS, lambda: None)
     log_ratio, advantage = found.scalars.T
     # 2 times, 2 agents, 2 epochs of 16 samples
     assert len(found.scalars) == 2 * 2 * 2 * 16
@@ -47,14 +47,14 @@ def test_all_that_a_loss_is_given_is_written_down(study, monkeypatch):
     assert np.sum(np.abs(log_ratio) < 1e-6) >= 2 * 2 * 8
     assert np.mean(np.abs(log_ratio) > 1e-6) > 0.5
     expected = log_ratio - np.exp(log_ratio) * advantage
-    np.testing.assert_allclose(found.slope, expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.wanted, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_whoever_listens_changes_nothing(study):
     (part,) = study.evolved.parts.values()
     meta_params = part.component.init(jax.random.key(0))
     seen = []
-    listened = _listened(part.function, seen)
+    listened = losses.listened(part.component, seen).apply
     scalars = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
 
     def slope(function):
@@ -71,6 +71,34 @@ def test_slopes_know_the_time(study):
     def function(meta_params, context, prediction, target):
         return meta_params * context.progress * jnp.square(prediction - target)
 
+    (part,) = study.evolved.parts.values()
+    part = part._replace(component=part.component._replace(apply=function))
     scalars, progress = np.float32([[2, 1], [0, 1]]), np.float32([0.5, 1.0])
-    found = slopes(function, 3.0, study.settings, scalars, progress)
+    found = values(losses.slope_of(part, study.settings), 3.0, scalars, progress)
     np.testing.assert_allclose(found, [3.0, -6.0])
+
+
+@pytest.mark.long
+def test_what_an_optimizer_sees_is_written_down_of_every_array(monkeypatch):
+    monkeypatch.setattr(records, "AGENTS", 2)
+    monkeypatch.setattr(records, "TIMES", 2)
+    monkeypatch.setattr(steps, "OF_ARRAY", 3)
+    raw = PPO | {"evolve": "optimizer", "component": {}}
+    study = LearnerStudy(from_dict(experiment_class(raw, None), raw))
+    (part,) = study.evolved.parts.values()
+    meta_params = part.component.init(jax.random.key(0))
+    bias = meta_params["output_bias"] + jnp.array([0.5, 0.3])
+    meta_params = meta_params | {"mix": 2 * meta_params["mix"], "output_bias": bias}
+    target = steps.OPTIMIZER
+    found = record(study.settings, study.parts, meta_params, part, target, lambda: None)
+    # 2 times, 2 agents, 4 gradient steps; 6 arrays of 3, the biases of the heads have 2 and 1
+    inputs = found.inputs(target)
+    assert len(found.wanted) == 2 * 2 * 4 * 21
+    assert np.mean(inputs["policy"]) == pytest.approx(11 / 21)
+    first = inputs["progress"] == 0
+    # of the first update's first gradient step: 2 agents
+    alike = np.isclose(inputs["gradient"], inputs["mean_999"], rtol=1e-5)
+    assert np.sum(alike[first]) == 2 * 21
+    np.testing.assert_array_equal(target.scalars_of(inputs), found.scalars)
+    expected = (2 * inputs["mean_9"] + 0.5) * np.exp(3 * np.tanh(0.1))
+    np.testing.assert_allclose(found.wanted, expected, rtol=1e-4, atol=1e-5)

@@ -10,8 +10,9 @@ from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
 from metaevo.config import ConfigError
 from metaevo.distill import regression
+from metaevo.distill.losses import POLICY_LOSS, VALUE_LOSS
 from metaevo.distill.records import Records
-from metaevo.distill.regression import Formula, arguments_of, front, mattering, search, thinned
+from metaevo.distill.regression import Formula, front, mattering, search, thinned
 
 X = np.linspace(-2, 2, 41)
 Y = np.cos(np.arange(41.0))
@@ -124,19 +125,19 @@ def slopes(scalars, progress):
 
 
 def test_only_inputs_that_matter_are_searched_in(records):
-    assert list(mattering("value_loss", records, slopes, 0)) == ["error"]
-    by_time = records._replace(slope=records.progress)
-    found = mattering("value_loss", by_time, lambda scalars, progress: progress, 0)
+    assert list(mattering(VALUE_LOSS, records, slopes, 0)) == ["error"]
+    by_time = records._replace(wanted=records.progress)
+    found = mattering(VALUE_LOSS, by_time, lambda scalars, progress: progress, 0)
     assert list(found) == ["progress"]
     drift = Records(records.scalars[:, :2], records.progress, records.scalars[:, 0])
-    assert set(mattering("policy_loss", drift, lambda scalars, _: scalars[:, 0], 0)) == {
+    assert set(mattering(POLICY_LOSS, drift, lambda scalars, _: scalars[:, 0], 0)) == {
         "log_ratio", "ratio", "advantage"}  # fmt: skip
 
 
 def test_a_formula_is_found(records):
     pytest.importorskip("pyoperon")
-    inputs = {"error": arguments_of("value_loss", records).inputs["error"]}
-    found = search("value_loss", records, inputs, seed=0, evaluations=9000)
+    inputs = {"error": records.inputs(VALUE_LOSS)["error"]}
+    found = search("value_loss", VALUE_LOSS, records, inputs, seed=0, evaluations=9000)
     assert found[0].config.expression == "c0"
     np.testing.assert_allclose(found[0].error, 1.0, rtol=1e-3)
     best = found[-1]
@@ -153,9 +154,9 @@ def test_a_policy_loss_is_its_drift_and_the_rest_is_known():
     slope = 0.5 * log_ratio - np.exp(log_ratio) * advantage
     records = Records(scalars, np.zeros(500, np.float32), slope)
     pytest.importorskip("pyoperon")
-    inputs = arguments_of("policy_loss", records).inputs
+    inputs = records.inputs(POLICY_LOSS)
     inputs = {name: inputs[name] for name in ("log_ratio", "ratio", "advantage")}
-    found = search("policy_loss", records, inputs, seed=0, evaluations=3000)
+    found = search("policy_loss", POLICY_LOSS, records, inputs, seed=0, evaluations=3000)
     text = found[-1].config.parsed.text(found[-1].config.constants)
     assert text == "0.5 * log_ratio - ratio * advantage"
     assert found[-1].error < 1e-6
