@@ -179,7 +179,7 @@ def _card(card: dict[str, Any]) -> str:
     used = f"--{card['slot']} zoo:{name}"
     facts = [
         ["use", f'`{used}`, `metaevo.load("zoo:{name}")`'],
-        ["slot", f"`{card['slot']}` of {card['learner']}"],
+        ["slot", f"`{card['slot']}`" + (f" of {card['learner']}" if card["learner"] else "")],
     ]
     if card["function"] is not None:
         facts += [
@@ -196,12 +196,14 @@ def _card(card: dict[str, Any]) -> str:
             ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
             ["evolution seeds", f"{seeds}; {origin['frames']:,} environment steps in all"],
         ]
-    env = repeat["experiment"]["task"]["env"]
+    task = repeat["experiment"].get("task")
+    measure = f"score on {task['env']}" if task else card["held_out"]["env"]
+    form = _form([repeat["mean"]])
     facts.append(
         [
             f"`metaevo zoo repeat {name}`",
-            f"mean score {repeat['mean']:.1f} on {env} (standard deviation {repeat['std']:.1f}, "
-            f"{repeat['seeds']} agents)",
+            f"mean {measure}: {repeat['mean']:{form}} (standard deviation {repeat['std']:{form}}, "
+            f"{repeat['seeds']} seeds)",
         ]
     )
     parts = [f"## {name}", f"{card['title'].capitalize()}. Version {card['version']}."]
@@ -215,8 +217,9 @@ def _card(card: dict[str, Any]) -> str:
 
 def _held_out(found: dict[str, Any]) -> str:
     """Return the table of a card: what was found beside hand-written functions."""
+    form = _form([row["iqm"] for row in found["variants"]])
     rows = [
-        [row["name"], _interval(row["iqm"], row["interval"]), f"{row['tuning_frames']:,}"]
+        [row["name"], _interval(row["iqm"], row["interval"], form), f"{row['tuning_frames']:,}"]
         for row in found["variants"]
     ]
     seeds = found["variants"][0]["seeds"]
@@ -228,7 +231,7 @@ def _held_out(found: dict[str, Any]) -> str:
             (f"{found['together']['evolutions']} evolutions together", found["together"])
         )
     sentences = [
-        f"{text}: {_interval(each['difference'], each['difference_interval'])}, "
+        f"{text}: {_interval(each['difference'], each['difference_interval'], form)}, "
         f"{each['conclusion']}."
         for text, each in verdicts
     ]
@@ -268,7 +271,7 @@ def of_run(run: Path) -> dict[str, Any]:
     learned = judged["learned"]  # of several evolutions the one that the run stands for
     compared = {each["other"]: each for each in judged["pairs"] if each["learned"] == learned}
     rows = []
-    form = ".1f" if any(abs(each["iqm"]) >= 10 for each in evaluation["variants"]) else ".2f"
+    form = _form([each["iqm"] for each in evaluation["variants"]])
     for each in evaluation["variants"]:
         pair = compared.get(each["name"])
         better = "" if pair is None else _interval(
@@ -348,6 +351,11 @@ def _unseen(unseen: dict[str, Any]) -> dict[str, Any]:
         "columns": ["", *names, "difference from the best", "P(learned is better)", "verdict"],
         "rows": rows,
     }
+
+
+def _form(values: list[float]) -> str:
+    """How numbers of a table are written: small ones with two decimals."""
+    return ".1f" if any(abs(each) >= 10 for each in values) else ".2f"
 
 
 def _interval(value: float, interval: list[float], form: str = ".1f") -> str:
