@@ -194,7 +194,7 @@ def _card(card: dict[str, Any]) -> str:
             if card["component"]
             else ["network", settings],
             ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
-            ["evolution seeds", f"{seeds}; {origin['frames']:,} environment steps in all"],
+            ["evolution seeds", f"{seeds}; {origin['frames']:,} steps in all"],
         ]
     task = repeat["experiment"].get("task")
     measure = f"score on {task['env']}" if task else card["held_out"]["env"]
@@ -281,13 +281,18 @@ def of_run(run: Path) -> dict[str, Any]:
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
         rows.append([each["name"], score, better, settings])
     tables = []
-    if rows:
-        title = f"{evaluation['variants'][0]['seeds']} held-out seeds"
+    seeds = evaluation["variants"][0]["seeds"] if rows else 0
+    note = {}
+    if "study" in saved["config"]:
+        tables = _of_study(saved["config"], evaluation)
+        note = {"note": f"{seeds} fresh seeds a cell, with 95% intervals"}
+    elif rows:
+        title = f"{seeds} held-out seeds"
         which = learned.partition(" (")[0]
         columns = ["", "IQM [95%]", f"P({which} is better)", "tuned to"]
         tables.append({"title": title, "columns": columns, "rows": rows})
     if "evolutions" in evaluation:
-        tables.insert(0, _evolutions(evaluation))
+        tables.insert(0, _evolutions(evaluation, form))
     if unseen:
         tables.append(_unseen(unseen))
     verdict = compared[judged["best_hand_written"]]
@@ -305,24 +310,38 @@ def of_run(run: Path) -> dict[str, Any]:
             **{key: value for key, value in where.items() if key in ("jax", "python")},
         },
         "command": shlex.join(words),
+        **note,
         "verdict": judged["conclusion"],
         "difference": _interval(verdict["difference"], verdict["difference_interval"], form),
         "tables": tables,
     }
 
 
-def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
+def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables that the report of a study has beside that of the contenders."""
+    from metaevo.config import from_dict
+    from metaevo.studies import registry
+
+    entry = registry.find(config)
+    study = entry.make(from_dict(entry.settings(config, None), config))
+    return [
+        {"title": each.heading, "columns": list(each.columns), "rows": [*map(list, each.rows)]}
+        for each in study.tables(evaluation)
+    ]
+
+
+def _evolutions(evaluation: dict[str, Any], form: str) -> dict[str, Any]:
     """Return the table of several evolutions, each tuned, and of their mean."""
     variants = {each["name"]: each for each in evaluation["variants"]}
     rows = []
     for each in evaluation["evolutions"]:
         row = variants[each["learned"]]
-        difference = _interval(each["difference"], each["difference_interval"])
-        score = _interval(row["iqm"], row["interval"])
+        difference = _interval(each["difference"], each["difference_interval"], form)
+        score = _interval(row["iqm"], row["interval"], form)
         rows.append([f"evolution seed {each['seed']}", score, difference, each["conclusion"]])
     found = evaluation["together"]
-    score = _interval(found["iqm"], found["interval"])
-    difference = _interval(found["difference"], found["difference_interval"])
+    score = _interval(found["iqm"], found["interval"], form)
+    difference = _interval(found["difference"], found["difference_interval"], form)
     rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
     best = evaluation["best_hand_written"]
     return {

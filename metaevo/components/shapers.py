@@ -86,13 +86,13 @@ def load(name: str, run_path: Path | None = None) -> Weights:
     """
     path = _folder(name, run_path).meta_params
     if not os.path.isdir(path):
-        raise ConfigError(f"{name} holds no meta-policy (no {path.name}/ in it)")
+        raise ConfigError(f"{show(name)} holds no meta-policy (no {path.name}/ in it)")
     found, about = checkpoint.load_tree(path)
     if not recognises(about):
-        raise ConfigError(f"{name} holds no meta-policy: something else was evolved")
+        raise ConfigError(f"{show(name)} holds no meta-policy: something else was evolved")
     fits = jax.eval_shape(lambda key: init_weights(key, about["hidden"]), jax.random.key(0))
     if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
-        raise ConfigError(f"{name}: its meta-policy is damaged")
+        raise ConfigError(f"{show(name)}: its meta-policy is damaged")
     weights: Weights = jax.tree.map(jnp.asarray, found)
     return weights
 

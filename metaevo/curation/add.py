@@ -26,7 +26,7 @@ from metaevo.runs.schema import Index, Number, Text
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
 """Of a variant of evaluation.json."""
-WIDTH, COLORS = 800, 16
+WIDTH, COLORS = 800, 64
 """Of a picture."""
 
 

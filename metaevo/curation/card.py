@@ -41,7 +41,7 @@ def _origin(origin: dict[str, Any]) -> list[tuple[str, str]]:
     seeds = ", ".join(map(str, origin["seeds"]))
     return [
         ("evolved", f"{origin['command']}  (commit {origin['commit']}, {origin['date']})"),
-        ("", f"seeds {seeds}; {origin['frames']:,} environment steps"),
+        ("", f"seeds {seeds}; {origin['frames']:,} steps"),
     ]
 
 
