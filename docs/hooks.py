@@ -206,7 +206,8 @@ def _card(card: dict[str, Any]) -> str:
             f"{repeat['seeds']} seeds)",
         ]
     )
-    parts = [f"## {name}", f"{card['title'].capitalize()}. Version {card['version']}."]
+    title = card["title"][:1].upper() + card["title"][1:]
+    parts = [f"## {name}", f"{title}. Version {card['version']}."]
     parts.append(_markdown(["", ""], facts, ":---"))
     if card["held_out"] is not None:
         parts.append(_held_out(card["held_out"]))

@@ -64,7 +64,7 @@ def add(
     """Make an entry of what a run has evolved.
 
     Args:
-        run_dir: of an evolution of one component, or of several evolutions of it.
+        run_dir: of an evolution of one component, a channel or a meta-policy, or of several.
         name: of the entry.
         title: one line that says what it is.
         replace: put it in the place of an entry of that name, as its next version.
