@@ -177,7 +177,7 @@ def _card(card: dict[str, Any]) -> str:
     used = f"--{card['slot']} zoo:{name}"
     facts = [
         ["use", f'`{used}`, `metaevo.load("zoo:{name}")`'],
-        ["slot", f"`{card['slot']}` of {card['learner']}"],
+        ["slot", f"`{card['slot']}`" + (f" of {card['learner']}" if card["learner"] else "")],
     ]
     if card["function"] is not None:
         facts += [
@@ -192,21 +192,24 @@ def _card(card: dict[str, Any]) -> str:
             if card["component"]
             else ["network", settings],
             ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
-            ["evolution seeds", f"{seeds}; {origin['frames']:,} environment steps in all"],
+            ["evolution seeds", f"{seeds}; {origin['frames']:,} steps in all"],
         ]
-    env = repeat["experiment"]["task"]["env"]
+    task = repeat["experiment"].get("task")
+    measure = f"score on {task['env']}" if task else card["held_out"]["env"]
+    form = _form([repeat["mean"]])
     facts.append(
         [
             f"`metaevo zoo repeat {name}`",
-            f"mean score {repeat['mean']:.1f} on {env} (standard deviation {repeat['std']:.1f}, "
-            f"{repeat['seeds']} agents)",
+            f"mean {measure}: {repeat['mean']:{form}} (standard deviation {repeat['std']:{form}}, "
+            f"{repeat['seeds']} seeds)",
         ]
     )
     row = rows.row_of(card["function"] or f"zoo:{name}")
     if row is not None:
         text = f"{rows.score_of(row)} on {row['score']['tasks']} tasks (0 random play, 1 tuned PPO)"
         facts.append(["[generality](../explanation/generality.md)", text])
-    parts = [f"## {name}", f"{card['title'].capitalize()}. Version {card['version']}."]
+    title = card["title"][:1].upper() + card["title"][1:]
+    parts = [f"## {name}", f"{title}. Version {card['version']}."]
     parts.append(_markdown(["", ""], facts, ":---"))
     if card["held_out"] is not None:
         parts.append(_held_out(card["held_out"]))
@@ -217,8 +220,9 @@ def _card(card: dict[str, Any]) -> str:
 
 def _held_out(found: dict[str, Any]) -> str:
     """Return the table of a card: what was found beside hand-written functions."""
+    form = _form([row["iqm"] for row in found["variants"]])
     rows = [
-        [row["name"], _interval(row["iqm"], row["interval"]), f"{row['tuning_frames']:,}"]
+        [row["name"], _interval(row["iqm"], row["interval"], form), f"{row['tuning_frames']:,}"]
         for row in found["variants"]
     ]
     seeds = found["variants"][0]["seeds"]
@@ -230,7 +234,7 @@ def _held_out(found: dict[str, Any]) -> str:
             (f"{found['together']['evolutions']} evolutions together", found["together"])
         )
     sentences = [
-        f"{text}: {_interval(each['difference'], each['difference_interval'])}, "
+        f"{text}: {_interval(each['difference'], each['difference_interval'], form)}, "
         f"{each['conclusion']}."
         for text, each in verdicts
     ]
@@ -270,7 +274,7 @@ def of_run(run: Path) -> dict[str, Any]:
     learned = judged["learned"]  # of several evolutions the one that the run stands for
     compared = {each["other"]: each for each in judged["pairs"] if each["learned"] == learned}
     rows = []
-    form = ".1f" if any(abs(each["iqm"]) >= 10 for each in evaluation["variants"]) else ".2f"
+    form = _form([each["iqm"] for each in evaluation["variants"]])
     for each in evaluation["variants"]:
         pair = compared.get(each["name"])
         better = "" if pair is None else _interval(
@@ -280,13 +284,18 @@ def of_run(run: Path) -> dict[str, Any]:
         settings = ", ".join(f"{key} {value:g}" for key, value in each["settings"].items())
         rows.append([each["name"], score, better, settings])
     tables = []
-    if rows:
-        title = f"{evaluation['variants'][0]['seeds']} held-out seeds"
+    seeds = evaluation["variants"][0]["seeds"] if rows else 0
+    note = {}
+    if "study" in saved["config"]:
+        tables = _of_study(saved["config"], evaluation)
+        note = {"note": f"{seeds} fresh seeds a cell, with 95% intervals"}
+    elif rows:
+        title = f"{seeds} held-out seeds"
         which = learned.partition(" (")[0]
         columns = ["", "IQM [95%]", f"P({which} is better)", "tuned to"]
         tables.append({"title": title, "columns": columns, "rows": rows})
     if "evolutions" in evaluation:
-        tables.insert(0, _evolutions(evaluation))
+        tables.insert(0, _evolutions(evaluation, form))
     if unseen:
         tables.append(_unseen(unseen))
     verdict = compared[judged["best_hand_written"]]
@@ -304,24 +313,38 @@ def of_run(run: Path) -> dict[str, Any]:
             **{key: value for key, value in where.items() if key in ("jax", "python")},
         },
         "command": shlex.join(words),
+        **note,
         "verdict": judged["conclusion"],
         "difference": _interval(verdict["difference"], verdict["difference_interval"], form),
         "tables": tables,
     }
 
 
-def _evolutions(evaluation: dict[str, Any]) -> dict[str, Any]:
+def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tables that the report of a study has beside that of the contenders."""
+    from metaevo.config import from_dict
+    from metaevo.studies import registry
+
+    entry = registry.find(config)
+    study = entry.make(from_dict(entry.settings(config, None), config))
+    return [
+        {"title": each.heading, "columns": list(each.columns), "rows": [*map(list, each.rows)]}
+        for each in study.tables(evaluation)
+    ]
+
+
+def _evolutions(evaluation: dict[str, Any], form: str) -> dict[str, Any]:
     """Return the table of several evolutions, each tuned, and of their mean."""
     variants = {each["name"]: each for each in evaluation["variants"]}
     rows = []
     for each in evaluation["evolutions"]:
         row = variants[each["learned"]]
-        difference = _interval(each["difference"], each["difference_interval"])
-        score = _interval(row["iqm"], row["interval"])
+        difference = _interval(each["difference"], each["difference_interval"], form)
+        score = _interval(row["iqm"], row["interval"], form)
         rows.append([f"evolution seed {each['seed']}", score, difference, each["conclusion"]])
     found = evaluation["together"]
-    score = _interval(found["iqm"], found["interval"])
-    difference = _interval(found["difference"], found["difference_interval"])
+    score = _interval(found["iqm"], found["interval"], form)
+    difference = _interval(found["difference"], found["difference_interval"], form)
     rows.append(["**mean of the evolutions**", score, difference, found["conclusion"]])
     best = evaluation["best_hand_written"]
     return {
@@ -350,6 +373,11 @@ def _unseen(unseen: dict[str, Any]) -> dict[str, Any]:
         "columns": ["", *names, "difference from the best", "P(learned is better)", "verdict"],
         "rows": rows,
     }
+
+
+def _form(values: list[float]) -> str:
+    """How numbers of a table are written: small ones with two decimals."""
+    return ".1f" if any(abs(each) >= 10 for each in values) else ".2f"
 
 
 def _interval(value: float, interval: list[float], form: str = ".1f") -> str:

@@ -220,7 +220,9 @@ def test_a_run_is_kept_as_results(tmp_path):
         "devices": ["cpu:0 cpu", "cpu:1 cpu"], "python": "3.11.7", "jax": "0.10.2",
     }  # fmt: skip
     (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"environment": environment}))
+    (tmp_path / "config.yaml").write_text(
+        yaml.safe_dump({"config": {}, "environment": environment})
+    )
     kept = hooks.of_run(tmp_path)
     assert kept["command"] == "python experiments/evolve.py --seeds 3"
     assert (kept["date"], kept["commit"]) == ("2026-11-22", "abcdabcda+")
@@ -230,6 +232,17 @@ def test_a_run_is_kept_as_results(tmp_path):
         ["learned (tuned)", "4.00 [3.00, 5.00]", "", "gamma 0.9"],
         ["squared (tuned)", "4.00 [3.00, 5.00]", "0.75 [0.70, 0.80]", "gamma 0.9"],
     ]
+    cells = [{"own": [-1.0, -2.0, 0.0], "other": [0.0, 0.0, 0.0]}]
+    robin = {"opponents": ["naive"], "contenders": {"learned (tuned)": cells}}
+    (tmp_path / "evaluation.json").write_text(json.dumps({**evaluation, "round_robin": robin}))
+    saved = {"config": {"study": "shaping"}, "environment": environment}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
+    kept = hooks.of_run(tmp_path)
+    assert kept["note"] == "8 fresh seeds a cell, with 95% intervals"
+    assert [each["title"] for each in kept["tables"]] == [
+        "Round robin: what each contender earns", "Round robin: what opponents earn"
+    ]  # fmt: skip
+    assert kept["tables"][0]["rows"] == [["naive", "-1.00 [-2.00, 0.00]"]]
 
 
 def test_a_verdict_on_unseen_tasks_is_kept_as_results(tmp_path):
@@ -250,7 +263,9 @@ def test_a_verdict_on_unseen_tasks_is_kept_as_results(tmp_path):
         "command_line": "metaevo evaluate --run-dir /home/me/run --unseen /home/me/tasks.yaml",
     }  # fmt: skip
     (tmp_path / "evaluation.json").write_text(json.dumps(evaluation))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"environment": environment}))
+    (tmp_path / "config.yaml").write_text(
+        yaml.safe_dump({"config": {}, "environment": environment})
+    )
     kept = hooks.of_run(tmp_path)
     assert kept["command"] == "python evaluate --unseen tasks.yaml"
     assert (kept["verdict"], kept["difference"]) == ("better", "2.00 [1.00, 3.00]")

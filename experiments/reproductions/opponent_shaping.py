@@ -13,6 +13,7 @@ from annotated_types import Gt, Interval
 from tqdm import tqdm
 
 from experiments.reproductions.comparison import Comparison, Output
+from metaevo.components import shapers
 from metaevo.config import from_dict, load_yaml, presets
 from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
 from metaevo.parallel.seeding import Purpose, keys_for
@@ -59,7 +60,7 @@ def _run(preset: str) -> Callable[[Settings, Output], None]:
         compile_seconds = time.monotonic() - begin
 
         def episode(weights, key):
-            ours = opponents.naive if weights is None else meta_game.shaper(weights)
+            ours = opponents.naive if weights is None else shapers.shaper(weights)
             start = meta_game.start_of(jax.random.split(key)[0])
             found = meta_game.play(game, ours, opponents.naive, (rate, rate), start, problem.frames)
             return jnp.mean(found.own), jnp.mean(found.other)
@@ -108,11 +109,11 @@ def evolve(evolution: Evolution, seed: int) -> tuple[Any, float]:
     return weights, time.monotonic() - begin
 
 
-def _draw(weights: meta_game.Weights, problem: Any, output: Output) -> None:
+def _draw(weights: shapers.Weights, problem: Any, output: Output) -> None:
     """Draw a meta-episode and what opponents can reach, with the last shaper."""
     game = problem.game
     found = extortion.illustrate(
-        game, meta_game.shaper(weights), opponents.naive, problem.rate, steps=problem.frames, seed=0
+        game, shapers.shaper(weights), opponents.naive, problem.rate, steps=problem.frames, seed=0
     )
     path = output.figure("meta_episode")
     game_plots.plot_meta_episode(found.probabilities, found.payoffs, path, opponent="naive")

@@ -29,7 +29,7 @@ from purerl.parts.own_task import sampler
 from purerl.types import Channel
 
 NONE = "none"
-SLOT = "channel"
+SETTING = "channel"
 NAMES = (NONE, *channels.HAND_WRITTEN)
 
 
@@ -107,7 +107,7 @@ def hear(
     try:
         return [_heard(name, each, learner, run_path) for each in environments]
     except ConfigError as error:
-        text = f"{SLOT} = {show(name)}"
+        text = f"{SETTING} = {show(name)}"
         raise ConfigError(str(error) if text in str(error) else f"{text}: {error}") from None
 
 
@@ -146,9 +146,9 @@ def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weight
     if not os.path.isdir(path):
         raise ConfigError(f"holds no channel (no {path.name}/ in it)")
     weights, about = checkpoint.load_tree(path)
-    if not _is_channels(about):
+    if not recognises(about):
         raise ConfigError("holds no channel: something else evolved there")
-    config = from_dict(ChannelConfig, about[SLOT])
+    config = from_dict(ChannelConfig, about[SETTING])
     _observed(config, weights)
     return config, jax.tree.map(jnp.asarray, weights)
 
@@ -164,10 +164,9 @@ def function(name: str) -> tuple[Callable[[Weights, jax.Array], jax.Array], Weig
     return message, weights
 
 
-def is_one(path: Path) -> bool:
-    """Whether a run, or an entry of the zoo, holds a channel."""
-    saved = RunDirectory(path).meta_params
-    return os.path.isdir(saved) and _is_channels(checkpoint.load_tree(saved)[1])
+def recognises(about: Any) -> bool:
+    """Whether saved meta-parameters are a channel's, from their metadata."""
+    return isinstance(about, dict) and isinstance(about.get(SETTING), dict)
 
 
 def describe() -> str:
@@ -187,7 +186,7 @@ def keep(run_path: Path, name: str) -> None:
 
 def copy_of(run_path: Path) -> RunDirectory:
     """Return where a run keeps the learned channel that it hears, laid out as a run."""
-    return RunDirectory(run_path / SLOT)
+    return RunDirectory(run_path / SETTING)
 
 
 def _folder(name: str, run_path: Path | None = None) -> RunDirectory:
@@ -195,17 +194,12 @@ def _folder(name: str, run_path: Path | None = None) -> RunDirectory:
         return copy_of(run_path)
     if zoo.is_name(name):
         entry = zoo.find(name)
-        if entry.card["slot"] != SLOT:
+        if entry.card["slot"] != SETTING:
             raise ConfigError(f"fills {entry.card['slot']}: it is no channel")
         return RunDirectory(entry.path)
     if not os.path.isdir(Path(name)):  # of a Path, a name that is too long raises
         raise ConfigError(f"must be one of {describe()}{of_value(name, NAMES)}")
     return RunDirectory(Path(name))
-
-
-def _is_channels(about: Any) -> bool:
-    """Whether saved meta-parameters are a channel's, from their metadata."""
-    return isinstance(about, dict) and isinstance(about.get(SLOT), dict)
 
 
 def _observed(config: ChannelConfig, weights: Weights) -> int:

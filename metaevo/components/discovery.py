@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from metaevo import zoo
-from metaevo.components import channels, registry
+from metaevo.components import channels, registry, shapers
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
@@ -28,6 +28,8 @@ from purerl.learners import HAND_WRITTEN, LEARNERS
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
+OTHERS = channels, shapers
+"""What is evolved and loaded beside parts of a learner."""
 
 
 def save(
@@ -68,7 +70,8 @@ def load(
     Args:
         run_dir: of an evolution; of several, the one that was best on its validation seeds, and a
             line on stderr says which. Or `zoo:NAME`, an entry of the zoo. Of cheap talk, a channel
-            for `purerl.envs.talking.Talking`.
+            for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
+            `purerl.games`.
         slot: that the function is to fill; needed if several parts were evolved.
         trust_source: execute the source code that the run has saved, so that it needs nothing
             beside its directory. Only for runs whose origin you trust.
@@ -80,10 +83,15 @@ def load(
             another slot than `slot`, or one from outside metaevo that is not trusted, or one that
             `learner` cannot use.
     """
-    if (entry := _entry(run_dir)) is not None and entry.function is not None:
-        return _hand_written(entry, slot)
-    if slot in (None, channels.SLOT) and channels.is_one(_folder(run_dir)):
-        return channels.function(str(run_dir))
+    entry = _entry(run_dir)
+    if entry is not None and slot not in (None, entry.card["slot"]):
+        raise ConfigError(f"{entry.name} fills {entry.card['slot']}, not {slot}")
+    if entry is not None and entry.function is not None:
+        return HAND_WRITTEN[entry.card["slot"]][entry.function], None
+    other = other_of(_folder(run_dir))
+    if other is not None and slot in (None, other.SETTING):
+        found: tuple[Callable[..., Any], Any] = other.function(str(run_dir))
+        return found
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: name for name, part in evolved.parts.items()}
     has = " and ".join(parts)
@@ -154,12 +162,17 @@ def _folder(run_dir: str | Path) -> Path:
     return Path(run_dir) if entry is None else entry.path
 
 
-def _hand_written(entry: zoo.Entry, slot: str | None) -> tuple[Callable[..., Any], Any]:
-    """Return the function of a published closed form, which has no meta-parameters."""
-    own = entry.card["slot"]
-    if slot is not None and slot != own:
-        raise ConfigError(f"{entry.name} holds a function for the slot {own}, not {slot}")
-    return HAND_WRITTEN[own][str(entry.function)], None
+def other_of(path: Path) -> ModuleType | None:
+    """Return which of `OTHERS` a run, or an entry of the zoo, holds; None for parts."""
+    saved = RunDirectory(path).meta_params
+    about = load_tree(saved)[1] if os.path.isdir(saved) else None
+    return next((each for each in OTHERS if each.recognises(about)), None)
+
+
+def is_loadable(about: Any) -> bool:
+    """Whether `load` knows what to do with saved meta-parameters, from their metadata."""
+    is_part = isinstance(about, dict) and "component" in about
+    return is_part or any(each.recognises(about) for each in OTHERS)
 
 
 @functools.cache  # one module for each entry, so that compiled programs are shared

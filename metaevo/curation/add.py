@@ -15,7 +15,7 @@ from annotated_types import Len
 from PIL import Image
 
 from metaevo import zoo
-from metaevo.components import channels, discovery, filling, registry
+from metaevo.components import channels, discovery, filling, registry, shapers
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, show, to_dict
 from metaevo.runs import checkpoint, files, schema
@@ -26,7 +26,7 @@ from metaevo.runs.schema import Index, Number, Text
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
 """Of a variant of evaluation.json."""
-WIDTH, COLORS = 800, 16
+WIDTH, COLORS = 800, 64
 """Of a picture."""
 
 
@@ -64,7 +64,7 @@ def add(
     """Make an entry of what a run has evolved.
 
     Args:
-        run_dir: of an evolution of one component, or of several evolutions of it.
+        run_dir: of an evolution of one component, a channel or a meta-policy, or of several.
         name: of the entry.
         title: one line that says what it is.
         replace: put it in the place of an entry of that name, as its next version.
@@ -94,13 +94,13 @@ def add(
         "version": version,
         "title": title or rule.title,
         "slot": rule.slot,
-        "learner": config["learner"],
+        "learner": rule.learner,
         "function": None,
         "component": rule.component,
         "settings": rule.settings,
         "origin": _origin(run, saved, evidence),
-        "held_out": _held_out(config, evidence),
-        "repeat": _repeat(config, evidence, rule.slot),
+        "held_out": _held_out(rule, evidence),
+        "repeat": _repeat(rule, evidence),
     }
     try:
         with tempfile.TemporaryDirectory(dir=zoo.FOLDER) as folder:
@@ -127,31 +127,40 @@ class _Rule(NamedTuple):
     """What a run has found."""
 
     slot: str
+    learner: str | None
     title: str
-    component: str | None
     settings: dict[str, Any]
     meta_params: Any
     metadata: dict[str, Any]
-    source: bytes | None
-    """of the component"""
     pictures: Sequence[str]
     """of which the first one that there is goes to the card"""
+    judged_on: str
+    experiment: dict[str, Any]
+    """what repeats its number"""
+    component: str | None = None
+    source: bytes | None = None
+    """of the component"""
+    frames: int | None = None
+    """of a seed; None for those of the evidence"""
+    is_against: bool = False
+    """whether its fitness is minus what the card counts"""
 
 
 def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
-    if channels.is_one(run.path):
-        meta_params, about = checkpoint.load_tree(run.meta_params)
-        title = f"{about['role']} of {config['learner']} on {config['task']['env']}"
-        kept = {key: about[key] for key in ("channel", "role", "learner")}
-        pictures = ["messages.png"]
-        return _Rule(
-            channels.SLOT, title, None, about["channel"], meta_params, kept, None, pictures
-        )
+    other = discovery.other_of(run.path)
+    if other is channels:
+        return _channel(run, config)
+    if other is shapers:
+        return _shaper(run, config)
     if "study" in config:
         raise ConfigError(
             f"{run.path}: study = {show(config['study'])}: an entry fills a slot of a learner, or "
-            "is a channel"
+            "is a channel or a meta-policy of matrix games"
         )
+    return _part(run, config, trust_source)
+
+
+def _part(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
     if config.get("channel", channels.NONE) != channels.NONE:
         raise ConfigError(
             f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
@@ -164,22 +173,77 @@ def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _
     source = registry.source_of(part.module)
     if source is None:
         raise ConfigError(f"{run.path}: the source of {part.name} is not to be found")
-    metadata = {
-        "component": part.name,
-        "config": to_dict(part.config),
-        "learner": config["learner"],
-        **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
-    }
     return _Rule(
-        part.slot.name,
-        f"{part.name} for {config['learner']}",
-        part.name,
-        to_dict(part.config),
-        meta_params,
-        metadata,
-        source,
-        part.slot.hook(part.module, "CAPTIONS") or (),
+        slot=part.slot.name,
+        learner=config["learner"],
+        title=f"{part.name} for {config['learner']}",
+        settings=to_dict(part.config),
+        meta_params=meta_params,
+        metadata={
+            "component": part.name,
+            "config": to_dict(part.config),
+            "learner": config["learner"],
+            **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
+        },
+        pictures=part.slot.hook(part.module, "CAPTIONS") or (),
+        judged_on=config["task"]["env"],
+        experiment=_experiment(config, part.slot.name),
+        component=part.name,
+        source=source,
     )
+
+
+def _channel(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+    meta_params, about = checkpoint.load_tree(run.meta_params)
+    role, env = about["role"], config["task"]["env"]
+    return _Rule(
+        slot=channels.SETTING,
+        learner=config["learner"],
+        title=f"{role} of {config['learner']} on {env}",
+        settings=about["channel"],
+        meta_params=meta_params,
+        metadata={key: about[key] for key in ("channel", "role", "learner")},
+        pictures=["messages.png"],
+        judged_on=f"{env}, fitness of an {role}",
+        experiment=_experiment(config, channels.SETTING),
+        is_against=role == "adversary",
+    )
+
+
+def _shaper(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+    game, met = config["game"], config["opponent"]["names"]
+    if not isinstance(met, str) or not (met in shapers.NAMES or zoo.is_name(met)):
+        raise ConfigError(
+            f"{run.path}: {shapers.SETTING} = {show(met)}: an entry is of a run with one opponent "
+            f"that everybody has: one of {', '.join(shapers.NAMES)}, or zoo:NAME"
+        )
+    meta_params, about = checkpoint.load_tree(run.meta_params)
+    rows = [[f"{each:g}" for each in row] for row in game["payoffs"]]
+    where = f"[[{'], ['.join(map(', '.join, rows))}]]"
+    return _Rule(
+        slot=shapers.SETTING,
+        learner=None,
+        title=f"meta-policy that shapes {met} in the game {where}",
+        settings={"hidden": about["hidden"]},
+        meta_params=meta_params,
+        metadata={"hidden": about["hidden"]},
+        pictures=["meta_episode.png"],
+        judged_on=f"payoff a step against {met} in the game {where}",
+        experiment={key: config[key] for key in ("game", "opponent")},
+        frames=game["steps"],
+    )
+
+
+def _experiment(config: Mapping[str, Any], slot: str) -> dict[str, Any]:
+    """Return what is trained to repeat a number of what fills a slot."""
+    if not isinstance(config["task"]["env"], str):
+        raise ConfigError("an entry is of a run on a single environment, as is its number")
+    references = {each: SLOTS[each].names(config["learner"])[0]
+                  for each in filling.slots_of(config["learner"])}  # fmt: skip
+    others = {key: config.get(key, first) for key, first in references.items() if key != slot}
+    sections = {key: config[key] for key in SECTIONS}
+    own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
+    return {**sections, "hyperparams": own, "functions": others}
 
 
 def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
@@ -200,7 +264,7 @@ def _origin(run: RunDirectory, saved: dict[str, Any], evidence: dict[str, Any]) 
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
-    sections = ("role", "channel", "component", "strategy", "evolution")
+    sections = "role", "channel", "component", "game", "opponent", "strategy", "evolution"
     return {
         "command": _command(where["command_line"]),
         "commit": git["commit"][:9] + "+" * git["dirty"],
@@ -224,12 +288,11 @@ def _command(line: str) -> str:
     return shlex.join(words)
 
 
-def _held_out(config: Mapping[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
+def _held_out(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
     """Return what the card shows of the comparison on held-out seeds."""
-    env = config["task"]["env"]
     return {
-        "env": f"{env}, fitness of an {config['role']}" if "role" in config else env,
-        "frames_per_agent": evidence["frames_per_agent"],
+        "env": rule.judged_on,
+        "frames_per_agent": rule.frames or evidence["frames_per_agent"],
         "conclusion": evidence["conclusion"],
         "against_best": evidence["against_best"],
         "variants": [{key: row[key] for key in KEPT} for row in evidence["variants"]],
@@ -238,7 +301,7 @@ def _held_out(config: Mapping[str, Any], evidence: dict[str, Any]) -> dict[str, 
     }
 
 
-def _repeat(config: Mapping[str, Any], evidence: dict[str, Any], slot: str) -> dict[str, Any]:
+def _repeat(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
     """Return the number that anybody can repeat: what was found, untuned."""
     functions = {row["name"]: row["function"] for row in evidence["variants"]}
     learned = functions.get(evidence["learned"])
@@ -247,18 +310,12 @@ def _repeat(config: Mapping[str, Any], evidence: dict[str, Any], slot: str) -> d
         for row in evidence["variants"]
         if row["function"] == learned and not row["tuning_frames"]
     ]
-    if not rows or not isinstance(config["task"]["env"], str):
-        raise ConfigError("the evidence has no untuned scores on a single environment")
+    if not rows:
+        raise ConfigError("the evidence has no untuned scores of what was found")
     scores = np.ravel(rows[0]["scores"])
-    if config.get("role") == "adversary":
-        scores = -scores  # whose fitness is minus that of the agents
-    references = {each: SLOTS[each].names(config["learner"])[0]
-                  for each in filling.slots_of(config["learner"])}  # fmt: skip
-    others = {key: config.get(key, first) for key, first in references.items() if key != slot}
-    sections = {key: config[key] for key in SECTIONS}
-    own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
+    scores = -scores if rule.is_against else scores
     return {
-        "experiment": {**sections, "hyperparams": own, "functions": others},
+        "experiment": rule.experiment,
         "seeds": len(scores),
         "mean": float(scores.mean()),
         "std": float(scores.std(ddof=1)),

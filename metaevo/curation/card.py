@@ -9,7 +9,7 @@ from metaevo.generality import rows
 def text_of(entry: zoo.Entry) -> str:
     """Return a card for a terminal."""
     card = entry.card
-    fills = f"fills {card['slot']} of {card['learner']}"
+    fills = f"fills {card['slot']}" + (f" of {card['learner']}" if card["learner"] else "")
     lines = [
         f"{entry.name}, version {card['version']}: {card['title']}",
         "",
@@ -25,10 +25,11 @@ def text_of(entry: zoo.Entry) -> str:
         lines.append(f"  component  {card['component']} ({settings})")
     lines += [f"  {name:10} {text}" for name, text in _origin(card["origin"])]
     repeat = card["repeat"]
-    env = repeat["experiment"]["task"]["env"]
+    task = repeat["experiment"].get("task")
+    measure = f"score on {task['env']}" if task else card["held_out"]["env"]
     lines.append(
-        f"  repeats    mean score {repeat['mean']:.4g} on {env} "
-        f"(standard deviation {repeat['std']:.3g}, {repeat['seeds']} agents)"
+        f"  repeats    mean {measure}: {repeat['mean']:.4g} "
+        f"(standard deviation {repeat['std']:.3g}, {repeat['seeds']} seeds)"
     )
     row = rows.row_of(entry.function or entry.name)
     if row is not None:
@@ -47,21 +48,24 @@ def _origin(origin: dict[str, Any]) -> list[tuple[str, str]]:
     seeds = ", ".join(map(str, origin["seeds"]))
     return [
         ("evolved", f"{origin['command']}  (commit {origin['commit']}, {origin['date']})"),
-        ("", f"seeds {seeds}; {origin['frames']:,} environment steps"),
+        ("", f"seeds {seeds}; {origin['frames']:,} steps"),
     ]
 
 
 def _table(held_out: dict[str, Any]) -> list[str]:
-    rows = [(row["name"], _interval(row["iqm"], row["interval"])) for row in held_out["variants"]]
+    form = ".1f" if any(abs(row["iqm"]) >= 10 for row in held_out["variants"]) else ".2f"
+    rows = [
+        (row["name"], _interval(row["iqm"], row["interval"], form)) for row in held_out["variants"]
+    ]
     width = max(len(name) for name, _ in rows)
     seeds = held_out["variants"][0]["seeds"]
     lines = [f"  {held_out['env']}, IQM of {seeds} held-out seeds [95%]"]
     lines += [f"    {name:{width}}  {score}" for name, score in rows]
     best = held_out["against_best"]
-    difference = _interval(best["difference"], best["difference_interval"])
+    difference = _interval(best["difference"], best["difference_interval"], form)
     lines.append(f"  {best['learned']} against {best['other']}: {difference}, {best['conclusion']}")
     if together := held_out["together"]:
-        difference = _interval(together["difference"], together["difference_interval"])
+        difference = _interval(together["difference"], together["difference_interval"], form)
         lines.append(
             f"  {together['evolutions']} evolutions together: {difference}, "
             f"{together['conclusion']}"
@@ -69,5 +73,5 @@ def _table(held_out: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _interval(value: float, interval: list[float]) -> str:
-    return f"{value:.1f} [{interval[0]:.1f}, {interval[1]:.1f}]"
+def _interval(value: float, interval: list[float], form: str) -> str:
+    return f"{value:{form}} [{interval[0]:{form}}, {interval[1]:{form}}]"

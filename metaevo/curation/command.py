@@ -29,7 +29,7 @@ def main(argv: list[str], *, description: str | None) -> int:
         "--replace", action="store_true", help="make it the next version of an entry of that name"
     )
     parser.add_argument(
-        "--seeds", type=int, default=16, help="agents that repeat trains; by default 16"
+        "--seeds", type=int, default=16, help="agents, or meta-episodes, of repeat; by default 16"
     )
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
@@ -56,14 +56,14 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _repeat(entry: zoo.Entry, seeds: int) -> int:
-    """Train a few agents, print their mean beside that of the card."""
+    """Repeat the number of a card with a few seeds, print their mean beside it."""
     if not 2 <= seeds <= 4096:
         raise ConfigError(f"--seeds = {seeds}: must be from 2 to 4096")
     from metaevo.curation.repeat import distance, repeat  # which start JAX
 
     scores, known = repeat(entry, seeds), entry.card["repeat"]
     print(
-        f"{entry.name}: mean score {scores.mean():.4g} of {seeds} agents, {known['mean']:.4g} on "
+        f"{entry.name}: mean {scores.mean():.4g} of {seeds} seeds, {known['mean']:.4g} on "
         f"its card: {distance(entry, scores):.1f} standard errors apart"
     )
     return 0

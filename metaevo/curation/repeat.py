@@ -1,14 +1,22 @@
-"""The number of a card, repeated: agents trained with the rule on the card's experiment."""
+"""The number of a card, repeated: agents trained with the rule on the card's experiment.
+
+Of a meta-policy, meta-episodes are played instead.
+"""
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from metaevo import statistics, zoo
 from metaevo.agents.population import Population
 from metaevo.agents.train_learner import Task
+from metaevo.components import shapers
 from metaevo.config import from_dict
 from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.studies import meta_game
+from metaevo.studies.shaping import Shaping
+from metaevo.studies.shaping_settings import ShapingSettings
 from metaevo.training.settings import make_trainee, training_class
 
 
@@ -42,10 +50,32 @@ def scores_of(
     return statistics.fill_missing({"": np.asarray(trained.scores)[0]})[""]
 
 
+def payoffs_of(experiment: dict[str, Any], shaper: str, seeds: int) -> np.ndarray:
+    """Play meta-episodes.
+
+    Args:
+        experiment: a `metaevo.zoo.Meeting` as plain data.
+        shaper: `zoo:NAME`.
+        seeds: meta-episodes, with keys as above.
+
+    Returns:
+        [seeds] what it earns a step.
+    """
+    settings = from_dict(ShapingSettings, experiment)
+    names = settings.opponent.all
+    met = meta_game.find(names, shapers.SETTING, settings.game.game, None)
+    problem, weights = Shaping(settings, met), shapers.load(shaper)
+    keys = keys_for(0, Purpose.TRAINING, seeds)
+    return np.asarray(jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights).fitness)
+
+
 def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
     """Return scores [seeds] whose mean is that of the card, up to chance."""
     card = entry.card
-    return scores_of(card["learner"], card["repeat"]["experiment"], card["slot"], entry.name, seeds)
+    experiment = card["repeat"]["experiment"]
+    if card["slot"] == shapers.SETTING:
+        return payoffs_of(experiment, entry.name, seeds)
+    return scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
 
 
 def distance(entry: zoo.Entry, scores: np.ndarray) -> float:

@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import channels
+from metaevo.components import discovery
 from metaevo.components.component import LEARNED
 from metaevo.config import to_dict
 from metaevo.evolution import unseen_report, verdict
@@ -67,12 +67,7 @@ def _draw_found(
         plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    return found, directory.path if is_loadable(about) else None
-
-
-def is_loadable(about: Any) -> bool:
-    """Whether `metaevo.load` knows what to do with saved meta-parameters, from their metadata."""
-    return isinstance(about, dict) and ("component" in about or channels.SLOT in about)
+    return found, directory.path if discovery.is_loadable(about) else None
 
 
 def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from metaevo.components import discovery
 from metaevo.evolution import unseen_report, verdict
 from metaevo.evolution.conclusion import (
     CAPTIONS,
@@ -16,7 +17,6 @@ from metaevo.evolution.conclusion import (
     facts_of,
     fold,
     heading,
-    is_loadable,
     keep_result,
     log_artifacts,
     pictures,
@@ -126,7 +126,7 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
             for each, score in zip(members, scores, strict=True)
         ]
         keep_result(run, result, sum(one["seconds"] for each in last for one in each))
-    _write_report(study, run, members, scores, chosen, found, result, is_loadable(about))
+    _write_report(study, run, members, scores, chosen, found, result, discovery.is_loadable(about))
     log_artifacts(run)
     print(f"report: {directory.report_path}")
 

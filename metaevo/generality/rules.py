@@ -49,7 +49,8 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     if zoo.is_name(text):
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
-        envs = [] if card["function"] else _names(card["origin"]["config"]["task"]["env"])
+        sections = {} if card["function"] else card["origin"]["config"]
+        envs = _names(sections["task"]["env"]) if "task" in sections else []
     elif os.path.isdir(text):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:

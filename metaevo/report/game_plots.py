@@ -111,7 +111,8 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     for place, (row, (name, sides)) in enumerate(zip(panels, players.items(), strict=True), 1):
         for axes, side, text in zip(row, sides, ("reward a step", "share of own coins"),
                                     strict=True):  # fmt: skip
-            plots._style(axes, "episode" if place == len(players) else "", f"{name}: {text}")
+            plots._style(axes, "episode" if place == len(players) else "", text)
+            axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
             values = np.asarray(side, float)
             episodes = np.arange(1, len(values) + 1)
             axes.plot(episodes, values[:, 0], color=plots.LEARNED, linewidth=2.2, label="we")

@@ -181,8 +181,8 @@ class CoinStudy(Plain):
 
     def save(self, directory: RunDirectory, meta_params: Weights, generation: int) -> None:
         """Write the meta-policy."""
-        about = {"hidden": self.settings.policy.hidden, "generation": generation}
-        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
+        tree = jax.device_get(meta_params)
+        checkpoint.save_tree(directory.meta_params, tree, {"generation": generation})
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
         """Draw payoffs over the generations."""

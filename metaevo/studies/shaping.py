@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from metaevo.components import shapers
+from metaevo.components.shapers import SELF, Weights
 from metaevo.config import ConfigError
 from metaevo.outer_loop.checks import check_evolution
 from metaevo.outer_loop.problem import Evaluation
@@ -21,7 +23,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import extortion, meta_game, tournament
 from metaevo.studies.extortion import Illustration
-from metaevo.studies.meta_game import SELF, Opponent, Weights
+from metaevo.studies.meta_game import Opponent
 from metaevo.studies.shaping_settings import ShapingSettings
 from metaevo.studies.study import Plain, subtitle
 from purerl.games import LOGITS
@@ -46,7 +48,7 @@ class Shaping:
 
     def init(self, key: jax.Array) -> Weights:
         """Draw a meta-policy."""
-        return meta_game.init_weights(key, self.hidden)
+        return shapers.init_weights(key, self.hidden)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Play a meta-episode; whoever meets itself meets its equal."""
@@ -54,7 +56,7 @@ class Shaping:
 
     def _evaluate(self, key: jax.Array, meta_params: Weights, mean: Weights) -> Evaluation:
         start_key, who_key = jax.random.split(key)
-        moves = [meta_game.shaper(mean) if each.move is None else each.move
+        moves = [shapers.shaper(mean) if each.move is None else each.move
                  for each in self.opponents]  # fmt: skip
         who = jax.random.randint(who_key, (), 0, len(moves))
 
@@ -65,7 +67,7 @@ class Shaping:
 
         episode = meta_game.play(
             self.game,
-            meta_game.shaper(meta_params),
+            shapers.shaper(meta_params),
             theirs if len(moves) > 1 else moves[0],
             (self.rate, self.rate),
             meta_game.start_of(start_key),
@@ -129,7 +131,7 @@ class ShapingStudy(Plain):
     def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
         """Copy the meta-policies of other runs that are met."""
         settings = self.settings
-        meta_game.keep(directory.path, [*settings.opponent.all, *settings.evaluation.opponents])
+        shapers.keep(directory.path, [*settings.opponent.all, *settings.evaluation.opponents])
 
     def problem(self, measured: Mapping[str, Any]) -> Shaping:
         """Return the problem: a meta-episode."""
@@ -215,7 +217,7 @@ class ShapingStudy(Plain):
         """Return meta-episodes of what was found: played once."""
         if self._illustration is None or self._illustration[0] is not meta_params:
             weights = jax.tree.map(jnp.asarray, meta_params)
-            ours = meta_game.shaper(weights)
+            ours = shapers.shaper(weights)
             found = extortion.illustrate(
                 self.game,
                 ours,

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo import statistics
+from metaevo.components import shapers
 from metaevo.components.component import LEARNED
+from metaevo.components.shapers import SELF, Weights
 from metaevo.held_out import comparison
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.report.page import Table
 from metaevo.studies import meta_game
-from metaevo.studies.meta_game import SELF, Opponent, Weights
+from metaevo.studies.meta_game import Opponent
 from metaevo.studies.shaping_settings import ShapingSettings
 from purerl import opponents
 from purerl.games import LOGITS
@@ -62,7 +64,7 @@ class Tournament:
         self.settings, self.game = settings, settings.game.game
         self.rate = settings.opponent.learning_rate
         movers = {
-            name: meta_game.shaper(jax.tree.map(jnp.asarray, weights))
+            name: shapers.shaper(jax.tree.map(jnp.asarray, weights))
             for name, weights in learned.items()
         }
         self.learned = list(movers)

@@ -24,7 +24,7 @@ PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
 """The package's own entries."""
 CARD = "entry.json"
-FORMAT = 1
+FORMAT = 2
 """Of the cards that this version reads and writes."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -42,14 +42,25 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Repeat:
-    """A number that anybody can repeat: the mean score of agents trained with the rule."""
+class Meeting:
+    """What a meta-policy plays to repeat a number: sections of its run's settings."""
 
-    experiment: Experiment
+    game: dict[str, Any]
+    opponent: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A number that anybody can repeat: the mean score of agents trained with the rule.
+
+    Of a meta-policy it is what it earns a step.
+    """
+
+    experiment: Experiment | Meeting
     seeds: Count
     mean: Number
     std: Annotated[Number, Ge(0)]
-    """of single agents"""
+    """of single agents, or meta-episodes"""
 
 
 @dataclass(frozen=True)
@@ -58,12 +69,14 @@ class _Card:
     version: Count
     title: Text
     slot: Text
-    learner: Text
+    """of a learner, or the setting that names it"""
+    learner: Text | None
+    """None of a meta-policy, which meets any"""
     function: Text | None
     """the hand-written function of a published closed form"""
     component: Text | None
     settings: dict[str, Any]
-    """of the component"""
+    """of the component, or of the network"""
     origin: dict[str, Any]
     """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
     held_out: dict[str, Any] | None

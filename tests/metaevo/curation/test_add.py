@@ -1,6 +1,8 @@
 """`metaevo zoo`: its list, its cards, and entries made from runs."""
 
+import dataclasses
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -10,15 +12,18 @@ from PIL import Image
 import metaevo
 from metaevo import zoo
 from metaevo.__main__ import main
-from metaevo.components import discovery, parts, value_loss
+from metaevo.components import discovery, parts, shapers, value_loss
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.curation.add import add
 from metaevo.curation.repeat import repeat
 from metaevo.parallel.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import meta_game, tournament
 from metaevo.studies import registry as studies
 from metaevo.studies.cheap_talk import CheapTalkStudy
 from metaevo.studies.settings import experiment_class
+from metaevo.studies.shaping import ShapingStudy
+from metaevo.studies.shaping_settings import OpponentConfig
 from metaevo.zoo import entries
 from tests.metaevo.toy import assert_same
 
@@ -98,7 +103,7 @@ def talk_run(path, study="cheap_talk"):
     """A run of a study that has ended with a comparison: four victims of a channel, and silence."""
     raw = {"study": study, "role": "adversary", "channel": {"hidden_sizes": [4]}}
     raw |= {"task": {"env": "CartPole-v1"}, "train": SIZES, "hyperparams": {"learning_rate": 0.01}}
-    raw = {"study": study} if study == "shaping" else raw
+    raw = raw if study == "cheap_talk" else {"study": study}
     settings = from_dict(studies.find(raw).settings(raw, None), raw)
     run = RunDirectory.create(path, "test")
     run.write_config(to_dict(settings), {}, ["cpu:0 cpu"])
@@ -132,11 +137,68 @@ def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
     assert repeated["experiment"]["functions"]["value_loss"] == "squared"  # as the study's victims
 
 
-def test_a_shaper_is_no_entry(tmp_path, own, capsys):
-    run, _ = talk_run(tmp_path / "run", "shaping")
+def meta_policy(study):
+    shapes = jax.eval_shape(study.problem({}).init, jax.random.key(0))
+    return jax.tree.map(lambda leaf: np.linspace(-1, 1, leaf.size, dtype=np.float32)
+                        .reshape(leaf.shape), shapes)  # fmt: skip
+
+
+def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
+    run, settings = talk_run(tmp_path / "run", "shaping")
+    study = ShapingStudy(settings)
+    weights = meta_policy(study)
+    study.save(run, weights, 3)
+    code, out, _ = run_zoo(capsys, "add", run.path, "--name", "shaper")
+    assert code == 0
+    assert "zoo:shaper, version 1: meta-policy that shapes naive in the game [[-1, -3], [0," in out
+    assert "--opponent.names zoo:shaper" in out
+    assert "mean payoff a step against naive in the game [[-1, -3], [0, -2]]: -20 (" in out
+    function, loaded = metaevo.load("zoo:shaper")
+    assert_same(loaded, weights)
+    assert_same(metaevo.load(run.path)[1], weights)
+    assert jax.eval_shape(function, loaded, np.zeros(5), np.zeros(5)).shape == (5,)
+    for refused in ("value_loss", "channel"):
+        with pytest.raises(ConfigError, match=f"zoo:shaper fills opponent.names, not {refused}"):
+            metaevo.load("zoo:shaper", slot=refused)
+    # A run that meets it keeps a copy.
+    (met,) = meta_game.find(["zoo:shaper"], "opponent.names", settings.game.game, None)
+    assert met.learns
+    shapers.keep(tmp_path / "other", ["naive", "zoo:shaper"])
+    shutil.rmtree(own / "shaper")
+    assert_same(shapers.load("zoo:shaper", tmp_path / "other"), weights)
+
+
+@pytest.mark.parametrize("names", [["naive", "lola"], "runs/other"])
+def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_path, own, capsys):
+    run, settings = talk_run(tmp_path / "run", "shaping")
+    study = ShapingStudy(settings)
+    study.save(run, meta_policy(study), 3)
+    opponent = OpponentConfig(names if isinstance(names, str) else tuple(names))
+    changed = dataclasses.replace(settings, opponent=opponent)
+    run.write_config(to_dict(changed), {}, ["cpu:0 cpu"])
     code, out, err = run_zoo(capsys, "add", run.path, "--name", "shaper")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "study = 'shaping': an entry fills a slot of a learner, or is a channel" in err
+    assert "an entry is of a run with one opponent that everybody has: one of naive," in err
+
+
+def test_a_player_of_the_coin_game_is_no_entry(tmp_path, own, capsys):
+    run, _ = talk_run(tmp_path / "run", "coin_game")
+    code, out, err = run_zoo(capsys, "add", run.path, "--name", "player")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "study = 'coin_game': an entry fills a slot of a learner, or is a channel" in err
+
+
+@pytest.mark.long
+def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
+    run, settings = talk_run(tmp_path / "run", "shaping")
+    study = ShapingStudy(settings)
+    weights = meta_policy(study)
+    study.save(run, weights, 3)
+    payoffs = repeat(add(run.path, "shaper"), 3)
+    keys, meet = keys_for(0, Purpose.TRAINING, 3), tournament.Tournament
+    game = meet(settings, {"learned": weights}, study.met)
+    expected, _ = game.play(game.ours("learned"), game.theirs(study.met[0]), keys)
+    np.testing.assert_allclose(payoffs, expected, rtol=1e-4)
 
 
 @pytest.mark.long

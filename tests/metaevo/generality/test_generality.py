@@ -187,6 +187,7 @@ def test_rules_are_found_by_name():
     [
         (["adm"], "'adm' is no rule (did you mean adam?)"),
         (["zoo:dpp"], "'zoo:dpp' is not in the zoo (did you mean zoo:dpo?)"),
+        (["zoo:mfos-ipd"], "zoo:mfos-ipd: fills opponent.names, and ppo has no such slot; it has"),
         (["a2c"], "'a2c' is no rule"),
         (["adam", "--tasks", "cartpol"], "--tasks: 'cartpol' is not in the list (did you mean car"),
         (["adam", "--learning_rates", "1"], "--learning_rates = [1.0]: must be 4 positive numbers"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from metaevo.components import shapers
 from metaevo.config import from_dict
 from metaevo.distill.command import main as distill
 from metaevo.evolution.command import main
@@ -57,7 +58,7 @@ def problem_of(**changes):
 
 def weights_of(seed, hidden=4):
     """A meta-policy with random numbers everywhere."""
-    shapes = meta_game.init_weights(jax.random.key(0), hidden)
+    shapes = shapers.init_weights(jax.random.key(0), hidden)
     leaves, structure = jax.tree.flatten(shapes)
     rng = np.random.default_rng(seed)
     drawn = [rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves]
@@ -106,7 +107,7 @@ def test_self_play_meets_the_mean():
 def test_a_move_is_that_of_the_network(hidden):
     """Few rows are summed one by one, many are a product."""
     weights, (own, other) = weights_of(3, hidden), np.asarray(start_of(jax.random.key(4)))
-    move = jax.jit(lambda weights: meta_game.shaper(weights)(None, 1.0, own, other, own))
+    move = jax.jit(lambda weights: shapers.shaper(weights)(None, 1.0, own, other, own))
     np.testing.assert_allclose(move(weights), moved(weights, own, other), rtol=1e-4, atol=1e-5)
 
 
@@ -282,6 +283,9 @@ REFUSED = {
     "no steps": ({"game": {"steps": 0}}, "game.steps = 0: must be"),
     "nobody": ({"opponent": {"names": []}}, "opponent.names"),
     "unknown": ({"opponent": {"names": "niave"}}, "opponent.names: 'niave' must be one of naive"),
+    "nothing": ({"opponent": {"names": ""}}, "opponent.names: '' holds no meta-policy"),
+    "not in the zoo": ({"opponent": {"names": "zoo:dpp"}}, "opponent.names: 'zoo:dpp' is not in"),
+    "of a learner": ({"opponent": {"names": "zoo:dpo"}}, "zoo:dpo fills policy_loss: it is no"),
     "too long": ({"opponent": {"names": "a" * 5000}}, "must be one of naive"),
     "twice": ({"opponent": {"names": ["naive", "naive"]}}, "'naive' is named twice"),
     "fixed only": ({"opponent": {"names": "tit_for_tat"}}, "tit_for_tat has no gradient"),

@@ -10,7 +10,7 @@ import pytest
 
 import metaevo
 from metaevo import zoo
-from metaevo.components import channels, filling, optimizer, registry
+from metaevo.components import channels, filling, optimizer, registry, shapers
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.curation.repeat import distance, repeat
@@ -30,7 +30,11 @@ def test_an_entry_fills_its_slot(name):
     card = entry.card
     function, meta_params = metaevo.load(entry.name)
     assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
-    if card["slot"] == channels.SLOT:
+    if card["slot"] == shapers.SETTING:
+        policy = np.zeros(5)
+        assert jax.eval_shape(function, meta_params, policy, policy).shape == policy.shape
+        return
+    if card["slot"] == channels.SETTING:
         task = card["repeat"]["experiment"]["task"]
         environment = task["env"], *envs.make(task["env"], **task["env_params"])
         ((_, _, params),) = channels.hear(entry.name, [environment], card["learner"])
@@ -66,10 +70,14 @@ def test_an_unknown_name_is_told_the_nearest_one():
 
 
 def test_an_entry_fits_its_own_slot_only():
-    with pytest.raises(ConfigError, match="holds a function for the slot policy_loss, not value"):
+    with pytest.raises(ConfigError, match="zoo:dpo fills policy_loss, not value_loss"):
         filling.fill("value_loss", "zoo:dpo", "ppo")
-    with pytest.raises(ConfigError, match="for the slot make_optimizer, not value_loss"):
+    with pytest.raises(ConfigError, match="fills make_optimizer, not value_loss"):
         filling.fill("value_loss", "zoo:ppo-optimizer", "ppo")
+    with pytest.raises(ConfigError, match="fills channel, not value_loss"):
+        filling.fill("value_loss", "zoo:cartpole-adversary", "ppo")
+    with pytest.raises(ConfigError, match="fills policy_loss: it is no opponent"):
+        shapers.load("zoo:dpo")
 
 
 def test_what_was_changed_is_refused(own):
@@ -88,7 +96,7 @@ def test_what_was_changed_is_refused(own):
 def test_a_newer_format_is_refused_before_anything_else_of_it(own):
     card = own / "dpo" / "entry.json"
     card.write_text(json.dumps({"format": zoo.FORMAT + 1, "what": "nobody knows"}))
-    with pytest.raises(ConfigError, match=r"zoo:dpo has format 2, .* up to 1: update metaevo"):
+    with pytest.raises(ConfigError, match=r"zoo:dpo has format 3, .* up to 2: update metaevo"):
         zoo.find("dpo")
 
 
