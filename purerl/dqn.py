@@ -28,6 +28,7 @@ from purerl.parts import (
     networks,
     optimizers,
     parameters,
+    policies,
     schedules,
 )
 from purerl.parts.replay import Layout, Priorities, Steps, set_priorities
@@ -504,10 +505,10 @@ class DQN:
 
     def _values(
         self, params: Any, obs: jax.Array, env_params: EnvParams, legal: jax.Array | None = None
-    ) -> networks.ActionValues:
+    ) -> policies.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         values: Any = self.network(env_params).apply(params, obs)
-        return networks.ActionValues(values.values, legal)
+        return policies.ActionValues(values.values, legal)
 
     def network(self, env_params: EnvParams) -> networks.QNetwork:
         """Return the module whose parameters are learned."""

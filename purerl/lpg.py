@@ -27,7 +27,7 @@ from annotated_types import Ge, Gt, Interval, MaxLen
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, masks, networks, optimizers, update_rules
+from purerl.parts import episodes, masks, networks, optimizers, policies, update_rules
 from purerl.types import (
     PREDICTION_SIZE,
     Context,
@@ -316,7 +316,7 @@ class LPG:
 
     def outputs(
         self, params: Any, obs: jax.Array, env_params: EnvParams
-    ) -> tuple[networks.Categorical, jax.Array]:
+    ) -> tuple[policies.Categorical, jax.Array]:
         """Return the policy and predictions at observations [..., *obs_shape]."""
         outputs: Any = self.network(env_params).apply(params, obs)
         return outputs

@@ -21,13 +21,7 @@ from purerl.fast.next_values import next_values
 from purerl.fast.shuffling import permutations
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, losses, masks, networks, optimizers, parameters, schedules
-from purerl.parts.normalization import (
-    RunningStatistics,
-    clip_to_space,
-    normalized,
-    squash_to_space,
-    standardized,
-)
+from purerl.parts.normalization import RunningStatistics, into_space, normalized, standardized
 from purerl.parts.recurrence import forget
 from purerl.parts.returns import discounted_running_returns, generalized_advantages
 from purerl.types import (
@@ -171,7 +165,6 @@ class State(struct.PyTreeNode):
     """All that one agent carries from one update to the next."""
 
     params: Any
-    """the network's parameters"""
     opt_state: Any
     update: jax.Array
     """[] int32, updates done"""
@@ -273,6 +266,7 @@ class PPO:
         """
         config = self.config
         network: Any = self.network(env_params)
+        space = self.env.action_space(env_params)
         action_key, env_key, key = jax.random.split(state.key, 3)
         action_keys = jax.random.split(action_key, config.num_steps)
         env_keys = jax.random.split(env_key, (config.num_steps, config.num_envs))
@@ -288,9 +282,10 @@ class PPO:
             action = policy.sample(action_key)
             log_prob = policy.log_prob(action)
 
+            taken = into_space(action, space, squash=config.squash_actions)
             next_obs, env_state, reward, terminated, truncated, info = jax.vmap(
                 self.env.step, in_axes=(0, 0, 0, None)
-            )(env_keys, env_state, self._within_bounds(action, env_params), env_params)
+            )(env_keys, env_state, taken, env_params)
             reward = reward.astype(jnp.float32)
             final = info["final_observation"]
             transition = Transition(
@@ -331,8 +326,7 @@ class PPO:
         done = jnp.logical_or(terminated, truncated)
 
         def critic(params, seen):
-            _, value, _ = network.apply(params, *seen)
-            return value
+            return network.apply(params, *seen)[1]
 
         _, value, remembered = network.apply(state.params, obs, transitions.memory)
         after = final_obs, remembered  # both before any reset
@@ -540,16 +534,10 @@ class PPO:
         distribution, _, memory = network.apply(policy.params, inputs, memory)
         distribution = distribution.among(masks.told(self.env, legal))
         action = distribution.mode() if greedy else distribution.sample(key)
-        return self._within_bounds(action, env_params), memory
+        space = self.env.action_space(env_params)
+        return into_space(action, space, squash=self.config.squash_actions), memory
 
-    def _within_bounds(self, action: jax.Array, env_params: EnvParams) -> jax.Array:
-        """Return actions [..., action_dim] as the environment takes them, discrete ones as is."""
-        bring = squash_to_space if self.config.squash_actions else clip_to_space
-        return bring(action, self.env.action_space(env_params))
-
-    def _replay(
-        self, params: Any, batch: Batch, env_params: EnvParams
-    ) -> tuple[networks.Policy, jax.Array]:
+    def _replay(self, params: Any, batch: Batch, env_params: EnvParams) -> tuple[Any, jax.Array]:
         """Return the policy, among what is legal, and the values [B] at a batch's observations.
 
         A recurrent network goes through whole rollouts, from what it remembered when they began.

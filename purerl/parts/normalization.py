@@ -53,21 +53,20 @@ def standardized(x: jax.Array) -> jax.Array:
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-def squash_to_space(action: jax.Array, action_space: Any) -> jax.Array:
-    """Return numbers [..., action_dim] of any size as actions: their tanh, between the bounds."""
-    low, high = _bounds(action, action_space)
-    return low + (high - low) * (jnp.tanh(action) + 1.0) / 2.0
+def into_space(action: jax.Array, action_space: Any, *, squash: bool) -> jax.Array:
+    """Return numbers [..., action_dim] of any size as actions; discrete actions as they are.
 
-
-def clip_to_space(action: jax.Array, action_space: Any) -> jax.Array:
-    """Return an action [..., action_dim] within its space's bounds, a discrete one as it is."""
+    Args:
+        action: what a policy has drawn.
+        action_space: with `low` and `high`, unless it is discrete.
+        squash: bring numbers between the bounds by tanh, instead of clipping them.
+    """
     if hasattr(action_space, "n"):
         return action
-    low, high = _bounds(action, action_space)
-    return jnp.clip(action, low, high)
-
-
-def _bounds(action: jax.Array, action_space: Any) -> list[jax.Array]:
-    """Return the lowest and the highest action, in the shape of an action."""
-    bounds = (jnp.asarray(bound, action.dtype) for bound in (action_space.low, action_space.high))
-    return [jnp.broadcast_to(bound, action.shape) for bound in bounds]
+    low, high = (
+        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
+        for bound in (action_space.low, action_space.high)
+    )
+    if not squash:
+        return jnp.clip(action, low, high)
+    return low + (high - low) * (jnp.tanh(action) + 1.0) / 2.0

@@ -9,7 +9,7 @@ import pytest
 from purerl import dqn
 from purerl.parts import losses, optimizers
 from purerl.parts.episodes import zero_sums
-from purerl.parts.networks import ActionValues
+from purerl.parts.policies import ActionValues
 from purerl.parts.replay import Priorities, set_priorities
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_optimizers import Adam

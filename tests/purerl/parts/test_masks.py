@@ -15,7 +15,7 @@ from purerl.envs.gymnasium_adapter import GymnasiumEnv
 from purerl.envs.state_index import StateIndex
 from purerl.envs.steering import Steering
 from purerl.envs.talking import Talking, TalkParams
-from purerl.parts import evaluation, masks, networks
+from purerl.parts import evaluation, masks, policies
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.types import Context
 from tests.purerl import probes, reference
@@ -109,7 +109,7 @@ def test_a_distribution_over_legal_actions():
     legal = rng.random((6, SIZE)) < 0.5
     legal[:, 2] = True
     legal[0] = [False, False, True, False]
-    policy = networks.Categorical(jnp.asarray(logits)).among(jnp.asarray(legal))
+    policy = policies.Categorical(jnp.asarray(logits)).among(jnp.asarray(legal))
     p = np.exp(logits.astype(np.float64)) * legal
     p /= p.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(policy.log_prob(jnp.full(6, 2)), np.log(p[:, 2]), rtol=1e-4)
@@ -126,7 +126,7 @@ def test_gradients_do_not_reach_illegal_actions(size):
     legal = jnp.array([True, False, True, False])
 
     def both(logits):
-        policy = networks.Categorical(size * logits).among(legal)
+        policy = policies.Categorical(size * logits).among(legal)
         return policy.entropy() + policy.log_prob(jnp.int32(2))
 
     gradient = jax.grad(both)(jnp.array([0.3, 5.0, 0.1, -2.0]))
@@ -137,7 +137,7 @@ def test_gradients_do_not_reach_illegal_actions(size):
 def test_epsilon_greedy_among_legal_actions():
     count = 30_000
     legal = jnp.tile(jnp.array([True, False, True, True]), (count, 1))
-    values = networks.ActionValues(jnp.tile(jnp.array([0.0, 9.0, 1.0, 2.0]), (count, 1)), legal)
+    values = policies.ActionValues(jnp.tile(jnp.array([0.0, 9.0, 1.0, 2.0]), (count, 1)), legal)
     assert (values.best() == 3).all()
     np.testing.assert_array_equal(values.of(jnp.ones(count, jnp.int32)), 9.0)
     for epsilon in (0.0, 0.3, 1.0):
@@ -151,7 +151,7 @@ def test_epsilon_greedy_among_legal_actions():
 @pytest.mark.parametrize("value", [jnp.nan, -jnp.inf])
 def test_a_network_that_diverged_still_acts_legally(value):
     legal = jnp.array([False, False, True, False])
-    values = networks.ActionValues(jnp.full(SIZE, value), legal)
+    values = policies.ActionValues(jnp.full(SIZE, value), legal)
     assert values.best() == 2
     assert values.epsilon_greedy(KEY, jnp.float32(1.0)) == 2
 

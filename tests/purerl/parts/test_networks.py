@@ -8,7 +8,7 @@ import scipy.stats
 
 from purerl import envs
 from purerl.fast import activations
-from purerl.parts import networks, normalization, parameters
+from purerl.parts import networks, normalization, parameters, policies
 from tests.purerl.probes import GridAction, TargetAction
 
 
@@ -101,7 +101,7 @@ def test_shared_or_separate_torso():
 
 def test_categorical():
     logits = jax.random.normal(jax.random.key(0), (6, 3)) * 2
-    policy = networks.Categorical(logits)
+    policy = policies.Categorical(logits)
     p = np.exp(np.asarray(logits, np.float64))
     p /= p.sum(-1, keepdims=True)
     action = jnp.array([0, 1, 2, 0, 1, 2])
@@ -117,7 +117,7 @@ def test_categorical():
 def test_gaussian():
     mean = jnp.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
     log_std = jnp.array([-0.5, 0.7])
-    policy = networks.Gaussian(mean, log_std)
+    policy = policies.Gaussian(mean, log_std)
     reference = scipy.stats.norm(np.asarray(mean, np.float64), np.exp(log_std))
     action = jax.random.normal(jax.random.key(0), (3, 2)) * 2
     np.testing.assert_allclose(policy.log_prob(action), reference.logpdf(action).sum(-1), rtol=1e-4)
@@ -189,7 +189,7 @@ def test_squashed_gaussian():
     """Its entropy is the integral of -p log p over the actions, its ratios those of the actions."""
     mean = jnp.array([[0.0, 1.0], [0.5, -2.0]])
     log_std = jnp.array([[-1.5, 0.0], [0.3, -0.5]])
-    policy = networks.SquashedGaussian(mean, log_std)
+    policy = policies.SquashedGaussian(mean, log_std)
     u = np.linspace(-14, 14, 200_001)[:, None, None]
     normal = scipy.stats.norm(np.asarray(mean, np.float64), np.exp(np.float64(log_std)))
     log_density = normal.logpdf(u) - np.log1p(-np.square(np.tanh(np.clip(u, -18, 18))))
@@ -202,10 +202,10 @@ def test_actions_come_within_their_bounds():
     space = TargetAction().action_space(None)
     low, high = np.asarray(space.low), np.asarray(space.high)
     numbers = jnp.array([[-50.0], [0.0], [0.7], [50.0]])
-    squashed = normalization.squash_to_space(numbers, space)
+    squashed = normalization.into_space(numbers, space, squash=True)
     expected = low + (high - low) / (1 + np.exp(-2 * np.asarray(numbers, np.float64)))
     np.testing.assert_allclose(squashed, expected, rtol=1e-5, atol=1e-6)
-    clipped = normalization.clip_to_space(numbers, space)
+    clipped = normalization.into_space(numbers, space, squash=False)
     np.testing.assert_array_equal(clipped, np.clip(numbers, low, high))
 
 
@@ -220,7 +220,7 @@ def test_the_deviation_of_actions_may_depend_on_the_state():
         params = network.init(jax.random.key(0), obs)
         params = jax.tree.map(lambda x: x + 0.3, params)  # heads start near zero
         policy, _, _ = network.apply(params, obs)
-        assert isinstance(policy, networks.SquashedGaussian)
+        assert isinstance(policy, policies.SquashedGaussian)
         assert policy.log_std.shape == ((5, 1) if by_state else (1,))
         assert policy.entropy().shape == (5,)
         assert (np.ptp(np.asarray(policy.log_std)) > 0) == by_state
