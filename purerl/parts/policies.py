@@ -1,0 +1,146 @@
+"""What networks say of actions: distributions over them, or what each of them is worth."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+ILLEGAL = -1e9
+"""The logit of an illegal action: its probability is 0, and its logarithm still a number."""
+SMALLEST = float(jnp.finfo(jnp.float32).min)
+LOG_STD = -20.0, 2.0
+"""Within them lies a log standard deviation that depends on the state (Haarnoja et al. 2018)."""
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
+"""Of the quadrature of a standard normal distribution; the weights add up to (2 pi)^(1/2)."""
+
+
+class ActionValues(NamedTuple):
+    """What every action is worth."""
+
+    values: jax.Array
+    """[..., num_actions]."""
+    legal: jax.Array | None = None
+    """[..., num_actions] bool: which actions can be chosen; None: all"""
+
+    def best(self) -> jax.Array:
+        """Return the actions [...] int32 of the largest values, of those that are legal."""
+        values = self.values
+        if self.legal is not None:  # also where networks have diverged
+            values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
+        return jnp.argmax(values, axis=-1).astype(jnp.int32)
+
+    def of(self, action: jax.Array) -> jax.Array:
+        """Return the values [...] of actions [...]."""
+        one_hot = jax.nn.one_hot(action, self.values.shape[-1], dtype=self.values.dtype)
+        return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
+
+    def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
+        """Return the best actions [...] int32, or with probability `epsilon` any, each its own.
+
+        Both are legal ones only.
+        """
+        count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
+        # One number decides both: below epsilon it is uniform there, and so tells the action too.
+        number = jax.random.uniform(key, self.values.shape[:-1])
+        random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
+        random = jnp.minimum(random, count - 1)
+        if self.legal is not None:  # that many legal actions come before it
+            is_behind = jnp.cumsum(self.legal, axis=-1) > random[..., None]
+            random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
+        return jnp.where(number < epsilon, random, self.best())
+
+
+class Categorical(NamedTuple):
+    """A distribution over a finite set of actions."""
+
+    logits: jax.Array
+    """[..., num_actions], unnormalised."""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [...] int32."""
+        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+
+    def mode(self) -> jax.Array:
+        """Return the likeliest actions [...] int32."""
+        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return log-probabilities [...] of actions [...]."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        one_hot = jax.nn.one_hot(action, log_probs.shape[-1], dtype=log_probs.dtype)
+        return jnp.sum(one_hot * log_probs, axis=-1)  # a product: cheaper than a gather, backwards
+
+    def entropy(self) -> jax.Array:
+        """Return entropies [...] in nats."""
+        log_probs = jax.nn.log_softmax(self.logits)
+        return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
+
+    def among(self, legal: jax.Array | None) -> "Categorical":
+        """Return the distribution if only some actions [..., num_actions] can be chosen."""
+        return self if legal is None else Categorical(jnp.where(legal, self.logits, ILLEGAL))
+
+
+class Gaussian(NamedTuple):
+    """A normal distribution with independent components."""
+
+    mean: jax.Array
+    """[..., action_dim]."""
+    log_std: jax.Array
+    """[action_dim] in all states alike, or [..., action_dim]."""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [..., action_dim]."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + jnp.exp(self._log_std()) * noise
+
+    def mode(self) -> jax.Array:
+        """Return the mean [..., action_dim]."""
+        return self.mean
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Return log-densities [...] of actions [..., action_dim]."""
+        normalised = (action - self.mean) * jnp.exp(-self._log_std())
+        log_density = -0.5 * (jnp.square(normalised) + jnp.log(2 * jnp.pi)) - self._log_std()
+        return jnp.sum(log_density, axis=-1)
+
+    def entropy(self) -> jax.Array:
+        """Return differential entropies [...] in nats."""
+        entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e), axis=-1)
+        return jnp.broadcast_to(entropy, self.mean.shape[:-1])
+
+    def among(self, legal: jax.Array | None) -> "Gaussian":
+        """Return the distribution itself: numbers are never illegal (`purerl.parts.masks`)."""
+        del legal
+        return self
+
+    def _log_std(self) -> jax.Array:
+        # spelt out, so that tests can forbid implicit rank promotion
+        return jnp.broadcast_to(self.log_std, self.mean.shape)
+
+
+class SquashedGaussian(Gaussian):
+    """The distribution of numbers whose tanh is the action.
+
+    The numbers stand for the actions: ratios of their densities are those of the actions, in which
+    the derivative of tanh cancels.
+    """
+
+    def entropy(self) -> jax.Array:
+        """Return differential entropies [...] of the actions in (-1, 1), in nats.
+
+        That of the numbers, and the expectation of log(1 - tanh^2) by Gauss-Hermite quadrature.
+        """
+        std = jnp.exp(self._log_std())
+        slope = sum(
+            weight * _log_slope_of_tanh(self.mean + node * std)
+            for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
+        )
+        return super().entropy() + jnp.sum(slope, axis=-1)
+
+
+def _log_slope_of_tanh(x: jax.Array) -> jax.Array:
+    return 2.0 * (jnp.log(2.0) - x - jax.nn.softplus(-2.0 * x))
+
+
+Policy = Categorical | Gaussian
