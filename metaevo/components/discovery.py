@@ -9,7 +9,7 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,8 +38,9 @@ def save(
     meta_params: Any,
     generation: int,
     learner: str | None = None,
+    envs: Sequence[str] = (),
 ) -> None:
-    """Write what was discovered, of this learner, into the run directory."""
+    """Write what was discovered, of this learner on these environments, into the run directory."""
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
         | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
@@ -50,6 +51,8 @@ def save(
         (metadata,) = described.values()
     if learner is not None:
         metadata["learner"] = learner
+    if envs:
+        metadata["envs"] = list(envs)
     save_tree(run.meta_params, jax.device_get(meta_params), {**metadata, "generation": generation})
 
 
@@ -137,6 +140,19 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")
     return evolved, meta_params
+
+
+def evolved_on(run_dir: str | Path) -> tuple[str, ...]:
+    """Return the environments on which the contents of a directory were evolved, as far as known.
+
+    Copies and distilled parts have no settings beside them; earlier versions did not note it there.
+    """
+    run = RunDirectory(Path(run_dir))
+    if os.path.lexists(run.config_path):
+        env = run.read_config()["config"]["task"]["env"]
+    else:
+        env = load_tree(run.meta_params)[1].get("envs", [])
+    return (env,) if isinstance(env, str) else tuple(env)
 
 
 def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:

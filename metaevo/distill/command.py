@@ -229,7 +229,7 @@ def _distilled(
     about |= found
     about |= {"networks": [each.about for each in candidates if "units" in each.about]}
     for each in candidates:
-        _save(run, each, settings.learner)
+        _save(run, each, settings)
     if not judged.settings.evaluation.seeds:
         return about
     resolved: dict[str, Any] = {}
@@ -327,12 +327,14 @@ def folder_of(run: RunDirectory, each: Candidate) -> Path:
     return run.path / each.name.replace(" ", "_")
 
 
-def _save(run: RunDirectory, each: Candidate, learner: str) -> None:
+def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
     directory = RunDirectory(folder_of(run, each))
     os.makedirs(directory.path, exist_ok=True)
     evolved = Evolved({each.part.name: each.part}, False)
     discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
-    discovery.save(directory, evolved, each.meta_params, 0, learner)
+    env = settings.task.env
+    envs = [env] if isinstance(env, str) else env
+    discovery.save(directory, evolved, each.meta_params, 0, settings.learner, envs)
 
 
 def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:

@@ -2,7 +2,6 @@
 
 import difflib
 import os
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from metaevo import zoo
@@ -10,7 +9,6 @@ from metaevo.components import discovery, filling, registry
 from metaevo.config import ConfigError, show, to_dict
 from metaevo.generality.tasks import LEARNER
 from metaevo.held_out.comparison import digest, digest_of_text
-from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN, LEARNERS
 
 
@@ -60,9 +58,7 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         source = registry.source_of(part.module) or b""
         about = [part.source, to_dict(part.config), digest(meta_params), registry.digest(source)]
         slot, key = part.slot.name, digest_of_text(str(about))
-        run = RunDirectory(Path(text))
-        has_config = os.path.lexists(run.config_path)  # a copy of what was evolved has none
-        envs = _names(run.read_config()["config"]["task"]["env"]) if has_config else []
+        envs = list(discovery.evolved_on(text))
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         known += [zoo.PREFIX + name for name in zoo.names()]

@@ -238,6 +238,10 @@ def test_a_run_is_a_rule(tmp_path):
         evolved = parts.make("value_loss", value_loss.Config())
         discovery.save(run, evolved, component.init(jax.random.key(seed)), 1, "ppo")
         assert rule_of(str(run.path)).seen == ()
+        discovery.save(
+            run, evolved, component.init(jax.random.key(seed)), 1, "ppo", ["Catch-bsuite"]
+        )
+        assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
         run.write_config(to_dict(settings) | {"task": {"env": ["GridWorld", "Doors"]}}, {}, [])
         found = rule_of(str(run.path))
         assert (found.slot, found.seen) == ("value_loss", ("GridWorld", "Doors"))
