@@ -223,7 +223,8 @@ def actor_critic(
             f"{env.name}: has discrete actions; squash_actions and state_dependent_std are for "
             "continuous ones"
         )
-    if squash and not np.isfinite([action_space.low, action_space.high]).all():
+    usual = env.action_space(env.default_params)  # those of env_params may be traced
+    if squash and not all(np.isfinite(np.asarray(each)).all() for each in (usual.low, usual.high)):
         raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
     return ActorCritic(
         obs_ndim=len(env.observation_space(env_params).shape),

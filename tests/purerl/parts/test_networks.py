@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from gymnax.environments import spaces
 
-from purerl import envs
+from purerl import envs, ppo
 from purerl.fast import activations
 from purerl.parts import networks, normalization, parameters, policies
 from tests.purerl.probes import GridAction, TargetAction
@@ -233,3 +234,18 @@ def test_settings_of_continuous_actions_are_refused_where_they_mean_nothing():
     env, env_params = envs.make("CartPole-v1")
     with pytest.raises(ValueError, match="CartPole-v1: has discrete actions; squash_actions"):
         networks.actor_critic(env, env_params, **settings, squash=True)
+
+    class Unbounded(TargetAction):
+        def action_space(self, params=None):
+            return spaces.Box(-jnp.inf, jnp.inf, (1,))
+
+    with pytest.raises(ValueError, match="Unbounded: its actions have no bounds"):
+        networks.actor_critic(Unbounded(), Unbounded().default_params, **settings, squash=True)
+
+
+def test_bounds_may_be_traced():
+    env, env_params = envs.make("Pendulum-v1")
+    config = ppo.Config(512, num_steps=4, num_minibatches=1, squash_actions=True)
+    train = ppo.make_train(config, env)
+    result = jax.eval_shape(train, jax.random.key(0), ppo.Hyperparams(), None, env_params)
+    assert result.state.params
