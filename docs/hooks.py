@@ -244,7 +244,8 @@ def _held_out(found: dict[str, Any]) -> str:
 
 def _markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> str:
     lines = [columns, ["---", *[rule] * (len(columns) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+    escaped = ([re.sub(r"(?<!\\)\|", r"\\|", str(cell)) for cell in cells] for cells in lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
 
 
 def _origin(content: dict[str, Any]) -> str:

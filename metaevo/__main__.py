@@ -40,7 +40,9 @@ COMMANDS = {
     "generality": Command(
         "judge a rule on a fixed list of tasks, as one number", "metaevo.generality.command"
     ),
-    "distill": Command("turn a learned loss into formulas", "metaevo.distill.command"),
+    "distill": Command(
+        "turn what was learned into formulas or smaller networks", "metaevo.distill.command"
+    ),
     "compare": Command(
         "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
     ),

@@ -61,7 +61,8 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         envs = list(discovery.evolved_on(text))
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
-        known += [zoo.PREFIX + name for name in zoo.names()]
+        entries = map(zoo.find, zoo.names())
+        known += [entry.name for entry in entries if entry.card["slot"] in slots]
         close = difflib.get_close_matches(text, known, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(
