@@ -151,8 +151,8 @@ def evolved_on(run_dir: str | Path) -> tuple[str, ...]:
     if os.path.lexists(run.config_path):
         env = run.read_config()["config"]["task"]["env"]
     else:
-        env = load_tree(run.meta_params)[1].get("envs", [])
-    return (env,) if isinstance(env, str) else tuple(env)
+        env = load_tree(run.meta_params)[1].get("envs")
+    return (env,) if isinstance(env, str) else tuple(env if isinstance(env, list) else ())
 
 
 def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
