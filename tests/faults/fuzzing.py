@@ -73,9 +73,15 @@ def _stopped():
         yield
 
 
+def _needs_suite(preset: Path) -> bool:
+    """Whether a preset is refused where a suite of environments is not installed."""
+    return "/" in str(load_yaml(preset).get("task", {}).get("env", ""))
+
+
 def _script(folder: str, settings_class: Any, main: Any, **arguments: Any) -> Script:
+    presets = sorted((CONFIGS / folder).glob("*.yaml"))
     return Script(
-        sorted((CONFIGS / folder).glob("*.yaml")),
+        [path for path in presets if not _needs_suite(path)],
         settings_class,
         lambda argv: main(argv, description=None, **arguments),
     )
