@@ -1,9 +1,9 @@
 """The suite `robots`: whole trainings in a robot of Brax, ours and brax's own PPO.
 
-Both take the frames, environments, minibatches, networks and settings of our preset. Brax's PPO
-differs in what cannot be set from outside: tanh squashes its actions, their deviation depends on
-the state, minibatches are whole stretches, and rewards are scaled by a constant, where ours are
-normalised.
+Both take the frames, environments, minibatches, networks and settings of our preset, which squashes
+actions by tanh and lets their deviation depend on the state, as brax's PPO always does. It differs
+in what cannot be set from outside: minibatches are whole stretches, and rewards are scaled by a
+constant, where ours are normalised.
 """
 
 import argparse
