@@ -1,5 +1,7 @@
 """The PNG figures of a comparison, in the look of `metaevo.report.plots`."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, pl
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
 _MOST_GROUPS = 12
 """Nobody can tell more lines than that apart; the page shows all."""
-_MOST_TASKS = 6
+_MOST_TASKS = 12
 
 
 def draw(analysis: Analysis, folder: Path) -> list[Path]:
@@ -43,15 +45,17 @@ def _styles(analysis: Analysis) -> dict[str, dict[str, Any]]:
 
 def _curves(analysis: Analysis, path: Path) -> Path:
     tasks = list(dict.fromkeys(row.task for row in analysis.efficiency))[:_MOST_TASKS]
-    columns = min(2, len(tasks))
+    columns = 3 if len(tasks) > 4 else min(2, len(tasks))
     rows = -(-len(tasks) // columns)
-    figure: Figure = plots._figure(1.2 + 3.6 * rows)
+    figure: Figure = plots._figure(1.2 + (2.2 if columns == 3 else 3.6) * rows)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    styles = _styles(analysis)
-    for axes, task in zip(panels, tasks, strict=False):
-        plots._style(axes, AXES[analysis.selection.axis], analysis.selection.metric)
-        if task and len(tasks) > 1:
-            axes.set_title(plots._plain(task), fontsize=11)
+    styles, titles = _styles(analysis), _titles(tasks)
+    names = AXES[analysis.selection.axis], analysis.selection.metric.replace("_", " ")
+    for at, (axes, task) in enumerate(zip(panels, tasks, strict=False)):
+        lowest, leftmost = at + columns >= len(tasks), at % columns == 0
+        plots._style(axes, names[0] if lowest else "", names[1] if leftmost else "")
+        if len(tasks) > 1:
+            axes.set_title(plots._plain(titles[task]), fontsize=11)
         for row in analysis.efficiency:
             if row.task != task or row.label not in styles or not len(row.middle.x):
                 continue
@@ -65,6 +69,17 @@ def _curves(analysis: Analysis, path: Path) -> Path:
         axes.set_visible(False)
     plots._legend(figure, *panels[: len(tasks)], letters=10)
     return plots._save(figure, path)
+
+
+def _titles(tasks: Sequence[str]) -> dict[str, str]:
+    """Every task's environment, and those of its parameters that tell it from the others."""
+    parts = {task: re.split(r" (?=\w+=)", task) for task in tasks}
+    titles = {}
+    for task, (env, *params) in parts.items():
+        shared = set.intersection(*(set(each) for each in parts.values() if each[0] == env))
+        own = " ".join(param for param in params if param not in shared)
+        titles[task] = f"{env}\n{own}" if own else env
+    return titles
 
 
 def _intervals(analysis: Analysis, path: Path) -> Path:
