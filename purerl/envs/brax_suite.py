@@ -31,7 +31,7 @@ class Brax(SuiteEnvironment):
     Args:
         name: the robot's.
         backend: how physics are computed; `spring` is the fastest on a CPU.
-        pool: see `SuiteEnvironment`; by default none, as a reset is cheap.
+        pool: see `SuiteEnvironment`; by default none, as resets are rare here.
         pool_seed: of the starts.
 
     Raises:
