@@ -1,15 +1,17 @@
-"""The suite `robots`: whole trainings in a robot of Brax, ours and brax's own PPO.
+"""The suite `robots`: whole trainings in a robot of Brax, ours, brax's own PPO and PureJaxRL's.
 
-Both take the frames, environments, minibatches, networks and settings of our preset, which squashes
+All take the frames, environments, minibatches, networks and settings of our preset, which squashes
 actions by tanh and lets their deviation depend on the state, as brax's PPO always does. It differs
 in what cannot be set from outside: minibatches are whole stretches, and rewards are scaled by a
-constant, where ours are normalised.
+constant, where ours are normalised. PureJaxRL's takes part where the folder `purejaxrl` of its
+repository is on PYTHONPATH. It clips actions, has one deviation for all states, and clips values.
 """
 
 import argparse
 import functools
 import importlib.util
 import time
+import types
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,9 +22,12 @@ from experiments.benchmarks.processes import Worker, measure_all, own, progress,
 from experiments.benchmarks.tasks import Measure
 
 PRESET = "train/ppo_brax_ant"
-PEER, PHYSICS = "brax's PPO", "the robot alone, random actions"
+BRAX, PUREJAXRL, PHYSICS = "brax's PPO", "PureJaxRL", "the robot alone, random actions"
+PUREJAXRL_FILE = "ppo_continuous_action"
+PUREJAXRL_UNITS = 256
+"""of its hidden layers, written into its file"""
 AIM = 1.0
-"""How many times the frames of brax's PPO ours should train on in a CPU second."""
+"""How many times the frames of each peer ours should train on in a CPU second."""
 REWARD_SCALING = 0.1
 """of brax's PPO"""
 EPOCHS = 8
@@ -42,9 +47,13 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     alone = {"name": settings.task.env, "num_envs": envs, "steps": PHYSICS_STEPS // envs}
     variants = {
         OURS: own("robot_ours", steps=options.agent_steps),
-        PEER: own("robot_brax", default_flags=True, steps=options.agent_steps),
+        BRAX: own("robot_brax", default_flags=True, steps=options.agent_steps),
+        PUREJAXRL: own("robot_purejaxrl", default_flags=True, steps=options.agent_steps),
         PHYSICS: own("step_all_devices", **alone),
     }
+    if not importlib.util.find_spec(PUREJAXRL_FILE):
+        progress(f"{PUREJAXRL} is left out: its {PUREJAXRL_FILE}.py is not on PYTHONPATH")
+        del variants[PUREJAXRL]
     with ExitStack() as stack:
         workers = {}
         for name, variant in variants.items():
@@ -63,7 +72,7 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
     for name, values in rates.items():
         row: dict[str, Any] = {"variant": name, **spread(values), "rates": values}
         faster = returns = "-"
-        if name == PEER:
+        if name in (BRAX, PUREJAXRL):
             row["ours_is_faster"] = neighbours(rates[OURS], values)
             faster = with_aim(interval(row["ours_is_faster"]), row["ours_is_faster"]["median"], AIM)
         if name != PHYSICS:
@@ -177,6 +186,67 @@ def robot_brax(steps: int | None) -> tuple[Measure, dict[str, Any]]:
     return measure, {"layout": "one device, default"}
 
 
+def robot_purejaxrl(steps: int | None) -> tuple[Measure, dict[str, Any]]:
+    """PureJaxRL's PPO for continuous actions; its layers and physics are fixed in its files."""
+    import jax
+    import jax.numpy as jnp
+    from flax import linen
+
+    from purerl.envs.suite import quiet
+
+    with quiet():
+        theirs: Any = importlib.import_module(PUREJAXRL_FILE)
+    settings = _settings(steps)
+    config, hyperparams = settings.train, settings.hyperparams
+    (units,) = set(config.hidden_sizes)
+    assert len(config.hidden_sizes) == 2
+
+    def dense(features, **options):
+        return linen.Dense(units if features == PUREJAXRL_UNITS else features, **options)
+
+    theirs.nn = types.SimpleNamespace(**{**vars(linen), "Dense": dense})
+    theirs.BraxGymnaxWrapper = functools.partial(
+        theirs.BraxGymnaxWrapper, **settings.task.env_params
+    )
+    train = theirs.make_train({
+        "ENV_NAME": settings.task.env.removeprefix("brax/"), "NORMALIZE_ENV": True,
+        "TOTAL_TIMESTEPS": config.num_updates * config.frames_per_update,
+        "NUM_ENVS": config.num_envs, "NUM_STEPS": config.num_steps,
+        "UPDATE_EPOCHS": config.update_epochs, "NUM_MINIBATCHES": config.num_minibatches,
+        "ACTIVATION": config.activation, "LR": hyperparams.learning_rate, "ANNEAL_LR": False,
+        "GAMMA": hyperparams.gamma, "GAE_LAMBDA": hyperparams.gae_lambda,
+        "CLIP_EPS": hyperparams.clip_epsilon, "ENT_COEF": hyperparams.entropy_coef,
+        "VF_COEF": hyperparams.vf_coef, "MAX_GRAD_NORM": hyperparams.max_grad_norm,
+    })  # fmt: skip
+    network = theirs.ActorCritic(_robot(settings).action_size, activation=config.activation)
+
+    def greedy(policy):
+        params, mean, var = policy
+
+        def act(obs, _):
+            distribution, _ = network.apply(params, (obs - mean) / jnp.sqrt(var + 1e-8))
+            return jnp.clip(distribution.mean(), -1, 1), {}
+
+        return act
+
+    evaluator = _evaluator(settings, greedy)
+    compiled = jax.jit(train).lower(jax.random.PRNGKey(0)).compile()
+    amount = config.num_updates * config.frames_per_update
+
+    def measure(repeat):
+        if repeat == 0:
+            return {}
+        start, cpu = time.perf_counter(), time.process_time()
+        result = jax.block_until_ready(compiled(jax.random.PRNGKey(repeat)))
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        learned, normalised = result["runner_state"][:2]  # rewards are, then observations
+        seen = normalised.env_state
+        score = _mean_return(evaluator, (learned.params, seen.mean[0], seen.var[0]))
+        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, "return": score}
+
+    return measure, {"layout": "one device, default"}
+
+
 def _module(name: str) -> Any:
     """One of brax's modules, of which some print when they are imported."""
     from purerl.envs import brax_suite, suite
@@ -213,4 +283,8 @@ def _mean_return(evaluator: Any, policy: Any) -> float:
     return float(evaluator.run_evaluation(policy, {})["eval/episode_reward"])
 
 
-WORKERS = {"robot_ours": robot_ours, "robot_brax": robot_brax}
+WORKERS = {
+    "robot_ours": robot_ours,
+    "robot_brax": robot_brax,
+    "robot_purejaxrl": robot_purejaxrl,
+}

@@ -3,6 +3,7 @@
 import argparse
 import fnmatch
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.command_line import Parser
 from purerl import envs
-from purerl.envs.registry import DOWNLOADED, OWN, SUITES
+from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
 
@@ -33,18 +34,27 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
         0
 
     Raises:
-        SystemExit: with code 2, if no environment has a name that was asked for.
+        SystemExit: with code 2, if no environment has a name that was asked for, or none that was
+            asked for is installed.
     """
     args = _parser(description).parse_args(argv)
     found = select(args.names)
+    suites = [suite for suite in map(suite_of, found) if suite in SUITES]
+    missing = {
+        suite: (count, f"pip install 'metaevo[{suite}]'")
+        for suite, count in Counter(suites).items()
+        if find_spec(suite) is None
+    }
+    if sum(count for count, _ in missing.values()) == len(found):
+        raise ConfigError(
+            "; ".join(f"{suite} is not installed: {how}" for suite, (_, how) in missing.items())
+        )
     columns = TITLES if args.speed else TITLES[:-1]
     widths = 10, max(map(len, [*found, "name"])), 14, 22, 10, 10
     for cells in [columns, *rows(found, speed=args.speed)]:
         print("  ".join(map(str.ljust, cells, widths)).rstrip(), flush=True)
-    for suite in SUITES:
-        count = sum(name.startswith(f"{suite}/") for name in found)
-        if count and find_spec(suite) is None:
-            print(f"{suite}: {count} environments need pip install 'metaevo[{suite}]'")
+    for suite, (count, how) in missing.items():
+        print(f"{suite}: {count} environments need {how}")
     return 0
 
 
@@ -71,6 +81,11 @@ def select(patterns: Sequence[str]) -> list[str]:
             for name in names
             if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
         ]
+        if not fitting and not set(pattern) & set("*?["):
+            try:
+                check_name(pattern)
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
         if not fitting:
             raise ConfigError(
                 f"no environment is called {show(pattern)}; metaevo envs lists all, and a pattern "

@@ -7,6 +7,7 @@ import jax
 from gymnax.environments import spaces
 
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
+from purerl.fast.branches import cond
 
 VERSION = "0.14.2"
 Backend = Literal["spring", "positional", "generalized", "mjx"]
@@ -30,7 +31,7 @@ class Brax(SuiteEnvironment):
     Args:
         name: the robot's.
         backend: how physics are computed; `spring` is the fastest on a CPU.
-        pool: see `SuiteEnvironment`; by default none, as a reset is cheap.
+        pool: see `SuiteEnvironment`; by default none, as resets are rare here.
         pool_seed: of the starts.
 
     Raises:
@@ -74,6 +75,28 @@ class Brax(SuiteEnvironment):
         inner = inner.replace(metrics=dict(inner.metrics), info=dict(inner.info))
         state = self.robot.step(inner, action)
         return state.obs, state, state.reward, state.done.astype(bool)
+
+    @partial(jax.jit, static_argnames=("self",))
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, params: BraxParams | None = None
+    ) -> tuple:
+        """Step as gymnax does, but compute a reset only where an episode has ended.
+
+        In ant it costs a tenth of a step.
+        """
+        params = self.default_params if params is None else params
+        key, reset_key = jax.random.split(key)
+        obs, state, reward, terminated, info = self.step_env(key, state, action, params)
+        truncated = self.is_truncated(state, params)
+        info |= {"terminated": terminated, "truncated": truncated, "final_observation": obs}
+        obs, state = cond(
+            terminated | truncated,
+            lambda *_: self.reset_env(reset_key, params),
+            lambda *now: now,
+            obs,
+            state,
+        )
+        return obs, state, reward, terminated, truncated, info
 
     @property
     def num_actions(self) -> int:

@@ -74,12 +74,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
         raise ValueError(f"observations = {observations!r} must be one of {allowed}")
-    suite, _, rest = str(name).partition("/")
-    if suite in SUITES and rest in SUITES[suite].refused:
-        raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")
-    if name not in names() and name not in suite_names():
-        raise ValueError(f"unknown environment {name!r}; {_hint(str(name))}")
-
+    check_name(name)
     constructor = list(inspect.signature(_constructor(name)).parameters)
     constructor_overrides = {
         key: _hashable(value) for key, value in overrides.items() if key in constructor
@@ -90,7 +85,8 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     try:
         env, params = _make(name, observations, tuple(sorted(constructor_overrides.items())))
     except (TypeError, ValueError, OSError) as error:
-        raise ValueError(f"cannot build environment {name!r}: {error}") from error
+        reason = "it needs a download: " if name in DOWNLOADED else ""
+        raise ValueError(f"cannot build environment {name!r}: {reason}{error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
     if name not in names():  # what else there is, such as a pool of starts, is drawn
@@ -108,6 +104,19 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     return env, _prepared(env, params.replace(**replacements))
 
 
+def check_name(name: str) -> None:
+    """Refuse what is no environment of ours.
+
+    Raises:
+        ValueError: with the reason why a suite's is left out, or with close names.
+    """
+    suite, _, rest = str(name).partition("/")
+    if suite in SUITES and rest in SUITES[suite].refused:
+        raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")
+    if name not in names() and name not in suite_names():
+        raise ValueError(f"unknown environment {name!r}; {_hint(str(name))}")
+
+
 def _hint(name: str) -> str:
     """Return names near one that is not known, also where the suite is missing or another."""
     known: dict[str, list[str]] = {}
@@ -121,7 +130,8 @@ def _hint(name: str) -> str:
     close = dict.fromkeys(full for alias in near for full in known[alias])
     if close:
         return f"did you mean {', '.join(list(close)[:5])}?"
-    return f"known: {', '.join(names())}, and the suites {', '.join(SUITES)}"
+    suites = f"the suites {', '.join(SUITES)}"
+    return f"known are {suites}" if slash else f"known: {', '.join(names())}, and {suites}"
 
 
 def _prepared(env: Any, params: Any) -> Any:

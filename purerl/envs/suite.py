@@ -20,6 +20,8 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
+SEEDS = range(2**32)
+
 
 class Suite(NamedTuple):
     """A suite, as `make` sees it; nothing of the package is imported."""
@@ -63,7 +65,8 @@ class SuiteEnvironment(Environment):
         pool_seed: of the starts.
 
     Raises:
-        ValueError: for a pool smaller than 1, and if the suite is not installed.
+        ValueError: for a pool smaller than 1, a seed that is none, and if the suite is not
+            installed.
     """
 
     suite: str
@@ -75,6 +78,8 @@ class SuiteEnvironment(Environment):
         super().__init__()
         if pool is not None and (not isinstance(pool, int) or isinstance(pool, bool) or pool < 1):
             raise ValueError(f"pool = {pool!r} must be at least 1, or null for none")
+        if not isinstance(pool_seed, int) or isinstance(pool_seed, bool) or pool_seed not in SEEDS:
+            raise ValueError(f"pool_seed = {pool_seed!r} must be an integer of 0 .. {SEEDS[-1]}")
         self._name = f"{self.suite}/{name}"
         self.pool, self.pool_seed = pool, pool_seed
         self._starts: dict[Any, Any] = {}

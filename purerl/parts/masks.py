@@ -16,6 +16,9 @@ import jax.numpy as jnp
 
 from purerl.types import EnvParams
 
+STARTS = 16
+"""of episodes, in each of which something must be legal"""
+
 
 def of_state(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
     """Return which actions are legal, [num_actions] bool; None where all always are."""
@@ -68,7 +71,7 @@ def check(env: Any) -> None:
 
     Raises:
         ValueError: if actions are not discrete, if the masks are not as described above, or if the
-            start that the first key draws forbids everything.
+            some of a few starts forbid everything.
     """
     if getattr(env, "legal_actions", None) is not None:
         _check(env)
@@ -98,7 +101,8 @@ def _check(env: Any) -> None:
             if mask is None or (mask.shape, mask.dtype) != ((space.n,), bool):
                 is_not = "missing" if mask is None else f"{mask.dtype}{list(mask.shape)}"
                 raise ValueError(f"{env.name}: {name} must be bool[{space.n}], but is {is_not}")
-        if not jax.jit(lambda key: start(key)[0])(key).any():
+        starts = jax.jit(jax.vmap(lambda key: start(key)[0]))(jax.random.split(key, STARTS))
+        if not starts.any(axis=1).all():
             raise ValueError(f"{env.name}: its mask of legal actions forbids all of them at first")
 
 

@@ -134,6 +134,12 @@ def test_a_pool_has_at_least_one_start(pool):
         envs.make("toy/walk", pool=pool)
 
 
+@pytest.mark.parametrize("seed", [-1, True, 2.5, "x"])
+def test_a_seed_of_a_pool_is_an_integer(seed):
+    with pytest.raises(ValueError, match=r"pool_seed = .* must be an integer"):
+        envs.make("toy/walk", pool=3, pool_seed=seed)
+
+
 def test_a_pool_cannot_be_set():
     with pytest.raises(ValueError, match="has no parameter 'starts'; it has: max_steps_in_episode"):
         envs.make("toy/walk", starts=3)

@@ -39,12 +39,24 @@ def test_names_suites_and_patterns():
     assert "navix/DoorKey-8x8" in command.select(["navix/DoorKey*"])
 
 
-def test_an_unknown_pattern_is_one_line(capsys):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing*", "no environment is called 'nothing*'"),
+        ("brax/antt", "unknown environment 'brax/antt'; did you mean brax/ant,"),
+        ("jumanji/Sokoban", "cannot build environment 'jumanji/Sokoban': it needs a download"),
+        ("craftax", "craftax is not installed: pip install 'metaevo[craftax]'"),
+        ("brax/ant", "brax is not installed: pip install 'metaevo[brax]'"),
+    ],
+)
+def test_what_cannot_be_listed_is_one_line(capsys, monkeypatch, name, message):
+    monkeypatch.setattr(command, "find_spec", lambda suite: None)
     with pytest.raises(SystemExit, match="2"):
-        command.main(["nothing*"], description=None)
-    error = capsys.readouterr().err
-    assert error.startswith("error: no environment is called 'nothing*'")
+        command.main([name], description=None)
+    out, error = capsys.readouterr()
+    assert error.startswith(f"error: {message}")
     assert error.count("\n") == 1
+    assert not out
 
 
 def test_speed_is_measured(capsys):
@@ -74,7 +86,7 @@ def settings_of(learner):
 
 
 REFUSED = [
-    ({"env": "procgen/xyz"}, "ppo", "unknown environment 'procgen/xyz'"),
+    ({"env": "procgen/xyz"}, "ppo", "unknown environment 'procgen/xyz'; known are the suites brax"),
     ({"env": "jumanji/Snak"}, "ppo", "did you mean jumanji/Snake"),
     ({"env": "jumanji/Sokoban"}, "ppo", "it needs a download"),
     ({"env": "pgx/chess"}, "ppo", "it is for several players"),
@@ -83,6 +95,7 @@ REFUSED = [
 ]
 NEED_PGX = [
     ({"env": "pgx/2048", "env_params": {"pool": 0}}, "ppo", "pool = 0 must be at least 1"),
+    ({"env": "pgx/2048", "env_params": {"pool": -3}}, "ppo", "pool = -3 must be at least 1"),
     ({"env": "pgx/2048"}, "q_learning", "has no state index"),
     ({"env": "pgx/2048", "env_params": {"sticky": 1}}, "dqn", "it has: max_steps_in_episode, pool"),
 ]

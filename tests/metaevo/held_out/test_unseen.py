@@ -203,6 +203,9 @@ def test_what_was_found_is_not_tuned(tmp_path):
             "unseen.again: evolution sees this task",
         ),
         ({"CartPole-v1": {}}, "unseen.CartPole-v1: task.env"),
+        ({"other": {"env": "foo/bar"}}, "unseen.other: task.env: unknown environment 'foo/bar'"),
+        ({"other": {"env": "jumanji/Snak"}}, "unseen.other: task.env: unknown environment "),
+        ({"other": {"env": "jumanji/Sokoban"}}, "unseen.other: task.env: cannot build environment"),
         (
             {"corridor": {"env": "GridWorld", "train": {"steps": 3}}},
             "unseen.corridor: unknown key 'train.steps'",

@@ -74,6 +74,10 @@ class NeverLegal(Gated):
     nothing = 10
 
 
+class AtTimesNeverLegal(Gated):
+    nothing = 5
+
+
 class Silent(Gated):
     """Tells no mask in its info."""
 
@@ -289,6 +293,7 @@ def test_where_nothing_is_legal_everything_is(module):
 def test_what_cannot_be_used_is_refused():
     refused = {
         NeverLegal(): "NeverLegal: its mask of legal actions forbids all of them at first",
+        AtTimesNeverLegal(): "its mask of legal actions forbids all of them at first",
         MaskedNumbers(): "MaskedNumbers: masks of legal actions need discrete actions",
         Silent(): r"info\['action_mask'\] of its steps must be bool\[4\], but is missing",
     }
