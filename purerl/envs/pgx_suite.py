@@ -42,16 +42,31 @@ class Pgx(SuiteEnvironment):
         name: pgx's own.
         pool: see `SuiteEnvironment`; resets are cheap.
         pool_seed: of the starts.
+        sticky_action_prob: of MinAtar's games, how likely an action is to repeat the last one; null
+            for pgx's own. With 0, Breakout is gymnax's.
+
+    Raises:
+        ValueError: for a probability that is none, or for a game that repeats no actions.
     """
 
     suite = "pgx"
 
-    def __init__(self, name: str, pool: int | None = None, pool_seed: int = 0):
+    def __init__(
+        self,
+        name: str,
+        pool: int | None = None,
+        pool_seed: int = 0,
+        sticky_action_prob: float | None = None,
+    ):
         super().__init__(name, pool=pool, pool_seed=pool_seed)
+        if sticky_action_prob is not None:
+            check_sticky(name, sticky_action_prob)
         pgx = imported("pgx", "pgx", VERSION)
         with quiet():
             self.game = pgx.make(name)
             self._num_actions = int(self.game.num_actions)
+        if sticky_action_prob is not None:
+            self.game.sticky_action_prob = float(sticky_action_prob)
         self._params = PgxParams(max_steps_in_episode=LIMITS[name])
 
     @property
@@ -95,6 +110,18 @@ class Pgx(SuiteEnvironment):
         """Those that the game uses."""
         del params
         return spaces.Discrete(self.num_actions)
+
+
+def check_sticky(name: str, value: Any) -> None:
+    """Refuse what is no probability, and games whose actions never repeat.
+
+    Raises:
+        ValueError: saying what is allowed.
+    """
+    if not name.startswith("minatar-"):
+        raise ValueError(f"sticky_action_prob = {value!r}: only MinAtar's games repeat actions")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"sticky_action_prob = {value!r} must be a number from 0 to 1")
 
 
 SUITE = Suite(

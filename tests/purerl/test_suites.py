@@ -293,6 +293,38 @@ def test_freeway_goes_on_after_its_own_clock():
     assert ends[2599] == 2
 
 
+@needs("pgx")
+@pytest.mark.parametrize(
+    ("name", "value"), [("minatar-breakout", 1.5), ("minatar-breakout", True), ("2048", 0.0)]
+)
+def test_sticky_actions_are_a_probability_in_minatar(name, value):
+    with pytest.raises(ValueError, match=f"sticky_action_prob = {value}"):
+        envs.make(f"pgx/{name}", sticky_action_prob=value)
+
+
+@needs("pgx")
+def test_breakout_without_sticky_actions_is_that_of_gymnax():
+    """Two implementations by different people, transition by transition."""
+
+    def play(name, **overrides):
+        env, params = envs.make(name, **overrides)
+
+        def step(state, key):
+            action = jax.random.randint(key, (), 0, 3)
+            obs, state, *rest = env.step(key, state, action, params)
+            return state, (obs, rest[:3])
+
+        first, state = env.reset(jax.random.key(0), params)
+        _, found = jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 2000))
+        return first, found
+
+    ours, theirs = play("pgx/minatar-breakout", sticky_action_prob=0), play("Breakout-MinAtar")
+    _, (_, (reward, terminated, _)) = theirs
+    assert reward.sum() > 10
+    assert terminated.sum() > 10
+    assert jax.tree.all(jax.tree.map(lambda x, y: jnp.array_equal(x, y), ours, theirs))
+
+
 @needs("brax")
 @pytest.mark.long
 def test_a_robot_is_reset_as_gymnax_resets():
