@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs import registry, xminigrid_suite
+from purerl.envs import pgx_suite, registry, xminigrid_suite
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
 from purerl.parts.own_task import sampler
@@ -289,6 +289,27 @@ def test_freeway_goes_on_after_its_own_clock():
     _, ends = jax.jit(lambda carry: jax.lax.fori_loop(0, 2700, step, carry))(carry)
     np.testing.assert_array_equal(np.flatnonzero(ends), [2599])
     assert ends[2599] == 2
+
+
+@needs("pgx")
+def test_breakout_of_pgx_is_that_of_gymnax_but_for_repeated_actions():
+    def play(env, params):
+        def step(carry, key):
+            _, state = carry
+            action = jax.random.randint(jax.random.fold_in(key, 1), (), 0, 3)
+            obs, state, reward, *ended, _ = env.step(key, state, action, params)
+            return (obs, state), (obs, reward, *ended)
+
+        keys = jax.random.split(jax.random.key(1), 2000)
+        return jax.lax.scan(step, env.reset(jax.random.key(0), params), keys)[1]
+
+    still, sticky = (pgx_suite.Pgx("minatar-breakout") for _ in range(2))
+    still.game.sticky_action_prob = 0.0
+    theirs = play(*envs.make("Breakout-MinAtar", observations="raw"))
+    for ours, gymnax in zip(play(still, still.default_params), theirs, strict=True):
+        np.testing.assert_array_equal(ours, gymnax)
+    assert theirs[2].sum() > 20  # episodes
+    assert not np.array_equal(play(sticky, sticky.default_params)[0], theirs[0])
 
 
 @needs("jumanji")
