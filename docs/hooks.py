@@ -234,9 +234,7 @@ def _held_out(found: dict[str, Any]) -> str:
             (f"{found['together']['evolutions']} evolutions together", found["together"])
         )
     sentences = [
-        f"{text}: {_interval(each['difference'], each['difference_interval'], form)}, "
-        f"{each['conclusion']}."
-        for text, each in verdicts
+        f"{text}: {_difference(each, form)}, {each['conclusion']}." for text, each in verdicts
     ]
     table = _markdown([title, "IQM [95%]", "steps of tuning"], rows)
     return f"{table}\n\n{' '.join(sentences)}"
@@ -379,6 +377,13 @@ def _unseen(unseen: dict[str, Any]) -> dict[str, Any]:
 def _form(values: list[float]) -> str:
     """How numbers of a table are written: small ones with two decimals."""
     return ".1f" if any(abs(each) >= 10 for each in values) else ".2f"
+
+
+def _difference(pair: dict[str, Any], form: str) -> str:
+    """A difference with its interval, in as many digits as it takes not to be zero."""
+    value = pair["difference"]
+    vanishes = value and float(f"{value:{form}}") == 0
+    return _interval(value, pair["difference_interval"], ".2g" if vanishes else form)
 
 
 def _interval(value: float, interval: list[float], form: str = ".1f") -> str:
