@@ -7,7 +7,10 @@ NOTE = (
     "nothing."
 )
 UPDATES = 20
-"""of every agent"""
+"""of every agent, at most"""
+STEPS = 5120
+"""of every agent, at most, but for `FEWEST` updates"""
+FEWEST = 4
 MOST = {
     "seeds": 2,
     "evaluation.ablation_seeds": 4,
@@ -49,9 +52,7 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
 def _shorten(small: dict[str, Any]) -> None:
     """Let agents train for a few updates only."""
     train, hyperparams = small["train"], small["hyperparams"]
-    steps = train["num_steps"] * train.get("num_envs", 1)
-    least = max(UPDATES * steps, 2 * train.get("learning_starts", 0))
-    train["total_timesteps"] = min(train["total_timesteps"], least)
+    train["total_timesteps"] = _few_steps(train)
     for key in ("annealing_steps", "epsilon_decay_steps"):
         if hyperparams.get(key):
             hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
@@ -65,10 +66,16 @@ def _quicken_unseen(small: dict[str, Any]) -> None:
     tasks = list(evaluation["unseen"].items())[:_UNSEEN]
     evaluation["unseen"] = dict(tasks)
     for _, task in tasks:
-        train = small["train"] | task["train"]
-        steps = train["num_steps"] * train.get("num_envs", 1)
-        least = max(UPDATES * steps, 2 * train.get("learning_starts", 0))
-        task["train"] = task["train"] | {"total_timesteps": min(train["total_timesteps"], least)}
+        steps = _few_steps(small["train"] | task["train"])
+        task["train"] = task["train"] | {"total_timesteps": steps}
+
+
+def _few_steps(train: dict[str, Any]) -> int:
+    """Return how many steps an agent takes, of those that it should: a few updates."""
+    steps = train["num_steps"] * train.get("num_envs", 1)
+    updates = min(UPDATES, max(FEWEST, STEPS // steps))
+    few = max(updates * steps, 2 * train.get("learning_starts", 0))
+    return int(min(train["total_timesteps"], few))
 
 
 def is_quick(settings: dict[str, Any]) -> bool:
