@@ -12,15 +12,17 @@ from metaevo.statistics import MOST_RUNS, Estimate
 def what(analysis: Analysis) -> str:
     """What is compared, in words."""
     chosen, how = analysis.selection, analysis.options.score
+    scaled = ", scaled on each task from 0 to 1" if len(analysis.optimum) > 1 else ""
     if chosen.metric == EVALUATION:
-        return "scores of evaluation.json" + (f" ({chosen.variant})" if chosen.variant else "")
+        variant = f" ({chosen.variant})" if chosen.variant else ""
+        return f"scores of evaluation.json{variant}{scaled}"
     name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
     words = {
         "final": "mean of the last tenth of a run",
         "area": "mean of a whole run",
         "best": f"{'lowest' if chosen.lower_is_better else 'highest'} point of a run",
     }
-    return f"{name}, {words[how]}"
+    return f"{name}, {words[how]}{scaled}"
 
 
 def _adjectives(analysis: Analysis) -> tuple[str, str]:
@@ -97,7 +99,6 @@ def tables(analysis: Analysis) -> list[Table]:
 
 def _groups(analysis: Analysis) -> Table:
     optimum = ", ".join(cell(value) for value in analysis.optimum.values())
-    several = len(analysis.optimum) > 1
     return Table(
         f"Groups: {what(analysis)}",
         ["group", "seeds", "IQM", "95% interval", "mean", "std", "optimality gap", "gap 95%"],
@@ -109,8 +110,7 @@ def _groups(analysis: Analysis) -> Table:
             for row in analysis.rows
         ],
         note="IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. "
-        f"Optimality gap: mean distance below {optimum} ({analysis.optimum_is})."
-        + (" Scaled to 0 to 1 on each task." if several else ""),
+        f"Optimality gap: mean distance below {optimum} ({analysis.optimum_is}).",
         highlight=0 if analysis.pairs else None,
     )  # fmt: skip
 

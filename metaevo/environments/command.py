@@ -18,7 +18,7 @@ from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
 
-TITLES = "suite", "name", "observation", "actions", "time limit", "steps/s"
+TITLES = "suite", "name", "raw observation", "actions", "time limit", "steps/s"
 NUM_ENVS, NUM_STEPS, REPEATS = 64, 100, 3
 
 
@@ -50,7 +50,7 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
             "; ".join(f"{suite} is not installed: {how}" for suite, (_, how) in missing.items())
         )
     columns = TITLES if args.speed else TITLES[:-1]
-    widths = 10, max(map(len, [*found, "name"])), 14, 22, 10, 10
+    widths = 10, max(map(len, [*found, "name"])), 15, 22, 10, 10
     for cells in [columns, *rows(found, speed=args.speed)]:
         print("  ".join(map(str.ljust, cells, widths)).rstrip(), flush=True)
     for suite, (count, how) in missing.items():

@@ -19,7 +19,7 @@ def test_a_line_for_every_environment_that_needs_no_extra(capsys, monkeypatch):
     monkeypatch.setattr(command, "find_spec", lambda suite: None)
     assert command.main([], description=None) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["suite", "name", "observation", "actions", "time", "limit"]
+    assert lines[0].split() == ["suite", "name", "raw", "observation", "actions", "time", "limit"]
     assert [line.split()[1] for line in lines[1 : -len(SUITES)]] == envs.names()
     for suite, line in zip(SUITES, lines[-len(SUITES) :], strict=True):
         count = len(SUITES[suite].names)
