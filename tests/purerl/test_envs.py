@@ -193,7 +193,7 @@ def test_data_that_cannot_be_downloaded(monkeypatch, tmp_path):
 
     monkeypatch.setattr(load_mnist, "urlretrieve", no_network)
     monkeypatch.setattr(load_mnist.load_mnist, "__defaults__", (str(tmp_path / "mnist"),))
-    message = r"cannot build environment 'MNISTBandit-bsuite': Name or service not known"
+    message = r"cannot build environment 'MNISTBandit-bsuite': it needs a download: Name or service"
     with pytest.raises(ValueError, match=message):
         envs.make("MNISTBandit-bsuite")
 
