@@ -150,6 +150,13 @@ def test_the_table_of_the_readme_is_the_kept_one():
     assert kept in TEXTS["README.md"], f"docs/results/optimizer_ppo.json has:\n{kept}"
 
 
+def test_a_small_difference_is_not_written_as_zero():
+    pair = {"difference": 0.0012, "difference_interval": [0.0011, 0.024]}
+    assert hooks._difference(pair, ".2f") == "0.0012 [0.0011, 0.024]"
+    pair = {"difference": 0.32, "difference_interval": [0.001, 0.43]}
+    assert hooks._difference(pair, ".2f") == "0.32 [0.00, 0.43]"
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_sentences_name_no_commit(name: str):
     assert re.findall(r"commit [0-9a-f]{7,}", TEXTS[name]) == []

@@ -9,7 +9,7 @@ import pytest
 from metaevo.compare_runs import command, page
 from metaevo.compare_runs.analysis import Options
 from metaevo.compare_runs.command import analyse_runs, main
-from metaevo.compare_runs.words import conclusions, tables, terminal
+from metaevo.compare_runs.words import conclusions, tables, terminal, what
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 
@@ -104,6 +104,7 @@ def test_tasks_are_strata(make_run):
     assert [row.label for row in result.rows] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert result.rows[0].by_task["Pendulum-v1"].value == pytest.approx(-200, abs=1)
     assert 0.9 < result.rows[0].iqm.value <= 1  # scaled to the worst and best of each task
+    assert "scaled on each task from 0 to 1" in what(result)
     assert result.pairs[0].verdict == "better"
     # 4 against 4 separated on both tasks: 2 of 70 x 70 permutations.
     assert result.pairs[0].contrast.p < 0.002

@@ -244,6 +244,11 @@ def test_a_quick_look_is_small():
     long["evaluation"]["unseen"]["corridor"]["train"] = {"total_timesteps": 10_000}
     tasks = quickened(long)["evaluation"]["unseen"]
     assert tasks["corridor"]["train"] == {"total_timesteps": 400}
+    large = to_dict(study.settings)
+    large["train"] |= {"total_timesteps": 100_000, "num_steps": 1024}
+    assert quickened(large)["train"]["total_timesteps"] == 5 * 1024
+    large["train"]["num_steps"] = 4096
+    assert quickened(large)["train"]["total_timesteps"] == 4 * 4096
 
 
 # --- A whole run --------------------------------------------------------------------------------
