@@ -4,6 +4,7 @@ Macros make tables in a page:
 
 - `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
   `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
+- `{{ scores("optimizer_ppo", "256 held-out seeds") }}`: a picture of the tuned rows of a table;
 - `{{ kills() }}`: that of docs/results/kills;
 - `{{ generality() }}`: the rows of the benchmark of generality;
 - `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
@@ -17,6 +18,7 @@ tests.faults.kills`, and by this file from a run's evaluation.json and config.ya
 """
 
 import ast
+import base64
 import itertools
 import json
 import re
@@ -28,9 +30,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
+NOTEBOOK = ROOT / "examples" / "walkthrough.ipynb"
 ZOO = ROOT / "metaevo" / "zoo" / "entries"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
+    "scores": re.compile(r'\{\{ scores\("([\w-]+)", "([^"]+)"\) \}\}'),
     "settings": re.compile(r'\{\{ settings\("([\w.]+)", "([\w/.]+)", "(\w+)"\) \}\}'),
 }
 
@@ -38,6 +42,7 @@ MACROS = {
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Replace every macro of a page."""
     markdown = MACROS["results"].sub(lambda found: results(*found.groups()), markdown)
+    markdown = MACROS["scores"].sub(lambda found: scores(*found.groups()), markdown)
     markdown = MACROS["settings"].sub(lambda found: settings(*found.groups()), markdown)
     for name, macro in (("kills", kills), ("zoo", zoo), ("generality", generality)):
         if (text := f"{{{{ {name}() }}}}") in markdown:
@@ -46,13 +51,38 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Put the pictures of the zoo's entries into the site, where its page finds them."""
+    """Add the pictures of the zoo's entries and the notebook to the site."""
     from mkdocs.structure.files import File
+
+    text, pictures = notebook(NOTEBOOK)
+    files.append(File.generated(config, "walkthrough.md", content=text))
+    for name, picture in pictures.items():
+        files.append(File.generated(config, f"images/walkthrough/{name}", content=picture))
 
     for path in sorted(ZOO.glob("*/picture.png")):
         place = f"images/zoo/{path.parent.name}.png"
         files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
+
+
+def notebook(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Return a notebook with its stored outputs as markdown, and its pictures by file name."""
+    parts, pictures = [], {}
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            source = source.replace("](../docs/", "](")
+            parts.append(re.sub(r"\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", source))  # not on the site
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            if output["output_type"] == "stream":
+                parts.append(f"```text\n{''.join(output['text']).rstrip()}\n```")
+            elif "image/png" in output["data"]:
+                name = f"{len(pictures)}.png"
+                pictures[name] = base64.b64decode("".join(output["data"]["image/png"]))
+                parts.append(f"![Output of the cell above](images/walkthrough/{name})")
+    return "\n\n".join(parts), pictures
 
 
 def results(name: str, title: str | None = None) -> str:
@@ -79,6 +109,41 @@ def results(name: str, title: str | None = None) -> str:
             parts.append(f"**{table['title']}**")
         parts.append(_markdown(table["columns"], table["rows"]))
     return "\n\n".join([*parts, _origin(content)])
+
+
+def scores(name: str, title: str) -> str:
+    """Return an SVG of the tuned contenders in a table of docs/results, the highest score first.
+
+    Args:
+        name: of the file.
+        title: of the table; its second column holds `IQM [low, high]`.
+    """
+    content = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    (table,) = (each for each in content["tables"] if each["title"] == title)
+    rows = [
+        (row[0].removesuffix(" (tuned)"), *map(float, re.findall(r"-?[\d.]+", row[1])))
+        for row in table["rows"]
+        if row[0].endswith(" (tuned)")
+    ]
+    rows.sort(key=lambda row: -row[1])
+    low, high = min(row[2] for row in rows), max(row[3] for row in rows)
+    ticks = range(20 * int(low // 20), int(high) + 20, 20)
+    height = 28 * len(rows)
+
+    def x(value: float) -> float:
+        return round(110 + 350 * (value - ticks[0]) / (ticks[-1] - ticks[0]), 1)
+
+    parts = [f'<svg class="scores" viewBox="0 0 480 {height + 24}" role="img">']
+    for tick in ticks:
+        parts.append(f'<path class="grid" d="M{x(tick)} 0V{height}"/>')
+        parts.append(f'<text x="{x(tick)}" y="{height + 18}" text-anchor="middle">{tick}</text>')
+    for index, (label, iqm, left, right) in enumerate(rows):
+        y = 28 * index + 14
+        kind = "learned" if label.startswith("learned") else "written"
+        parts.append(f'<text x="100" y="{y + 4}" text-anchor="end">{label}</text>')
+        parts.append(f'<path class="{kind}" d="M{x(left)} {y}H{x(right)}" stroke-width="4"/>')
+        parts.append(f'<circle class="{kind}" cx="{x(iqm)}" cy="{y}" r="6"/>')
+    return "".join([*parts, "</svg>"])
 
 
 def settings(section: str, file: str, name: str) -> str:
