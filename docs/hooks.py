@@ -211,7 +211,7 @@ def kills() -> str:
 
 def generality() -> str:
     """Return the rows of the benchmark of generality, the highest score first."""
-    from metaevo.generality import rows
+    from metaevo.comparison.generality import rows
 
     found = rows.entered()
     columns = ["rule", "slot", "score [95%]", "tasks", *rows.parts_of(found[0])]
@@ -236,7 +236,7 @@ def zoo() -> str:
 
 
 def _card(card: dict[str, Any]) -> str:
-    from metaevo.generality import rows
+    from metaevo.comparison.generality import rows
 
     name, origin, repeat = card["name"], card["origin"], card["repeat"]
     used = f"--{card['slot']} zoo:{name}"

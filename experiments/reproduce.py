@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from experiments.reproductions.xla_flags import lift_loop_limit
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 
 if __name__ == "__main__":  # before anything starts JAX
     if sys.argv[1:2] == ["grid-world"]:

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from metaevo import statistics
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
-    from metaevo.evolution.api import Found, evolve
-    from metaevo.outer_loop.evolution import EvolutionConfig
-    from metaevo.outer_loop.problem import Evaluation, MetaProblem
-    from metaevo.outer_loop.strategy import StrategyConfig
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
+    from metaevo.evolution.evolution import EvolutionConfig
+    from metaevo.evolution.problem import Evaluation, MetaProblem
+    from metaevo.evolution.strategy import StrategyConfig
+    from metaevo.studies.api import Found, evolve
 
     __version__: str
 
@@ -34,13 +34,13 @@ __all__ = [
 
 _HOMES = {
     "Component": "metaevo.components.component",
-    "Evaluation": "metaevo.outer_loop.problem",
-    "EvolutionConfig": "metaevo.outer_loop.evolution",
-    "Found": "metaevo.evolution.api",
-    "MetaProblem": "metaevo.outer_loop.problem",
-    "StrategyConfig": "metaevo.outer_loop.strategy",
-    "devices": "metaevo.parallel.devices",
-    "evolve": "metaevo.evolution.api",
+    "Evaluation": "metaevo.evolution.problem",
+    "EvolutionConfig": "metaevo.evolution.evolution",
+    "Found": "metaevo.studies.api",
+    "MetaProblem": "metaevo.evolution.problem",
+    "StrategyConfig": "metaevo.evolution.strategy",
+    "devices": "metaevo.evolution.devices",
+    "evolve": "metaevo.studies.api",
     "load": "metaevo.components.discovery",
     "statistics": "metaevo.statistics",
 }

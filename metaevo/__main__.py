@@ -29,29 +29,29 @@ class Command(NamedTuple):
 COMMANDS = {
     "evolve": Command(
         "evolve a part of a learner, and compare it with hand-written ones",
-        "metaevo.evolution.command",
+        "metaevo.commands.evolve",
         joins=True,
     ),
-    "train": Command("train agents in an environment", "metaevo.training.command"),
+    "train": Command("train agents in an environment", "metaevo.commands.train"),
     "sweep": Command(
-        "search for good settings, each tried on several seeds", "metaevo.sweep.command"
+        "search for good settings, each tried on several seeds", "metaevo.commands.sweep"
     ),
-    "evaluate": Command("judge what was evolved on another task", "metaevo.transfer.command"),
+    "evaluate": Command("judge what was evolved on another task", "metaevo.commands.evaluate"),
     "generality": Command(
-        "judge a rule on a fixed list of tasks, as one number", "metaevo.generality.command"
+        "judge a rule on a fixed list of tasks, as one number", "metaevo.commands.generality"
     ),
     "distill": Command(
-        "turn what was learned into formulas or smaller networks", "metaevo.distill.command"
+        "turn what was learned into formulas or smaller networks", "metaevo.commands.distill"
     ),
     "compare": Command(
-        "compare runs: tables, figures, a page", "metaevo.compare_runs.command", trains=False
+        "compare runs: tables, figures, a page", "metaevo.commands.compare", trains=False
     ),
     "zoo": Command(
-        "list, show and add rules that anybody can load", "metaevo.curation.command", trains=False
+        "list, show and add rules that anybody can load", "metaevo.commands.zoo", trains=False
     ),
-    "envs": Command("list environments", "metaevo.environments.command"),
+    "envs": Command("list environments", "metaevo.commands.envs"),
     "sync": Command(
-        "send runs to Weights & Biases or MLflow", "metaevo.runs.tracking.sync", trains=False
+        "send runs to Weights & Biases or MLflow", "metaevo.commands.sync", trains=False
     ),
     "reproduce": Command("run a published comparison side by side (repository only)", ""),
 }
@@ -113,7 +113,7 @@ def wants_short_help(argv: Sequence[str]) -> bool:
 
 def help_of(name: str) -> str:
     """Return what `metaevo NAME --help` prints: examples, flags, the settings used most."""
-    return (Path(__file__).parent / "help" / f"{name}.txt").read_text(encoding="utf-8")
+    return (Path(__file__).parent / "commands" / "help" / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def examples_of(name: str) -> str:
@@ -134,7 +134,7 @@ def _start_jax(several: Sequence[str] | None) -> None:
     """Set up the devices, before anything else starts JAX; connect with other processes."""
     if sys.stderr.isatty():  # it takes seconds
         print("importing JAX", file=sys.stderr, flush=True)
-    from metaevo.parallel import devices, hosts
+    from metaevo.evolution import devices, hosts
 
     devices.setup()
     if several is not None:

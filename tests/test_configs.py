@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from metaevo.comparison.tuning import tuning_space
 from metaevo.config import flatten, from_dict, load_yaml, to_dict
-from metaevo.held_out.tuning import tuning_space
 from metaevo.runs.quick import quickened
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy

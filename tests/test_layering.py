@@ -98,7 +98,7 @@ def test_imports_go_down_only(layer: str):
 @pytest.mark.parametrize(
     ("source", "modules"),
     [
-        ("import metaevo.parallel.devices as d", {"metaevo.parallel.devices"}),
+        ("import metaevo.evolution.devices as d", {"metaevo.evolution.devices"}),
         ("def f():\n    from metaevo import devices", {"metaevo"}),
         ("from . import losses", set()),
         ("importlib.import_module('metaevo')", {"metaevo"}),

@@ -18,7 +18,7 @@ def quick(folder: Path) -> tuple[Any, tuple[Any, ...]]:
     import numpy as np
 
     from metaevo.config import from_dict, load_yaml
-    from metaevo.outer_loop.evolution import Evolution
+    from metaevo.evolution.evolution import Evolution
     from metaevo.studies.learner import LearnerStudy
     from metaevo.studies.settings import experiment_class
 
@@ -58,7 +58,7 @@ PROGRAMS = {
 def main() -> None:
     """Set up the devices, trace, compile, and say how long each took."""
     program, folder = PROGRAMS[sys.argv[1]], Path(sys.argv[2])
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax

@@ -75,7 +75,7 @@ def _rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
 
 def step_all_devices(name: str, num_envs: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     """Environments dealt to the devices, as even as it goes."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax

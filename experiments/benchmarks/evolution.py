@@ -117,8 +117,8 @@ def _evolution(settings: Any, training: bool, validation: bool = True) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from metaevo.outer_loop.evolution import Evolution
-    from metaevo.outer_loop.problem import Evaluation
+    from metaevo.evolution.evolution import Evolution
+    from metaevo.evolution.problem import Evaluation
     from metaevo.studies.learner import LearnerStudy
 
     trained = LearnerStudy(settings).problem({})
@@ -144,7 +144,7 @@ def evolution_size(
     shape: str, population: int | None, agent_steps: int | None
 ) -> tuple[Measure, dict[str, Any]]:
     """How much of a shape is measured; on a CPU the blog's is cut to one chunk a device."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax
@@ -181,7 +181,7 @@ def evolution_block(
     training: bool = True,
 ) -> tuple[Measure, dict[str, Any]]:
     """Blocks of an evolution."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax
@@ -218,7 +218,7 @@ def evolution_files(
     shape: str, population: int, agent_steps: int, validation: bool
 ) -> tuple[Measure, dict[str, Any]]:
     """What a run writes: a line of metrics each generation, and checkpoints."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax

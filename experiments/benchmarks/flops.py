@@ -80,7 +80,7 @@ def _by_xla(jaxpr: Any, consts: Any = None) -> float:
 
 def matrix_products() -> tuple[Measure, dict[str, Any]]:
     """What the machine can do: float32 products of square matrices, on all devices at once."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax

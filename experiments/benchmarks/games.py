@@ -41,13 +41,13 @@ def suite(options: argparse.Namespace) -> dict[str, Any]:
 
 def games_block(candidates: int, games: int, hidden: int) -> tuple[Measure, dict[str, Any]]:
     """Generations of the preset on one device: ask, play, tell; nothing is validated."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup(1)
     from metaevo.config import from_dict, load_yaml, merge, presets
-    from metaevo.outer_loop.evolution import Evolution
-    from metaevo.studies.shaping import ShapingStudy
-    from metaevo.studies.shaping_settings import ShapingSettings
+    from metaevo.evolution.evolution import Evolution
+    from metaevo.studies.games.shaping import ShapingStudy
+    from metaevo.studies.games.shaping_settings import ShapingSettings
 
     changes = {
         "policy": {"hidden": hidden},

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.benchmarks.comparison import Table
-from metaevo.report import plots
+from metaevo.reports import plots
 
 
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
@@ -44,11 +44,11 @@ from experiments.benchmarks.meta_gradient_tables import (
 )
 from experiments.benchmarks.processes import progress
 from metaevo.config import from_dict, load_yaml, merge
-from metaevo.outer_loop.evolution import Evolution, EvolutionConfig
-from metaevo.outer_loop.meta_gradient import LARGEST
-from metaevo.outer_loop.problem import MetaProblem, ascend
-from metaevo.outer_loop.strategy import StrategyConfig
-from metaevo.parallel.seeding import Purpose, key_for
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
+from metaevo.evolution.meta_gradient import LARGEST
+from metaevo.evolution.problem import MetaProblem, ascend
+from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 

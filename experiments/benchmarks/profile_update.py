@@ -38,7 +38,7 @@ def main() -> int:
     parser = Parser("profile_update", __doc__)
     parser.add_argument("--agents", type=int, default=8, help="side by side; default: 8")
     options = parser.parse_args()
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup(num_devices=1)
     import jax

@@ -96,7 +96,7 @@ def _settings(steps: int | None) -> Any:
 
 def robot_ours(steps: int | None) -> tuple[Measure, dict[str, Any]]:
     """Our PPO, one agent on one device."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup(1)
     import jax

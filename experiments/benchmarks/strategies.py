@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
@@ -27,8 +27,8 @@ from experiments.benchmarks.machine import save
 from experiments.benchmarks.processes import progress
 from metaevo import statistics
 from metaevo.components import value_loss
-from metaevo.outer_loop.strategy import Strategy, StrategyConfig
-from metaevo.parallel.seeding import Purpose, key_for
+from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl import envs, q_learning
 from purerl.parts import losses
 

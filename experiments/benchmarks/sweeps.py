@@ -23,7 +23,7 @@ RATES = 1e-4, 1e-2
 
 
 def _parts(steps: int) -> tuple[Any, Any, Any]:
-    from metaevo.agents.train_learner import Task
+    from metaevo.training.train_learner import Task
     from purerl import envs, ppo
     from purerl.parts import losses
 
@@ -34,14 +34,14 @@ def _parts(steps: int) -> tuple[Any, Any, Any]:
 
 def sweep_vmapped(trials: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     """All trials as one population, asked for and told in one batch."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     import jax
     import optuna
 
-    from metaevo.agents.fitness import FitnessConfig
-    from metaevo.agents.population import Population
+    from metaevo.training.fitness import FitnessConfig
+    from metaevo.training.population import Population
 
     _, task, hyperparams = _parts(steps)
     population = Population(task, hyperparams, None, FitnessConfig())

@@ -74,17 +74,17 @@ def q_numpy(steps: int) -> tuple[Measure, dict[str, Any]]:
 def q_ours(agents: int, steps: int) -> tuple[Measure, dict[str, Any]]:
     """Agents compiled, in the layout that is fastest for their number."""
     from experiments.reproductions.xla_flags import lift_loop_limit
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     lift_loop_limit()
     devices.setup()
     import jax
 
     from experiments.reproductions.grid_world import make_learner
-    from metaevo.agents.fitness import FitnessConfig
-    from metaevo.agents.population import Population
-    from metaevo.agents.train_learner import Task
-    from metaevo.parallel.seeding import Purpose, keys_for
+    from metaevo.evolution.seeding import Purpose, keys_for
+    from metaevo.training.fitness import FitnessConfig
+    from metaevo.training.population import Population
+    from metaevo.training.train_learner import Task
 
     learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
     updates = learner.config.num_updates

@@ -111,8 +111,8 @@ def _train(
     """
     import jax
 
-    from metaevo.agents.train_learner import Task
     from metaevo.components import registry
+    from metaevo.training.train_learner import Task
     from purerl.parts.evaluation import mean_return
     from purerl.parts.own_task import OwnTask, sampler
 
@@ -144,13 +144,13 @@ def ours(
     settings: dict[str, Any] | None = None,
 ) -> tuple[Measure, dict[str, Any]]:
     """Agents dealt to one device a core, each of which trains chunk after chunk."""
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup(num_devices)
     import jax
 
     from experiments.benchmarks import flops
-    from metaevo.agents.train_learner import working_set
+    from metaevo.training.train_learner import working_set
 
     train, its_task, hyperparams = _train(learner, task, updates, part, settings)
     count = min(len(jax.devices()[:num_devices]), agents)
@@ -179,7 +179,7 @@ def flat(
 ) -> tuple[Measure, dict[str, Any]]:
     """A reference: the same `train` under one flat `vmap` on one device."""
     if single_threaded:
-        from metaevo.parallel import devices
+        from metaevo.evolution import devices
 
         devices.setup(num_devices=1)
     import jax

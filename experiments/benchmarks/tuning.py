@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from metaevo import statistics
+from metaevo.comparison.evaluation import Contender
+from metaevo.comparison.racing import cost
+from metaevo.comparison.tuning import plan, tune, tuning_space
 from metaevo.components.slots import SLOTS
 from metaevo.config import from_dict, load_yaml
-from metaevo.held_out.evaluation import Contender
-from metaevo.held_out.racing import cost
-from metaevo.held_out.tuning import plan, tune, tuning_space
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.studies.settings import experiment_class, make_parts
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "evolve_drift" / "ppo.yaml"

@@ -29,11 +29,11 @@ def main(argv: list[str] | None = None) -> None:
     import numpy as np
 
     from metaevo import statistics
+    from metaevo.comparison import entries
+    from metaevo.comparison.protocol import contender_maker
     from metaevo.components import discovery
     from metaevo.config import from_dict, load_yaml
-    from metaevo.held_out import entries
-    from metaevo.held_out.protocol import contender_maker
-    from metaevo.parallel.seeding import Purpose, keys_for
+    from metaevo.evolution.seeding import Purpose, keys_for
     from metaevo.runs.run_directory import RunDirectory
     from metaevo.studies.learner import LearnerStudy
     from metaevo.studies.settings import experiment_class
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    from metaevo.parallel import devices
+    from metaevo.evolution import devices
 
     devices.setup()
     main()

@@ -10,11 +10,11 @@ from experiments.reproductions.comparison import Comparison, Output
 from experiments.reproductions.opponent_shaping import evolve
 from metaevo.components.component import LEARNED
 from metaevo.config import from_dict, load_yaml, presets
-from metaevo.outer_loop.evolution import Evolution
+from metaevo.evolution.evolution import Evolution
 from metaevo.runs.settings import MAX_SEED
-from metaevo.studies import victims
-from metaevo.studies.cheap_talk import CheapTalkStudy
-from metaevo.studies.cheap_talk_settings import JudgingConfig, settings_class
+from metaevo.studies.games import victims
+from metaevo.studies.games.cheap_talk import CheapTalkStudy
+from metaevo.studies.games.cheap_talk_settings import JudgingConfig, settings_class
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.training import train
 from metaevo.config import ConfigError
-from metaevo.parallel.seeding import Purpose, key_for
+from metaevo.evolution.seeding import Purpose, key_for
 from purerl import dqn, envs
 from purerl.envs import grid
 from purerl.envs.doors import Doors

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from experiments.reproductions.comparison import Comparison, Output, require
 from experiments.reproductions.figures import plot_lines
 from metaevo.config import ConfigError
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 from purerl import envs
 
 Count = Annotated[int, Gt(0)]

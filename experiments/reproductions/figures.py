@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 
-from metaevo.report.plots import (
+from metaevo.reports.plots import (
     BLUE,
     GREEN,
     GREY,

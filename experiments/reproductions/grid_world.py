@@ -11,7 +11,7 @@ from tqdm import tqdm
 from experiments.reproductions import q_learning_loops as loops
 from experiments.reproductions.comparison import Comparison, Output
 from experiments.reproductions.training import Trained, train
-from metaevo.report.value_maps import grid_map, plot_value_map
+from metaevo.reports.value_maps import grid_map, plot_value_map
 from purerl import envs, q_learning
 
 Steps = Annotated[int, Gt(0)]

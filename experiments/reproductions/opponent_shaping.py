@@ -15,14 +15,14 @@ from tqdm import tqdm
 from experiments.reproductions.comparison import Comparison, Output
 from metaevo.components import shapers
 from metaevo.config import from_dict, load_yaml, presets
-from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
-from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.report import game_plots
+from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports import game_plots
 from metaevo.runs.settings import MAX_SEED
 from metaevo.statistics import iqm
-from metaevo.studies import extortion, meta_game
-from metaevo.studies.shaping import ShapingStudy
-from metaevo.studies.shaping_settings import ShapingSettings
+from metaevo.studies.games import extortion, meta_game
+from metaevo.studies.games.shaping import ShapingStudy
+from metaevo.studies.games.shaping_settings import ShapingSettings
 from purerl import opponents
 
 

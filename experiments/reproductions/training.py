@@ -8,10 +8,10 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from metaevo.agents.fitness import FitnessConfig, mean_returns
-from metaevo.agents.population import Population
-from metaevo.agents.train_learner import Task
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.training.fitness import FitnessConfig, mean_returns
+from metaevo.training.population import Population
+from metaevo.training.train_learner import Task
 from purerl.types import EpisodeSums, Learner
 
 BLOCK_SECONDS = 2.0

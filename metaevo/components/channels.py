@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt, Interval, MaxLen, MinLen
 
-from metaevo import zoo
+from metaevo.components import zoo
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.config.hints import of_value
 from metaevo.runs import checkpoint

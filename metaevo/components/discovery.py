@@ -17,8 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo import zoo
-from metaevo.components import channels, registry, shapers
+from metaevo.components import channels, registry, shapers, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo import zoo
-from metaevo.components import discovery
+from metaevo.components import discovery, zoo
 from metaevo.config import ConfigError
 from metaevo.runs import checkpoint, files
 from metaevo.runs.run_directory import RunDirectory

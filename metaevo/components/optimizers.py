@@ -11,8 +11,8 @@ import numpy as np
 
 from metaevo.components.component import LEARNED, Found
 from metaevo.components.optimizer import INPUTS
-from metaevo.report.optimizer_plots import StepCurve, plot_steps
-from metaevo.report.page import Table
+from metaevo.reports.optimizer_plots import StepCurve, plot_steps
+from metaevo.reports.page import Table
 from purerl.learners import LearnerEntry
 from purerl.parts import optimizers
 from purerl.types import Context

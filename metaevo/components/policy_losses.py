@@ -10,7 +10,7 @@ import numpy as np
 from metaevo.components import temporal
 from metaevo.components.component import Found
 from metaevo.components.shapes import policy_loss_sentence
-from metaevo.report.policy_plots import PolicyCurve, plot_policy_losses
+from metaevo.reports.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
 from purerl.types import Context
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from metaevo.components.component import LEARNED, Found
-from metaevo.report.schedule_plots import plot_schedules
+from metaevo.reports.schedule_plots import plot_schedules
 from purerl.learners import HAND_WRITTEN
 from purerl.types import Context
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo import zoo
+from metaevo.components import zoo
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.runs import checkpoint

@@ -9,12 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components.component import LEARNED, Found
-from metaevo.report.update_rule_plots import (
-    Rollout,
-    plot_credit,
-    plot_predictions,
-    plot_rollout,
-)
+from metaevo.reports.update_rule_plots import Rollout, plot_credit, plot_predictions, plot_rollout
 from purerl import envs
 from purerl.parts import update_rules
 from purerl.types import PREDICTION_SIZE, Context, Trajectory

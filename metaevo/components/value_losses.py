@@ -19,8 +19,8 @@ import numpy as np
 from metaevo.components import temporal
 from metaevo.components.component import LEARNED, Ablation, Found, Row
 from metaevo.components.shapes import value_loss_sentence
-from metaevo.report.page import Table
-from metaevo.report.plots import LossCurve, plot_losses
+from metaevo.reports.page import Table
+from metaevo.reports.plots import LossCurve, plot_losses
 from purerl.learners import LearnerEntry
 from purerl.parts import losses
 from purerl.types import Context

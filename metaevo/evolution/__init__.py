@@ -1,1 +1,1 @@
-"""Evolving: from the command line to the report."""
+"""The outer loop: a problem, strategies, and generations that run on the devices."""

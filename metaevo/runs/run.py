@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from metaevo.config import to_dict
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
     StopRequestedError,

@@ -1,1 +1,1 @@
-"""What can be evolved, one study a file."""
+"""Kinds of things to evolve, and the run that evolves, compares and reports them."""

@@ -6,16 +6,16 @@ from typing import Any
 
 import jax
 
-from metaevo.agents.checks import check_agents
-from metaevo.agents.normalisation import measure_normalisation
-from metaevo.agents.train_learner import Normalisation, TrainLearner
+from metaevo.comparison import entries, protocol, unseen
+from metaevo.comparison.ablations import Laboratory, table_of_parts
 from metaevo.components import channels, discovery, filling
 from metaevo.config import ConfigError
-from metaevo.held_out import entries, protocol, unseen
-from metaevo.held_out.ablations import Laboratory, table_of_parts
-from metaevo.report.page import Table
+from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
+from metaevo.training.checks import check_agents
+from metaevo.training.normalisation import measure_normalisation
+from metaevo.training.train_learner import Normalisation, TrainLearner
 from purerl.learners import LEARNERS
 
 LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.checks import check_evolution
-from metaevo.outer_loop.problem import MetaParams, MetaProblem
-from metaevo.report.page import Table
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolutionSettings

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
-from metaevo.studies.cheap_talk import CheapTalkStudy
-from metaevo.studies.cheap_talk_settings import settings_class as talk_class
-from metaevo.studies.coin_game import CoinSettings, CoinStudy
+from metaevo.studies.games.cheap_talk import CheapTalkStudy
+from metaevo.studies.games.cheap_talk_settings import settings_class as talk_class
+from metaevo.studies.games.coin_game import CoinSettings, CoinStudy
+from metaevo.studies.games.shaping import ShapingStudy
+from metaevo.studies.games.shaping_settings import ShapingSettings
+from metaevo.studies.games.steering import SteeringStudy
+from metaevo.studies.games.steering_settings import SteeringSettings
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.studies.shaping import ShapingStudy
-from metaevo.studies.shaping_settings import ShapingSettings
-from metaevo.studies.steering import SteeringStudy
-from metaevo.studies.steering_settings import SteeringSettings
 from metaevo.studies.study import Study
 
 LEARNER = "learner"

@@ -7,17 +7,23 @@ from typing import Annotated, Any, NamedTuple, Protocol
 
 from annotated_types import Gt, Interval
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.task import LearnerConfig, Parts, TaskConfig, learner_entry, make_environments
+from metaevo.comparison.evaluation import EvaluationConfig
 from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import LATER, specialised
-from metaevo.held_out.evaluation import EvaluationConfig
-from metaevo.outer_loop.evolution import EvolutionConfig
-from metaevo.outer_loop.strategy import StrategyConfig
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs.settings import MAX_SEED, HasRun, RecordConfig
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.task import (
+    LearnerConfig,
+    Parts,
+    TaskConfig,
+    learner_sections,
+    make_environments,
+)
 from purerl.types import Hyperparams
 
 MAX_EVOLUTIONS = 1000
@@ -140,16 +146,6 @@ def evolving(raw: dict[str, Any], component: str | None) -> Opened:
     references = {slot: SLOTS[slot].names(learner)[0] for slot in slots}
     texts = {slot: filling.describe(slot) for slot in slots}
     return Opened(sections, {"learner": learner, "evolve": evolve, **references}, texts)
-
-
-def learner_sections(learner: str) -> dict[str, type]:
-    """Return the sections that belong to a learner.
-
-    Raises:
-        ConfigError: for an unknown one.
-    """
-    module = learner_entry(learner).module
-    return {"train": module.Config, "hyperparams": module.Hyperparams}
 
 
 def make_parts(

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from metaevo.outer_loop.problem import MetaParams, MetaProblem
-from metaevo.report.page import Table
+from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -77,7 +77,7 @@ class Study(Protocol):
             check_stop: raises if the run should stop; called often.
 
         Returns:
-            the content of evaluation.json, see `metaevo.held_out.comparison.summary`.
+            the content of evaluation.json, see `metaevo.comparison.comparison.summary`.
         """
 
     def title(self, generations: int) -> tuple[str, str]:

@@ -14,17 +14,17 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
-from metaevo.outer_loop.checks import check_population
-from metaevo.outer_loop.evolution import BLOCK_CAPACITY, Evolution
-from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose, key_for, keys_for
-from metaevo.search.space import Space
-from metaevo.search.study import Trial
+from metaevo.evolution import devices
+from metaevo.evolution.checks import check_population
+from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution
+from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.study import Study
 from metaevo.sweep.settings import EvolutionSweepSettings
 from metaevo.sweep.trials import Progress, Trials, Watch, by_static_settings
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Trial
 
 T = TypeVar("T")
 

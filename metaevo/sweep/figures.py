@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from optuna.trial import TrialState
 
-from metaevo.report import plots
+from metaevo.reports import plots
 from metaevo.runs import files
 
 CAPTIONS = {

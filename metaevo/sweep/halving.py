@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.agents.population import Agents, Population
-from metaevo.search.config import SweepConfig
+from metaevo.training.population import Agents, Population
+from metaevo.tuning.config import SweepConfig
 
 
 class Bracket(NamedTuple):

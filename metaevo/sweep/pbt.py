@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from metaevo.agents.fitness import FitnessConfig, measures
-from metaevo.agents.fitness import fitness as fitness_of
-from metaevo.agents.population import Agents, Population, Row
-from metaevo.parallel import devices
-from metaevo.search.config import PbtConfig, SweepConfig
-from metaevo.search.objective import traced
+from metaevo.evolution import devices
+from metaevo.training.fitness import FitnessConfig, measures
+from metaevo.training.fitness import fitness as fitness_of
+from metaevo.training.population import Agents, Population, Row
+from metaevo.tuning.config import PbtConfig, SweepConfig
+from metaevo.tuning.objective import traced
 from purerl.types import EpisodeSums
 
 

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from metaevo.config import ConfigError
-from metaevo.report.page import Table
-from metaevo.search.config import SweepConfig
-from metaevo.search.space import Space
+from metaevo.reports.page import Table
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.halving import brackets
 from metaevo.sweep.population_based import dims
 from metaevo.sweep.settings import EvolutionSweepSettings, SearchSettings, SweepSettings
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import AnyTrials, S, Trials
+from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.space import Space
 
 MAX_CHECKED = 256
 """Static combinations that are tried out before a sweep begins."""

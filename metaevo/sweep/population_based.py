@@ -12,17 +12,17 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError
-from metaevo.parallel.seeding import Purpose, key_for, keys_for
-from metaevo.report import plots
+from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.ranges import Choice
-from metaevo.search.space import TRACED, Space
-from metaevo.search.study import Trial
 from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
 from metaevo.sweep.trainings import Trainings, judged
 from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
+from metaevo.tuning.ranges import Choice
+from metaevo.tuning.space import TRACED, Space
+from metaevo.tuning.study import Trial
 
 HISTORY = "pbt.json"
 """The file that keeps what happened in every round, and the schedule that won."""

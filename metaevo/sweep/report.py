@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from metaevo.report import page as report
+from metaevo.reports import page as report
 from metaevo.runs.files import read_json
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Confirmation
-from metaevo.search.study import Record, Study
 from metaevo.sweep import figures
 from metaevo.sweep.plan import Plan
 from metaevo.sweep.results import BEST, TRIALS
 from metaevo.sweep.trials import AnyTrials
+from metaevo.tuning.study import Record, Study
 
 SHOWN_TRIALS = 10
 

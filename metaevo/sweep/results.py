@@ -12,10 +12,10 @@ from metaevo.components import filling
 from metaevo.config import dump_yaml, merge, to_dict
 from metaevo.runs.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.study import Record
 from metaevo.sweep.settings import EvolutionSweepSettings
 from metaevo.sweep.trials import AnyTrials
 from metaevo.training.settings import default_function
+from metaevo.tuning.study import Record
 
 TRIALS, BEST, BEST_EVOLVE = "trials.csv", "best.yaml", "best_evolve.yaml"
 

@@ -16,8 +16,6 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.space import dotted_space, make_space
-from metaevo.search.study import Record, Study, Trial
 from metaevo.sweep import results
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import Plan, make_plan, trials_of
@@ -26,6 +24,8 @@ from metaevo.sweep.report import write_sweep_report
 from metaevo.sweep.settings import SearchSettings
 from metaevo.sweep.trainings import FullTraining, Halving, Trainings
 from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
+from metaevo.tuning.space import dotted_space, make_space
+from metaevo.tuning.study import Record, Study, Trial
 
 EXPERIMENT = "sweep"
 HARMLESS = (

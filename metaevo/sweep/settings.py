@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 from annotated_types import Gt
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.task import LearnerConfig, TaskConfig
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import LATER, without
-from metaevo.outer_loop.evolution import EvolutionConfig
-from metaevo.outer_loop.strategy import StrategyConfig
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs.settings import RecordConfig
-from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.studies import registry
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
+from metaevo.training.fitness import FitnessConfig
 from metaevo.training.settings import with_named_functions
+from metaevo.training.task import LearnerConfig, TaskConfig
+from metaevo.tuning.config import PbtConfig, SweepConfig
 from purerl.types import Hyperparams
 
 

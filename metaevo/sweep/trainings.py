@@ -7,14 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.agents.checks import check_training
-from metaevo.agents.population import Agents, Population
-from metaevo.agents.train_learner import Task
 from metaevo.config import to_dict
-from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.search.objective import objective
-from metaevo.search.space import Space
-from metaevo.search.study import Trial
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.sweep.halving import Bracket, brackets, run_bracket
 from metaevo.sweep.settings import SweepSettings
 from metaevo.sweep.trials import (
@@ -26,7 +20,13 @@ from metaevo.sweep.trials import (
     by_static_settings,
     plain_scores,
 )
+from metaevo.training.checks import check_training
+from metaevo.training.population import Agents, Population
 from metaevo.training.settings import make_trainee
+from metaevo.training.train_learner import Task
+from metaevo.tuning.objective import objective
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Trial
 from purerl.learners import num_frames
 
 MAX_POPULATIONS = 16

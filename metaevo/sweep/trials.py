@@ -11,10 +11,10 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.runs.files import plain
-from metaevo.search.objective import objective
-from metaevo.search.space import Space
-from metaevo.search.study import Trial
 from metaevo.sweep.settings import SearchSettings
+from metaevo.tuning.objective import objective
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Trial
 
 S = TypeVar("S", bound=SearchSettings)
 

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
-from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose
+from metaevo.evolution import devices
+from metaevo.evolution.seeding import Purpose
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.lifecycle import start_tracker
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.search.objective import objective
-from metaevo.search.space import Space, dotted_space, make_space
 from metaevo.sweep.evolutions import Evolutions
 from metaevo.sweep.plan import trials_of
 from metaevo.sweep.settings import SearchSettings, SweepSettings
 from metaevo.sweep.trainings import Trainings
 from metaevo.sweep.trials import plain_scores
+from metaevo.tuning.objective import objective
+from metaevo.tuning.space import Space, dotted_space, make_space
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
 """Ours, and the nearest of wandb's."""

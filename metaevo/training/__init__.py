@@ -1,1 +1,1 @@
-"""Training: from the command line to the report."""
+"""Tasks, populations of agents, and learners as meta-problems."""

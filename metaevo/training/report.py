@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.agents.fitness import FINAL_FRACTION, FitnessConfig, all_finite, mean_returns
-from metaevo.agents.fitness import scores as scores_of
-from metaevo.agents.population import Population
 from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
-from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.report import page as report
-from metaevo.report import plots, value_maps
+from metaevo.evolution import devices
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports import page as report
+from metaevo.reports import plots, value_maps
 from metaevo.runs.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
+from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, all_finite, mean_returns
+from metaevo.training.fitness import scores as scores_of
+from metaevo.training.population import Population
 from metaevo.training.settings import Trainee, TrainSettings
 from purerl.envs.registry import OWN
 from purerl.envs.render import painter, record_episode, save_gif

@@ -9,27 +9,27 @@ import flax.serialization
 import jax
 from annotated_types import Ge, Gt, Interval
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.task import (
-    LearnerConfig,
-    LearnerSettings,
-    TaskConfig,
-    make_environments,
-    make_learner,
-)
 from metaevo.components import channels, filling
 from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
 from metaevo.config.sections import LATER, specialised
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import RecordConfig
-from metaevo.search.config import MOST
-from metaevo.studies.settings import learner_sections
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.task import (
+    LearnerConfig,
+    LearnerSettings,
+    TaskConfig,
+    learner_sections,
+    make_environments,
+    make_learner,
+)
+from metaevo.tuning.config import MOST
 from purerl.learners import HAND_WRITTEN
 from purerl.parts.own_task import sampler
 from purerl.types import Hyperparams, Learner

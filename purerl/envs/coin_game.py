@@ -8,7 +8,7 @@ together they earn most if each takes its own.
 
 For a learner this is an environment as any other one: the other player is a part of it, and its
 weights are among the environment's parameters. It remembers what it likes over the learner's
-episodes, which is how it can shape what the learner learns (`metaevo.studies.coin_game`).
+episodes, which is how it can shape what the learner learns (`metaevo.studies.games.coin_game`).
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ In place of
 On a CPU, JAX compiles every draw to a loop of five rounds whose body is a dozen tiny programs. In a
 scan over environment steps such loops cost more than the environment, and much of the compilation.
 For small draws only: XLA may repeat straight code in everything that uses its result. A population
-drawn so in `metaevo.outer_loop`, or with jax 0.11 a network, did not compile within minutes.
+drawn so in `metaevo.evolution`, or with jax 0.11 a network, did not compile within minutes.
 """
 
 import functools

@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 
 devices.setup()  # before anything starts JAX
 
-from metaevo.search.study import Study  # noqa: E402
-from metaevo.sweep.command import main  # noqa: E402
+from metaevo.commands.sweep import main  # noqa: E402
 from metaevo.sweep.trainings import Trainings  # noqa: E402
+from metaevo.tuning.study import Study  # noqa: E402
 
 PAGE = 4096
 

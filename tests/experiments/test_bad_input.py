@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.evolution import run as runner
-from metaevo.evolution.command import main
+from metaevo.commands.evolve import main
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import run as runner
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,15 +5,15 @@ import shutil
 
 import pytest
 
+from metaevo.commands import evaluate as transfer
+from metaevo.commands.evolve import main
 from metaevo.components.discovery import load
 from metaevo.components.value_losses import SIDES
 from metaevo.config import dump_yaml, from_dict, load_yaml
-from metaevo.evolution.command import main
-from metaevo.evolution.conclusion import write_report
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.conclusion import write_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.transfer import command as transfer
 
 pytestmark = pytest.mark.long
 

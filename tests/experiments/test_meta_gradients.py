@@ -21,8 +21,8 @@ from experiments.benchmarks.meta_gradients import (
     noise,
     squared_mean,
 )
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.parallel.seeding import Purpose
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.seeding import Purpose
 
 HIGHEST = 1.0
 

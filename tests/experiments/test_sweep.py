@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from metaevo.agents.population import Population
+from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep import figures, population_based, run
-from metaevo.sweep.command import main
 from metaevo.sweep.settings import sweep_class
 from metaevo.sweep.trainings import Trainings
 from metaevo.training import settings as trainee
+from metaevo.training.population import Population
 
 pytestmark = pytest.mark.long
 

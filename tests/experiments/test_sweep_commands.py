@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.agents.population import Population
+from metaevo.commands.sweep import main
 from metaevo.config import parse_yaml
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.sweep import figures
-from metaevo.sweep.command import main
+from metaevo.training.population import Population
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = """

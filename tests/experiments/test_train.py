@@ -12,15 +12,15 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.agents.population import Population
-from metaevo.agents.train_learner import Task
+from metaevo.commands import train as training
 from metaevo.components import discovery, find, parts
 from metaevo.config import from_dict
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.quick import NOTE
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.training import command as training
 from metaevo.training import settings as trainee
+from metaevo.training.population import Population
+from metaevo.training.train_learner import Task
 from purerl.parts.evaluation import mean_return
 from tests.metaevo.runs.tracking.fake_wandb import silence
 from tests.metaevo.runs.tracking.runs import read_mlflow, sync

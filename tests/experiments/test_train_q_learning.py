@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from metaevo.training import command as training
+from metaevo.commands import train as training
 from metaevo.training.report import FILM, VALUE_MAP
 
 SETTINGS = (

@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.benchmarks.unseen_inputs import main
-from metaevo.evolution.command import main as evolve
+from metaevo.commands.evolve import main as evolve
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

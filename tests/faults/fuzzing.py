@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
+from metaevo.commands import evolve as evolve_script
+from metaevo.commands import sweep as sweep_script
+from metaevo.commands import train as training
 from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_dict
-from metaevo.evolution import command as evolve_script
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 from metaevo.runs import run as lifecycle
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep import command as sweep_script
 from metaevo.sweep.settings import sweep_class
-from metaevo.training import command as training
 from metaevo.training.settings import training_class
 from purerl import envs
 from purerl.learners import HAND_WRITTEN

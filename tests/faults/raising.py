@@ -6,7 +6,7 @@ WHEN is `trace`, or how many of its steps go well.
 import runpy
 import sys
 
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 
 devices.setup()
 

@@ -21,18 +21,18 @@ from unittest.mock import patch
 
 import metaevo
 from metaevo import config
-from metaevo.compare_runs import command as compare_script
+from metaevo.commands import compare as compare_script
+from metaevo.commands import evaluate as transfer
+from metaevo.commands import evolve as evolve_script
+from metaevo.commands import sweep as sweep_script
+from metaevo.commands import sync
+from metaevo.commands import train as training
 from metaevo.config import ConfigError, to_dict
-from metaevo.evolution import command as evolve_script
-from metaevo.evolution import run as evolution_run
 from metaevo.runs import run_directory
-from metaevo.runs.tracking import sync
+from metaevo.studies import run as evolution_run
 from metaevo.studies.learner import LearnerStudy
-from metaevo.sweep import command as sweep_script
 from metaevo.sweep import run as sweep_run
-from metaevo.training import command as training
 from metaevo.training.settings import load_policies
-from metaevo.transfer import command as transfer
 from tests.faults.run_damage import damage
 
 SETTINGS = {

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metaevo.compare_runs.run_directories import read
+from metaevo.comparison.compare_runs.run_directories import read
 from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError, dump_yaml, parse_json
 from metaevo.runs import checkpoint

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.compare_runs.command import main as compare_runs
+from metaevo.commands.compare import main as compare_runs
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.outer_loop.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
+from metaevo.evolution.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metaevo.evolution import command as evolve_script
+from metaevo.commands import evolve as evolve_script
+from metaevo.commands import train as training
 from metaevo.runs import checkpoint
-from metaevo.training import command as training
 from tests.faults.works import WORKS
 
 pytestmark = [

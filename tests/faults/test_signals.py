@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.evolution import command as evolve_script
+from metaevo.commands import evolve as evolve_script
+from metaevo.commands import train as training
 from metaevo.runs import run as lifecycle
 from metaevo.runs.signals import StopOnSignal
-from metaevo.training import command as training
 from tests.faults.works import WORKS, count_records, wait_for
 
 pytestmark = pytest.mark.faults

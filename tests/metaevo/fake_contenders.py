@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 
+from metaevo.comparison.comparison import Comparison, Entry
+from metaevo.comparison.evaluation import EvaluationConfig, Scores
+from metaevo.comparison.tuning import tuning_space
 from metaevo.config import from_dict
-from metaevo.held_out.comparison import Comparison, Entry
-from metaevo.held_out.evaluation import EvaluationConfig, Scores
-from metaevo.held_out.tuning import tuning_space
 from metaevo.studies.settings import experiment_class
 from purerl import ppo
 

@@ -13,7 +13,7 @@ import pytest
 import metaevo
 from metaevo.__main__ import COMMANDS, examples_of, help_of, wants_short_help
 from metaevo.config import flatten, to_dict
-from metaevo.parallel import hosts
+from metaevo.evolution import hosts
 from metaevo.runs.lifecycle import run_parser
 from metaevo.studies.settings import experiment_class
 from metaevo.sweep.settings import sweep_class

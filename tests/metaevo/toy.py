@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.train_learner import Task, TrainLearner
 from metaevo.components import value_loss
-from metaevo.outer_loop.evolution import Evolution, EvolutionConfig
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.outer_loop.strategy import Strategy, StrategyConfig
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.train_learner import Task, TrainLearner
 from purerl import envs, ppo
 from purerl.parts import losses
 

@@ -9,7 +9,7 @@ import pytest
 
 from purerl.envs.gymnax_import import StandIn
 
-SCRIPTS = "metaevo.evolution.command", "metaevo.training.command", "metaevo.sweep.command"
+SCRIPTS = "metaevo.commands.evolve", "metaevo.commands.train", "metaevo.commands.sweep"
 PROGRAM = """
 import sys
 import purerl.envs

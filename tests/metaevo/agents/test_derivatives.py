@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from metaevo.agents.derivatives import train_and_differentiate
+from metaevo.training.derivatives import train_and_differentiate
 from purerl import dqn, envs, ppo
 from purerl.parts import losses
 from purerl.parts.normalization import standardized

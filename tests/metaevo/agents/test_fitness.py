@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
+from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
 from purerl.types import EpisodeSums
 
 

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.population import Population
-from metaevo.agents.task import Parts, TaskConfig, make_environments
 from metaevo.components import parts
 from metaevo.components.lpg import Config
 from metaevo.config import ConfigError, from_dict
 from metaevo.studies.settings import experiment_class
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
 from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.task import Parts, TaskConfig, make_environments
 from purerl.parts.own_task import OwnTask
 
 RAW = {

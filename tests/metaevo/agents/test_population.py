@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.population import Population
-from metaevo.agents.train_learner import Task, fitness_of
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
+from metaevo.training.train_learner import Task, fitness_of
 from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 

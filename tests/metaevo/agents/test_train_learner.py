@@ -5,17 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig, fitness, measures
-from metaevo.agents.normalisation import measure_normalisation
-from metaevo.agents.train_learner import (
-    TrainLearner,
-    fitness_of,
-    train,
-    working_set,
-)
 from metaevo.components import Component, value_loss
 from metaevo.config import ConfigError, from_dict
-from metaevo.outer_loop.problem import bytes_per_evaluation, frames_per_evaluation
+from metaevo.evolution.problem import bytes_per_evaluation, frames_per_evaluation
+from metaevo.training.fitness import FitnessConfig, fitness, measures
+from metaevo.training.normalisation import measure_normalisation
+from metaevo.training.train_learner import TrainLearner, fitness_of, train, working_set
 from purerl import ppo
 from purerl.parts import losses
 from purerl.types import EpisodeSums, TrainResult

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.compare_runs.command import main
+from metaevo.commands.compare import main
 from tests.metaevo.compare_runs.conftest import write_run
 
 pytestmark = pytest.mark.browser

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.compare_runs import command, page
-from metaevo.compare_runs.analysis import Options
-from metaevo.compare_runs.command import analyse_runs, main
-from metaevo.compare_runs.words import conclusions, tables, terminal, what
+from metaevo.commands import compare as command
+from metaevo.commands.compare import analyse_runs, main
+from metaevo.comparison.compare_runs import page
+from metaevo.comparison.compare_runs.analysis import Options
+from metaevo.comparison.compare_runs.words import conclusions, tables, terminal, what
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 

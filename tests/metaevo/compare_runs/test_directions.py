@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.compare_runs.analysis import Options
-from metaevo.compare_runs.command import analyse_runs
-from metaevo.compare_runs.directions import direction
-from metaevo.compare_runs.words import conclusions, terminal
+from metaevo.commands.compare import analyse_runs
+from metaevo.comparison.compare_runs.analysis import Options
+from metaevo.comparison.compare_runs.directions import direction
+from metaevo.comparison.compare_runs.words import conclusions, terminal
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo, q_learning

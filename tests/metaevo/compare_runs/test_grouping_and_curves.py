@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from metaevo.compare_runs import curves, figures, run_directories
-from metaevo.compare_runs.efficiency import first_reach, middle
-from metaevo.compare_runs.grouping import differing, group
-from metaevo.compare_runs.seed_run import SeedRun
+from metaevo.comparison.compare_runs import curves, figures, run_directories
+from metaevo.comparison.compare_runs.efficiency import first_reach, middle
+from metaevo.comparison.compare_runs.grouping import differing, group
+from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.statistics import iqm
 

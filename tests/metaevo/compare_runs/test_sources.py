@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaevo.compare_runs import (
+from metaevo.comparison.compare_runs import (
     mlflow_runs,
     run_directories,
     sources,
     tracked_runs,
     wandb_runs,
 )
-from metaevo.compare_runs.seed_run import Source, settings_of
+from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory

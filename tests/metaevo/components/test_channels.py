@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.commands.train import main
 from metaevo.components import channels
 from metaevo.components.channels import ChannelConfig
 from metaevo.config import ConfigError, from_dict, to_dict
@@ -15,7 +16,6 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, make_parts
-from metaevo.training.command import main
 from metaevo.training.settings import load_policies, training_class
 from purerl import envs
 from purerl.parts.channels import HAND_WRITTEN

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import drift, find, policy_losses
 from metaevo.components.component import Found
 from metaevo.components.drift import Config, clip_drift, make
 from metaevo.config import ConfigError, from_dict
-from metaevo.held_out.evaluation import LEARNED
-from metaevo.report.policy_plots import plot_policy_losses
+from metaevo.reports.policy_plots import plot_policy_losses
 from purerl import ppo
 from purerl.learners import LEARNERS
 from purerl.parts import losses

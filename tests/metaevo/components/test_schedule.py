@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaevo.comparison import entries
 from metaevo.components import find, schedule, schedules
 from metaevo.components.component import Found
 from metaevo.components.schedule import Config, make
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict
-from metaevo.held_out import entries
-from metaevo.report.schedule_plots import plot_schedules
+from metaevo.reports.schedule_plots import plot_schedules
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import dqn, ppo

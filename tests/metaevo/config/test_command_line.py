@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from metaevo.config import (
-    ConfigError,
-    exit_on_config_error,
-    presets,
-)
+from metaevo.config import ConfigError, exit_on_config_error, presets
 from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 

@@ -10,21 +10,20 @@ import pytest
 from PIL import Image
 
 import metaevo
-from metaevo import zoo
 from metaevo.__main__ import main
-from metaevo.components import discovery, parts, shapers, value_loss
+from metaevo.components import discovery, parts, shapers, value_loss, zoo
+from metaevo.components.zoo import entries
 from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.curation.add import add
-from metaevo.curation.repeat import repeat
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.discovery.zoo_add import add
+from metaevo.discovery.zoo_repeat import repeat
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import meta_game, tournament
 from metaevo.studies import registry as studies
-from metaevo.studies.cheap_talk import CheapTalkStudy
+from metaevo.studies.games import meta_game, tournament
+from metaevo.studies.games.cheap_talk import CheapTalkStudy
+from metaevo.studies.games.shaping import ShapingStudy
+from metaevo.studies.games.shaping_settings import OpponentConfig
 from metaevo.studies.settings import experiment_class
-from metaevo.studies.shaping import ShapingStudy
-from metaevo.studies.shaping_settings import OpponentConfig
-from metaevo.zoo import entries
 from tests.metaevo.toy import assert_same
 
 SIZES = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "update_epochs": 1}

@@ -7,14 +7,15 @@ import jax
 import numpy as np
 import pytest
 
+from metaevo.commands import distill as command
+from metaevo.commands.distill import main
+from metaevo.commands.evolve import main as evolve
+from metaevo.commands.train import main as train
 from metaevo.components import find, registry
 from metaevo.components.discovery import load
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.distill import command, networks
-from metaevo.distill.command import main
-from metaevo.evolution.command import main as evolve
-from metaevo.training.command import main as train
+from metaevo.discovery import networks
 
 TINY = """
 learner: q_learning

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metaevo.commands.distill import main
+from metaevo.commands.evolve import main as evolve
 from metaevo.components import find, registry
 from metaevo.components.discovery import load
 from metaevo.components.parts import Part
-from metaevo.distill import factors, regression
-from metaevo.distill.command import main
-from metaevo.distill.factors import PROGRESS, factors_of, search
-from metaevo.evolution.command import main as evolve
+from metaevo.discovery import factors, regression
+from metaevo.discovery.factors import PROGRESS, factors_of, search
 from purerl import ppo
 from purerl.types import Context
 

@@ -10,9 +10,9 @@ import pytest
 from metaevo.components import find, registry
 from metaevo.components.parts import Part
 from metaevo.config import ConfigError
-from metaevo.distill import losses, networks
-from metaevo.distill.networks import fitted, smaller
-from metaevo.distill.records import Records, values
+from metaevo.discovery import losses, networks
+from metaevo.discovery.networks import fitted, smaller
+from metaevo.discovery.records import Records, values
 from purerl import q_learning
 
 SETTINGS = SimpleNamespace(

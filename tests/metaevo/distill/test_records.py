@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.distill import losses, records, steps
-from metaevo.distill.records import record, values
+from metaevo.discovery import losses, records, steps
+from metaevo.discovery.records import record, values
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl.types import Context

@@ -9,10 +9,10 @@ import pytest
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config
 from metaevo.config import ConfigError
-from metaevo.distill import regression
-from metaevo.distill.losses import POLICY_LOSS, VALUE_LOSS
-from metaevo.distill.records import Records
-from metaevo.distill.regression import Formula, front, mattering, search, thinned
+from metaevo.discovery import regression
+from metaevo.discovery.losses import POLICY_LOSS, VALUE_LOSS
+from metaevo.discovery.records import Records
+from metaevo.discovery.regression import Formula, front, mattering, search, thinned
 
 X = np.linspace(-2, 2, 41)
 Y = np.cos(np.arange(41.0))

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from metaevo.__main__ import help_of
-from metaevo.agents.task import TaskConfig, make_environments, make_learner
+from metaevo.commands import envs as command
 from metaevo.config import ConfigError
-from metaevo.environments import command
+from metaevo.training.task import TaskConfig, make_environments, make_learner
 from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS

@@ -10,7 +10,7 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
-from metaevo.outer_loop import blocks as loop
+from metaevo.evolution import blocks as loop
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)

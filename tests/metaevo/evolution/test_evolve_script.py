@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from metaevo.commands.evolve import _parse
 from metaevo.config import ConfigError, flatten, from_dict, load_yaml
-from metaevo.evolution.command import _parse
 from metaevo.studies.settings import experiment_class
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import pytest
 
-from metaevo.evolution.api import evolve
-from metaevo.outer_loop.evolution import EvolutionConfig
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.outer_loop.strategy import StrategyConfig
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.studies.api import evolve
 from metaevo.studies.learner import what
 
 

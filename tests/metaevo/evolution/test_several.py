@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.compare_runs import run_directories
+from metaevo.commands.evolve import _parse
+from metaevo.commands.sync import _paths
+from metaevo.comparison.compare_runs import run_directories
 from metaevo.config import ConfigError
-from metaevo.evolution import several, spread
-from metaevo.evolution.command import _parse
-from metaevo.outer_loop import blocks as loop
+from metaevo.evolution import blocks as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.sync import _paths
+from metaevo.studies import several, spread
 from metaevo.studies.settings import RunConfig
 from tests.metaevo.fake_contenders import comparison
 from tests.metaevo.toy import Quadratic, assert_same

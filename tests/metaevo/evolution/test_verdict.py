@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.evolution import verdict
-from metaevo.report import page
+from metaevo.reports import page
+from metaevo.studies import verdict
 
 
 def row(name, iqm, *, tuned=True, **changed):
@@ -130,7 +130,7 @@ def test_tables():
 
 
 def test_tables_and_verdict_fit_80_columns(monkeypatch):
-    monkeypatch.setattr("metaevo.report.page._terminal_width", lambda: 80)
+    monkeypatch.setattr("metaevo.reports.page._terminal_width", lambda: 80)
     settings = {f"hyperparameter_{i}": 0.1 + i for i in range(6)}
     wide = result(best=row("clipped_squared", 12345.6, settings=settings))
     for table in (verdict.contenders(wide), *verdict.tuned_settings(wide)):

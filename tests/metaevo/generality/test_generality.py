@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from metaevo import statistics, zoo
+from metaevo import statistics
 from metaevo.__main__ import main
-from metaevo.components import discovery, parts, value_loss
+from metaevo.commands import generality as command
+from metaevo.comparison.generality import measure, references, result, rows, tasks
+from metaevo.comparison.generality.measure import key_of, rates_of
+from metaevo.comparison.generality.references import measure_references
+from metaevo.comparison.generality.rules import Rule, rule_of
+from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, benchmark, read_references
+from metaevo.components import discovery, parts, value_loss, zoo
 from metaevo.config import ConfigError, to_dict
-from metaevo.curation import card
-from metaevo.generality import command, measure, references, result, rows, tasks
-from metaevo.generality.measure import key_of, rates_of
-from metaevo.generality.references import measure_references
-from metaevo.generality.rules import Rule, rule_of
-from metaevo.generality.tasks import FAMILIES, HORIZONS, benchmark, read_references
+from metaevo.discovery import zoo_card as card
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 from purerl import envs

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.train_learner import Normalisation
+from metaevo.comparison.evaluation import LEARNED, Contender
 from metaevo.components.slots import SLOTS
-from metaevo.held_out.evaluation import LEARNED, Contender
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.files import write_json_atomic
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.train_learner import Normalisation
 from purerl import ppo
 from purerl.parts import losses
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from metaevo.agents.train_learner import Task
-from metaevo.held_out import protocol
-from metaevo.held_out.evaluation import Scores
+from metaevo.comparison import protocol
+from metaevo.comparison.evaluation import Scores
+from metaevo.training.train_learner import Task
 from purerl import ppo
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from metaevo.held_out.racing import (
+from metaevo.comparison.racing import (
     FINAL_SEEDS,
     FINALISTS,
     Round,

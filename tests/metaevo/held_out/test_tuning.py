@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from metaevo.comparison.evaluation import EvaluationConfig
+from metaevo.comparison.racing import cost, rounds_of
 from metaevo.config import ConfigError, from_dict
-from metaevo.evolution.verdict import conclusion_text
-from metaevo.held_out.evaluation import EvaluationConfig
-from metaevo.held_out.racing import cost, rounds_of
-from metaevo.parallel.seeding import Purpose, keys_for
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.studies.verdict import conclusion_text
 from tests.metaevo.fake_contenders import GRID, Fake, comparison, learned_score
 
 CALLS = [(4, 7), (64, 4)]

@@ -7,17 +7,17 @@ import pytest
 from scipy import stats
 
 from metaevo import statistics
+from metaevo.commands.evaluate import main as evaluate
+from metaevo.commands.evolve import main
+from metaevo.comparison import unseen
+from metaevo.comparison.comparison import Variant, summary
 from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
-from metaevo.evolution import unseen_report
-from metaevo.evolution.command import main
-from metaevo.held_out import unseen
-from metaevo.held_out.comparison import Variant, summary
-from metaevo.parallel.seeding import Purpose
+from metaevo.evolution.seeding import Purpose
 from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.quick import quickened
+from metaevo.studies import unseen_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.transfer.command import main as evaluate
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score
 
 TINY = """

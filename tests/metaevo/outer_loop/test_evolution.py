@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.outer_loop.evolution import BLOCK_CAPACITY, EvolutionConfig
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.parallel import devices
-from metaevo.parallel.seeding import Purpose, key_for, keys_for
+from metaevo.evolution import devices
+from metaevo.evolution.evolution import BLOCK_CAPACITY, EvolutionConfig
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from tests.metaevo.toy import (
     OPTIMUM,
     Failing,

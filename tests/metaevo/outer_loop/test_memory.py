@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop import memory
-from metaevo.parallel import devices, hosts
-from metaevo.parallel import devices as limits
+from metaevo.evolution import devices, hosts, memory
+from metaevo.evolution import devices as limits
 from tests.metaevo.toy import Quadratic, assert_same, evolution, run
 
 FULL = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes."

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.checks import check_evolution
-from metaevo.outer_loop.evolution import Evolution, EvolutionConfig
-from metaevo.outer_loop.meta_gradient import MetaGradient
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.outer_loop.strategy import StrategyConfig
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
+from metaevo.evolution.meta_gradient import MetaGradient
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import StrategyConfig
 
 KEY = jax.random.key(0)
 

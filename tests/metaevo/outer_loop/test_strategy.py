@@ -11,7 +11,7 @@ import pytest
 from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.strategy import (
+from metaevo.evolution.strategy import (
     ALGORITHMS,
     UNPICKLING,
     UNSUITABLE,

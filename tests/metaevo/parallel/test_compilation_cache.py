@@ -14,7 +14,7 @@ hits = []
 jax.monitoring.register_event_listener(
     lambda event, **_: hits.append(event) if event.endswith("cache_hits") else None
 )
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 devices.setup(num_devices=2)
 print(jax.jit(lambda x: x * 3)(7.0), len(hits), jax.config.jax_compilation_cache_dir)
 """

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from metaevo.parallel import devices
-from metaevo.parallel.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
+from metaevo.evolution import devices
+from metaevo.evolution.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
 from tests.metaevo.toy import ppo_problem
 
 # --- Set-up -------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ def python(code, **env):
 
 SETUP = """
 import os
-from metaevo.parallel import devices
+from metaevo.evolution import devices
 devices.setup({})
 import jax
 print(jax.device_count(), os.environ["XLA_FLAGS"])

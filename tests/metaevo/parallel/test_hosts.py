@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.outer_loop.blocks import in_lockstep
-from metaevo.parallel import hosts
+from metaevo.evolution import hosts
+from metaevo.evolution.blocks import in_lockstep
 
 FLAGS = ["--coordinator", "node1:1234", "--processes", "4", "--process", "3"]
 SLURM = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metaevo.report import evolution_plots, plots
+from metaevo.reports import evolution_plots, plots
 
 
 def records(start, *, validated=True):

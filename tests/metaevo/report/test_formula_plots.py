@@ -2,7 +2,7 @@
 
 from PIL import Image
 
-from metaevo.report.formula_plots import plot_formulas
+from metaevo.reports.formula_plots import plot_formulas
 
 
 def test_it_is_drawn(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.figure import Figure
 
-from metaevo.report import plots
-from metaevo.report.score_plots import plot_scores
+from metaevo.reports import plots
+from metaevo.reports.score_plots import plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

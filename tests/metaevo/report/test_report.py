@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from metaevo.report import page as report
+from metaevo.reports import page as report
 
 VOID = {"meta", "img"}
 HOSTILE = "<script>alert('x')</script> & \"quotes\" \x1b[2J"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from metaevo.report import plots
-from metaevo.report.score_plots import plot_scores
+from metaevo.reports import plots
+from metaevo.reports.score_plots import plot_scores
 
 ROWS = [
     {"name": "learned (tuned)", "iqm": 404.0, "interval": (403.0, 405.0), "tuned": True},

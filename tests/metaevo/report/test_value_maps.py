@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from metaevo.report import plots
-from metaevo.report.value_maps import GridMap, grid_map, plot_value_map
+from metaevo.reports import plots
+from metaevo.reports.value_maps import GridMap, grid_map, plot_value_map
 from purerl import envs
 
 RIGHT, DOWN = 0, 1

@@ -10,20 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metaevo.compare_runs.command import main as compare
-from metaevo.compare_runs.run_directories import read
+from metaevo.commands import sync
+from metaevo.commands.compare import main as compare
+from metaevo.commands.train import main as train
+from metaevo.comparison.compare_runs.run_directories import read
 from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking import sync
 from metaevo.runs.tracking.backlog import missing
 from metaevo.runs.tracking.service import about_run
 from metaevo.runs.tracking.state import STATE_FILE, State, load_state
 from metaevo.runs.tracking.tracker import RunTracker
 from metaevo.runs.tracking.wandb_service import WandbService
-from metaevo.search.storage import JOURNAL, open_storage
-from metaevo.training.command import main as train
+from metaevo.tuning.storage import JOURNAL, open_storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
 
@@ -338,7 +338,7 @@ def test_a_resumed_run_is_not_sent_to_a_server_of_its_own_choice(
     def reached(*_, **__):
         raise ConfigError("reached")
 
-    monkeypatch.setattr("metaevo.training.command.run_training", reached)
+    monkeypatch.setattr("metaevo.commands.train.run_training", reached)
     run = make_run(tmp_path / "run", **settings)
     (name,) = settings
     arguments = ["--resume", "--run-dir", str(run.path)]

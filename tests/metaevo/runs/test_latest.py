@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.compare_runs import sources
+from metaevo.commands import sync
+from metaevo.comparison.compare_runs import sources
 from metaevo.config import ConfigError
 from metaevo.runs.latest import run_path
 from metaevo.runs.lifecycle import run_parser
-from metaevo.runs.tracking import sync
 
 
 @pytest.fixture

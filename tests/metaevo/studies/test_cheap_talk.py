@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import yaml
 
+from metaevo.commands.evolve import main
 from metaevo.config import from_dict
-from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
-from metaevo.studies.cheap_talk import CheapTalkStudy
-from metaevo.studies.cheap_talk_settings import settings_class
-from metaevo.studies.victims import victims_of
+from metaevo.studies.games.cheap_talk import CheapTalkStudy
+from metaevo.studies.games.cheap_talk_settings import settings_class
+from metaevo.studies.games.victims import victims_of
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 

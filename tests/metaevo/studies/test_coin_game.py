@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import yaml
 
+from metaevo.commands.evolve import main
 from metaevo.components import discovery
 from metaevo.config import ConfigError, from_dict
-from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
-from metaevo.studies import coin_players
-from metaevo.studies.coin_game import CoinSettings, CoinStudy
-from metaevo.studies.coin_players import Cast, Memory
+from metaevo.studies.games import coin_players
+from metaevo.studies.games.coin_game import CoinSettings, CoinStudy
+from metaevo.studies.games.coin_players import Cast, Memory
 from metaevo.studies.registry import STUDIES
 from purerl import ppo
 from purerl.envs import coin_game

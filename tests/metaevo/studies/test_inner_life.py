@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.studies import inner_life
+from metaevo.studies.games import inner_life
 from purerl import envs, ppo
 from purerl.types import Context
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metaevo.commands.evolve import main
+from metaevo.comparison import entries
 from metaevo.components import registry
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict
-from metaevo.evolution.command import main
-from metaevo.held_out import entries
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
@@ -41,7 +41,7 @@ def place(tmp_path, monkeypatch):
 
 
 def test_it_is_held_against_tuned_optimizers(place, monkeypatch):
-    monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
+    monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
     argv = ["--evolve", "scheduled_adam.py", "--config", "tiny.yaml", "--run-dir", "run"]
     assert main(argv, component=None, description="") == 0
     result = json.loads((place / "run" / "evaluation.json").read_text())

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.agents.fitness import FitnessConfig
+from metaevo.commands.evolve import main
+from metaevo.comparison.evaluation import Contender
 from metaevo.components import registry
 from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.evolution.command import main
-from metaevo.held_out.evaluation import Contender
-from metaevo.search.space import make_space
 from metaevo.studies.settings import experiment_class, make_parts
+from metaevo.training.fitness import FitnessConfig
+from metaevo.tuning.space import make_space
 from purerl.types import Context
 
 PENALTY = """
@@ -142,7 +142,7 @@ def test_a_change_compiles_nothing(place):
 
 @pytest.mark.long
 def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
-    monkeypatch.setattr("metaevo.held_out.racing.FINAL_SEEDS", 2)
+    monkeypatch.setattr("metaevo.comparison.racing.FINAL_SEEDS", 2)
     space = {"learning_rate": {"choice": [0.1, 0.5]}, "component.weight": {"choice": [0.25, 4.0]}}
     evaluation = {"space": space, "trials": 4, "sampler": "random", "tuning_seeds": 1}
     raw = {**SETTINGS, "evaluation": {**SETTINGS["evaluation"], **evaluation}}

@@ -79,7 +79,7 @@ def test_a_list_of_one_is_a_dict_of_one():
 def test_loading_imports_neither_components_nor_what_draws():
     code = (
         "import sys; import metaevo.components.discovery; "
-        "slow = ('metaevo.report.plots', 'metaevo.components.drift'); "
+        "slow = ('metaevo.reports.plots', 'metaevo.components.drift'); "
         "print([m for m in slow if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,12 +8,12 @@ import pytest
 
 import metaevo
 from metaevo import statistics
+from metaevo.commands.evaluate import main as evaluate
 from metaevo.config import ConfigError, from_dict, load_yaml
-from metaevo.evolution.several import run_evolutions
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.transfer.command import main as evaluate
+from metaevo.studies.several import run_evolutions
 from tests.metaevo.toy import assert_same
 
 pytestmark = pytest.mark.long

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.commands.evolve import main
 from metaevo.components import discovery, registry
 from metaevo.config import ConfigError, from_dict, load_yaml
-from metaevo.evolution.command import main
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
@@ -28,7 +28,7 @@ from pathlib import Path
 import jax.numpy as jnp
 
 from metaevo.components import Ablation, Component, Row
-from metaevo.report.page import Table
+from metaevo.reports.page import Table
 
 SLOT = "value_loss"
 CAPTIONS = {"mine.txt": "not shown"}

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import yaml
 
+from metaevo.commands.distill import main as distill
+from metaevo.commands.evaluate import main as evaluate
+from metaevo.commands.evolve import main
+from metaevo.commands.train import main as train
 from metaevo.components import shapers
 from metaevo.config import from_dict
-from metaevo.distill.command import main as distill
-from metaevo.evolution.command import main
-from metaevo.outer_loop.evolution import Evolution
+from metaevo.evolution.evolution import Evolution
 from metaevo.runs import checkpoint
-from metaevo.studies import extortion, meta_game
-from metaevo.studies.shaping import Shaping, ShapingStudy
-from metaevo.studies.shaping_settings import ShapingSettings
-from metaevo.training.command import main as train
-from metaevo.transfer.command import main as evaluate
+from metaevo.studies.games import extortion, meta_game
+from metaevo.studies.games.shaping import Shaping, ShapingStudy
+from metaevo.studies.games.shaping_settings import ShapingSettings
 from purerl import opponents
 from purerl.games import Game
 from tests.metaevo.toy import assert_same

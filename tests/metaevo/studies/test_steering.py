@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import yaml
 
+from metaevo.commands.evolve import main
 from metaevo.config import from_dict
-from metaevo.evolution.command import main
 from metaevo.runs import checkpoint
+from metaevo.studies.games.steering import SteeringStudy
 from metaevo.studies.registry import STUDIES
-from metaevo.studies.steering import SteeringStudy
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 

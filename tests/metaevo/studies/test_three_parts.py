@@ -8,10 +8,10 @@ import jax
 import pytest
 
 import metaevo
+from metaevo.commands.evolve import main
+from metaevo.comparison import ablations, entries
 from metaevo.components import registry
 from metaevo.config import from_dict, load_yaml
-from metaevo.evolution.command import main
-from metaevo.held_out import ablations, entries
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from metaevo import EvolutionConfig, StrategyConfig
+from metaevo.comparison.comparison import UNTUNED, Variant, summary
 from metaevo.config import ConfigError
-from metaevo.evolution.run import run_study
-from metaevo.held_out.comparison import UNTUNED, Variant, summary
-from metaevo.outer_loop.problem import Evaluation
-from metaevo.parallel.seeding import Purpose, keys_for
-from metaevo.report.page import Table
-from metaevo.report.score_plots import plot_scores
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports.page import Table
+from metaevo.reports.score_plots import plot_scores
 from metaevo.runs import checkpoint
+from metaevo.studies.run import run_study
 from metaevo.studies.settings import RunConfig
 
 SEEDS = 16

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from metaevo.search.ranges import Range
-from metaevo.search.space import Space
+from metaevo.tuning.ranges import Range
+from metaevo.tuning.space import Space
 
 OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
 

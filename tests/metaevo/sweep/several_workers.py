@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 from scipy.stats import qmc
 
-from metaevo.search.ranges import Range
-from metaevo.search.space import Space
-from metaevo.search.study import Study
+from metaevo.tuning.ranges import Range
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Study
 
 WORKER = Path(__file__).with_name("study_worker.py")
 ROOT = WORKER.parents[3]

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-from metaevo.search.ranges import Range
-from metaevo.search.space import Space
-from metaevo.search.study import Study
+from metaevo.tuning.ranges import Range
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Study
 
 
 def main(directory: Path, name: str, trials: int, url: str | None) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.studies import registry
-from metaevo.sweep.command import main
 from metaevo.sweep.plan import make_plan
 from metaevo.sweep.run import make_trials
 from metaevo.sweep.settings import sweep_class

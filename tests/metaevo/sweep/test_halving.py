@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.population import Population
 from metaevo.config import from_dict
-from metaevo.search.config import SweepConfig
-from metaevo.search.objective import objective
 from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
+from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.objective import objective
 from purerl import q_learning
 from tests.metaevo.agents.test_population import assert_same, diverging, q_task
 

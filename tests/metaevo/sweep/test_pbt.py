@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.agents.fitness import FitnessConfig
-from metaevo.agents.population import Population
-from metaevo.agents.train_learner import Task
 from metaevo.runs import checkpoint
-from metaevo.search.config import PbtConfig, SweepConfig
 from metaevo.sweep import pbt
 from metaevo.sweep.pbt import Dim, History, Pbt
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.population import Population
+from metaevo.training.train_learner import Task
+from metaevo.tuning.config import PbtConfig, SweepConfig
 from purerl import envs, q_learning
 from purerl.types import EpisodeSums
 

@@ -6,15 +6,15 @@ import pytest
 from scipy.stats import qmc
 
 from metaevo.config import ConfigError
-from metaevo.search.ranges import Choice, Range
-from metaevo.search.sampling import (
+from metaevo.tuning.ranges import Choice, Range
+from metaevo.tuning.sampling import (
     DesignSampler,
     design_indices,
     grid_size,
     make_sampler,
     num_trials,
 )
-from metaevo.search.space import Space
+from metaevo.tuning.space import Space
 
 MIXED = Space(
     {

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from metaevo.config import ConfigError, from_dict, merge
-from metaevo.search.space import Space, make_space
 from metaevo.studies.settings import experiment_class
 from metaevo.training.settings import training_class
+from metaevo.tuning.space import Space, make_space
 
 RAW = {"learner": "ppo"}
 RATE = "hyperparams.learning_rate"

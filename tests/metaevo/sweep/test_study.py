@@ -7,11 +7,11 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from metaevo.config import ConfigError
-from metaevo.search import storage as storages
-from metaevo.search.ranges import Choice, Range
-from metaevo.search.sampling import DesignSampler
-from metaevo.search.space import Space
-from metaevo.search.study import Study
+from metaevo.tuning import storage as storages
+from metaevo.tuning.ranges import Choice, Range
+from metaevo.tuning.sampling import DesignSampler
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Study
 
 SAMPLERS = ("grid", "random", "sobol", "tpe", "cma_es")
 
@@ -196,7 +196,7 @@ def test_another_search_in_the_same_study_is_refused(
 def test_a_study_whose_beginning_was_cut_short_is_begun_again(
     tmp_path, make_config, space, monkeypatch
 ):
-    monkeypatch.setattr("metaevo.search.study._SECONDS_FOR_IDENTITY", 0.2)
+    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
     backend = JournalFileBackend(str(tmp_path / "study.journal"))
     optuna.create_study(storage=JournalStorage(backend), study_name="tested", direction="maximize")
     with open_study(tmp_path, make_config(), space) as study:
@@ -206,7 +206,7 @@ def test_a_study_whose_beginning_was_cut_short_is_begun_again(
 
 
 def test_a_study_of_somebody_else_is_refused(tmp_path, make_config, space, monkeypatch):
-    monkeypatch.setattr("metaevo.search.study._SECONDS_FOR_IDENTITY", 0.2)
+    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
     url = f"sqlite:///{tmp_path}/x.db"
     optuna.create_study(storage=url, study_name="tested")
     with pytest.raises(ConfigError, match="not begun by a sweep"):

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from metaevo.config import ConfigError
-from metaevo.search.ranges import Range
-from metaevo.search.space import Space
-from metaevo.search.study import Study
+from metaevo.tuning.ranges import Range
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Study
 
 pytestmark = pytest.mark.postgres
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-from metaevo.search import workers
-from metaevo.search.sampling import DesignSampler
-from metaevo.search.study import Study
+from metaevo.tuning import workers
+from metaevo.tuning.sampling import DesignSampler
+from metaevo.tuning.study import Study
 
 _path = Path(__file__).with_name("several_workers.py")
 _spec = importlib.util.spec_from_file_location("several_workers", _path)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo import zoo
-from metaevo.components import channels, filling, optimizer, registry, shapers
+from metaevo.components import channels, filling, optimizer, registry, shapers, zoo
 from metaevo.components.slots import SLOTS
+from metaevo.components.zoo import entries
 from metaevo.config import ConfigError
-from metaevo.curation.repeat import distance, repeat
-from metaevo.zoo import entries
+from metaevo.discovery.zoo_repeat import distance, repeat
 from purerl import envs, ppo
 from purerl.learners import LEARNERS
 from purerl.types import Context

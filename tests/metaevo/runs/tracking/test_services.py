@@ -156,7 +156,7 @@ def test_what_cannot_be_sent_is_said_in_a_line_each(tmp_path):
     ],
 )
 def test_bad_input(tmp_path, monkeypatch, capsys, arguments, text):
-    from metaevo.runs.tracking.sync import main
+    from metaevo.commands.sync import main
 
     monkeypatch.chdir(tmp_path)
     make_run(tmp_path / "run")

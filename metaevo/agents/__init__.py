@@ -1,1 +1,0 @@
-"""Agents that are trained side by side, and how well they learned."""

@@ -1,0 +1,1 @@
+"""One module for each `metaevo` command: parse, call the library, print."""

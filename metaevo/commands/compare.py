@@ -1,0 +1,182 @@
+"""The command line of a comparison of runs."""
+
+import argparse
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from metaevo.comparison.compare_runs import figures, page, sources
+from metaevo.comparison.compare_runs.analysis import Analysis, Options, analyse
+from metaevo.comparison.compare_runs.seed_run import AXES
+from metaevo.comparison.compare_runs.words import conclusions, terminal, what
+from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config.command_line import Parser
+from metaevo.runs.files import unwritable, write_json_atomic
+from metaevo.runs.run_directory import RunDirectory
+
+SCORES = ("final", "area", "best")
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, compare, write, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+    """
+    args = _parser(description).parse_args(argv)
+    options = _options(args)
+    # Before the output: a wrong name leaves no empty folder behind.
+    result = analyse_runs(args.runs, options)
+    output = RunDirectory.create(args.output, "comparisons").path
+    if args.watch is None:
+        _show(result, output, None)
+        return 0
+    try:
+        while True:
+            _show(result, output, args.watch, clear=sys.stdout.isatty())
+            if all(source.complete for source in result.sources):
+                print("all runs are finished")
+                _write(result, output, None)  # the last page need not load itself again
+                return 0
+            time.sleep(args.watch)
+            result = analyse_runs(args.runs, options)
+    except KeyboardInterrupt:
+        return 0
+
+
+def analyse_runs(names: list[str], options: Options) -> Analysis:
+    """Read and compare runs.
+
+    Raises:
+        ConfigError: for anything wrong in the names, the options or the runs.
+    """
+    found, notes = sources.read_all(names)
+    return analyse(found, options, notes)
+
+
+def _parser(description: str | None) -> argparse.ArgumentParser:
+    parser = Parser("compare", description)
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN",
+        help="a run directory, a folder of them, a glob, latest; wandb:ENTITY/PROJECT[/RUN]; "
+        "wandb:DIRECTORY (offline); mlflow:URI#EXPERIMENT",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metric", metavar="NAME",
+        help="what is compared: a name in the records, evaluation[:VARIANT] (scores of "
+        "evaluation.json), or final, area or best for --score; default: mean return, fitness of "
+        "the mean, or the best value of a sweep",
+    )  # fmt: skip
+    parser.add_argument(
+        "--score", choices=SCORES, default=None,
+        help="of a curve: the mean of its last tenth (final), of all of it (area), or its highest "
+        "point (best); default: final",
+    )  # fmt: skip
+    parser.add_argument(
+        "--group-by", metavar="KEY[,KEY]",
+        help="settings whose values make the groups (or `run`); default: all that differ",
+    )  # fmt: skip
+    parser.add_argument("--align", choices=tuple(AXES), help="the axis of the curves")
+    parser.add_argument("--threshold", type=float, help="for the steps to reach it")
+    parser.add_argument("--optimum", type=float, help="the score that the gap is measured from")
+    parser.add_argument(
+        "--full-length", action="store_true",
+        help="judge every run at its own end, not where all have come",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="default: runs/comparisons/<time>"
+    )
+    parser.add_argument(
+        "--watch", nargs="?", const=30.0, type=float, metavar="SECONDS",
+        help="read the runs again every so often (30 s), until Ctrl-C or all are finished",
+    )  # fmt: skip
+    return parser
+
+
+def _options(args: argparse.Namespace) -> Options:
+    metric, score = args.metric, args.score
+    if metric in SCORES:
+        if score not in (None, metric):
+            raise ConfigError(f"--metric {metric} and --score {score} contradict each other")
+        metric, score = None, metric
+    if args.watch is not None and not args.watch > 0:
+        raise ConfigError(f"--watch {args.watch:g}: must be greater than 0")
+    keys = None
+    if args.group_by is not None:
+        keys = tuple(key.strip() for key in args.group_by.split(",") if key.strip())
+        if not keys:
+            raise ConfigError("--group-by names no setting")
+    return Options(
+        metric, score or "final", keys, args.align, args.threshold, args.optimum, args.full_length
+    )
+
+
+def _show(
+    result: Analysis, output: Path, reload_seconds: float | None, clear: bool = False
+) -> None:
+    path = _write(result, output, reload_seconds)
+    print(("\x1b[2J\x1b[H" if clear else "") + terminal(result))
+    print(f"\npage: {path}", flush=True)
+
+
+def _write(result: Analysis, output: Path, reload_seconds: float | None) -> Path:
+    """Write page, figures and numbers."""
+    try:
+        write_json_atomic(output / "comparison.json", as_json(result))
+        figures.draw(result, output / "figures")
+        return page.write(result, output / "index.html", reload_seconds=reload_seconds)
+    except OSError as error:
+        raise unwritable(output, error) from None
+
+
+def as_json(result: Analysis) -> dict[str, Any]:
+    """All numbers of a comparison as plain data."""
+    chosen = result.selection
+    return {
+        "what": what(result),
+        "metric": chosen.metric,
+        "axis": chosen.axis,
+        "judged_at": chosen.ends,
+        "options": asdict(result.options),
+        "conclusions": conclusions(result),
+        "notes": result.notes,
+        "runs": [
+            {"name": each.name, "kind": each.kind, "state": each.state, "progress": each.progress}
+            for each in result.sources
+        ],
+        "groups": [
+            {
+                **_nested(row),
+                "scores": each.scores,
+                "seeds_of": [f"{seed.run} {seed.seed}" for seed in each.group.seeds],
+            }
+            for row, each in zip(result.rows, result.groups, strict=True)
+        ],
+        "pairs": [_nested(pair) for pair in result.pairs],
+        "comparisons": result.comparisons,
+        "effects": [_nested(row) for row in result.effects],
+        "efficiency": [
+            {
+                **_nested(row, leave=("middle",)),
+                "curve": _nested(row.middle, leave=("resampled",)),
+            }
+            for row in result.efficiency
+        ],
+        "optimum": result.optimum,
+        "optimum_is": result.optimum_is,
+    }
+
+
+def _nested(value: Any, leave: tuple[str, ...] = ()) -> Any:
+    """Named tuples and dataclasses as mappings, whatever they are nested in."""
+    if isinstance(value, dict):
+        return {key: _nested(each) for key, each in value.items()}
+    if hasattr(value, "_asdict"):
+        return {key: _nested(each) for key, each in value._asdict().items()}
+    if hasattr(value, "__dataclass_fields__"):
+        return {key: _nested(each) for key, each in vars(value).items() if key not in leave}
+    return value

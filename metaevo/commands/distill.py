@@ -1,0 +1,413 @@
+"""What a run has learned as formulas or smaller networks: the command line, and RUN/distill.
+
+Trainings with it are recorded, formulas of growing length and networks of few units are fitted to
+what it does there, and each of them is judged like what was learned.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metaevo.comparison.protocol import task_of
+from metaevo.components import discovery
+from metaevo.components.parts import Evolved, Part
+from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
+from metaevo.config.command_line import Parser
+from metaevo.discovery import factors, losses, networks, regression, steps
+from metaevo.discovery.judging import Candidate, judge, of_formula, of_network
+from metaevo.discovery.records import Target, record, values
+from metaevo.discovery.regression import Formula
+from metaevo.evolution import devices
+from metaevo.reports import layout, page
+from metaevo.reports.formula_plots import plot_formulas
+from metaevo.runs import files
+from metaevo.runs.files import write_json_atomic
+from metaevo.runs.latest import run_argument
+from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested, saved_settings
+from metaevo.runs.quick import mark
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.changed import settings_of_run
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolveSettings
+
+RESULT = "distilled.json"
+FIGURE = "score_length.png"
+FORMULA, NETWORK = "formula", "network"
+TARGETS: dict[str, Target] = {
+    "value_loss": losses.VALUE_LOSS,
+    "policy_loss": losses.POLICY_LOSS,
+    "make_optimizer": steps.OPTIMIZER,
+}
+"""What is recorded, by slots; a schedule needs no records."""
+
+
+class Search(NamedTuple):
+    """What is looked for, and how."""
+
+    evaluations: int
+    """of formulas"""
+    formulas: int
+    """that are judged, at most"""
+    into: tuple[str, ...]
+    """formula, network, or both"""
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, distill, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+    """
+    parser = Parser("distill", description)
+    parser.add_argument(
+        "run", nargs="?", type=run_argument, metavar="RUN",
+        help="the run whose part becomes formulas, or latest; its settings are the defaults",
+    )  # fmt: skip
+    parser.add_argument(
+        "--into", nargs="+", choices=(FORMULA, NETWORK), default=[FORMULA], metavar="KIND",
+        help="formula, network (a smaller one), or both",
+    )  # fmt: skip
+    parser.add_argument("--name", help="results go to RUN/distill/NAME; by default the slot's name")
+    parser.add_argument("--slot", help="which part, if the run has evolved several")
+    parser.add_argument(
+        "--evaluations", type=int, default=150_000, metavar="N",
+        help="formulas that the search tries",
+    )  # fmt: skip
+    parser.add_argument(
+        "--formulas", type=int, default=6, metavar="N", help="formulas that are judged, at most"
+    )
+    discovery.add_flag(parser)
+    settings, before, args = settings_of_run(
+        parser, argv, _run, _on_one_task, fixed="what was learned is distilled as it is"
+    )
+    if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
+        raise ConfigError(f"{args.run} evolved no part of a learner")
+    for name in ("evaluations", "formulas"):
+        if not 1 <= getattr(args, name) <= 10**8:
+            raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
+    search = Search(args.evaluations, args.formulas, tuple(dict.fromkeys(args.into)))
+    elsewhere = task_of(settings) != task_of(before)
+    if elsewhere and not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+    return distill(
+        before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
+    )
+
+
+def _run(args: argparse.Namespace) -> Path:
+    if args.run is None:
+        raise ConfigError("missing RUN: metaevo distill RUN, the run of an evolution")
+    return Path(args.run)
+
+
+def _on_one_task(saved: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return a run's settings without the unseen tasks."""
+    del args
+    evaluation = saved.get("evaluation")
+    if "evolve" not in saved or not isinstance(evaluation, dict):
+        return saved  # which is refused later
+    return saved | {"evaluation": evaluation | {"unseen": {}}}
+
+
+def distill(
+    before: EvolveSettings,
+    settings: EvolveSettings,
+    run_dir: Path,
+    slot: str | None,
+    name: str | None,
+    search: Search,
+    *,
+    trust_source: bool = False,
+) -> int:
+    """Find formulas or smaller networks for a part that a run has evolved, and judge them.
+
+    Args:
+        before: of the run, whose trainings are recorded.
+        settings: of the comparison, which may be on another task.
+        run_dir: of the run.
+        slot: of the part, if there are several.
+        name: of the directory in `run_dir/distill`.
+        search: how much is searched and judged.
+        trust_source: execute components from outside metaevo that the directory holds.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory.
+    """
+    if FORMULA in search.into:
+        regression.require()
+    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    part = _part(run_dir, evolved, slot)
+    if NETWORK in search.into:
+        if part.slot.name == factors.SLOT:
+            raise ConfigError("--into network: a schedule has no network; leave it out")
+        networks.smaller(part)
+    study = LearnerStudy(before, run_dir, trust_source=trust_source)
+    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    if settings.evaluation.seeds:
+        judged.check()
+    files.refuse_linked_folders(run_dir)
+    run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
+    if os.path.lexists(run.config_path):
+        other = saved_settings(run, type(settings), run.read_config()["config"])
+        if task_of(other) != task_of(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
+    try:
+        run.figures.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(f"run directory {run.path}", error) from None
+    with run.held("the same command goes on with what is tuned"), StopOnSignal() as stop:
+        print(f"results: {run.path}", file=sys.stderr, flush=True)
+        run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
+        try:
+            found = _distilled(
+                study, judged, run, part, meta_params, search, lambda: raise_if_requested(stop)
+            )
+        except StopRequestedError:
+            print("stopped; the same command goes on with what is tuned", file=sys.stderr)
+            return stop.exit_code
+        write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
+        _report(run, part, found, settings)
+        return stop.exit_code
+
+
+def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
+    """Return the part that is distilled."""
+    slots = *TARGETS, factors.SLOT
+    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
+    has = ", ".join(part.slot.name for part in evolved.parts.values())
+    if not known:
+        raise ConfigError(
+            f"{run_dir} has evolved {has}: only losses, optimizers and schedules are distilled "
+            f"({', '.join(slots)})"
+        )
+    if slot is None and len(known) > 1:
+        raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
+    if slot is not None and slot not in known:
+        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
+    part = known[slot or next(iter(known))]
+    if part.slot.name == "make_optimizer" and part.component.direction is None:
+        raise ConfigError(
+            f"{run_dir}: {part.name}: of optimizers, only networks without memory are distilled"
+        )
+    return part
+
+
+def _distilled(
+    study: LearnerStudy,
+    judged: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: Any,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> dict[str, Any]:
+    run_dir = run.path.parent.parent
+    settings, slot = study.settings, part.slot.name
+    about: dict[str, Any] = {"slot": slot, "component": part.source, "into": list(search.into)}
+    if slot == factors.SLOT:
+        found, candidates = _of_schedule(study, run, part, meta_params, search)
+    else:
+        found, candidates = _of_records(study, run, part, meta_params, search, check_stop)
+    check_stop()
+    about |= found
+    about |= {"networks": [each.about for each in candidates if "units" in each.about]}
+    for each in candidates:
+        _save(run, each, settings)
+    if not judged.settings.evaluation.seeds:
+        return about
+    resolved: dict[str, Any] = {}
+    if len(judged.tasks) > 1:  # which are the run's
+        resolved = RunDirectory(run_dir).read_config()["resolved"]
+    return about | judge(
+        judged.settings,
+        judged.parts,
+        part,
+        meta_params,
+        candidates,
+        run.path,
+        normalisation=judged.problem(resolved).normalisation,
+        check_stop=check_stop,
+    )
+
+
+def _of_schedule(
+    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: Any, search: Search
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a schedule: formulas."""
+    own = study.evolved.of(meta_params, part.name)
+    wanted = factors.factors_of(part, own, study.settings)
+    if not wanted:
+        raise ConfigError(
+            f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
+        )
+    print(f"searching for formulas of {', '.join(wanted)}", file=sys.stderr, flush=True)
+    seed = study.settings.run.seed
+    front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
+    about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
+    about |= {"front": [_plain(each) for each in front]}
+    return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
+
+
+def _of_records(
+    study: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: Any,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> tuple[dict[str, Any], list[Candidate]]:
+    """Return what was found of a loss or an optimizer: formulas, networks, or both."""
+    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    target = TARGETS[slot]
+    print("recording trainings", file=sys.stderr, flush=True)
+    records = record(settings, study.parts, meta_params, part, target, check_stop)
+    if len(records.wanted) < 100 or not np.ptp(records.wanted):
+        raise ConfigError(
+            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
+            f"{len(records.wanted)} finite samples in its trainings, or all the same"
+        )
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
+    about: dict[str, Any] = {"samples": len(records.wanted)}
+    candidates: list[Candidate] = []
+    if FORMULA in search.into:
+        own = study.evolved.of(meta_params, part.name)
+        value_of = target.value_of(part, settings)
+        inputs = regression.mattering(
+            target,
+            records,
+            lambda scalars, progress: values(value_of, own, scalars, progress),
+            seed,
+        )
+        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        front = regression.search(
+            slot, target, records, inputs, seed=seed, evaluations=search.evaluations
+        )
+        check_stop()
+        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
+        candidates += map(of_formula, regression.thinned(front, search.formulas))
+    if NETWORK in search.into:
+        for units, small in networks.smaller(part).items():
+            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
+            network = networks.fitted(small, units, settings, target, records, seed=seed)
+            candidates.append(of_network(network))
+            check_stop()
+    return about, candidates
+
+
+def _plain(each: Formula) -> dict[str, Any]:
+    return {
+        "length": each.length,
+        "error": each.error,
+        "expression": each.config.expression,
+        "constants": each.config.constants,
+        "text": each.config.written(each.config.constants),
+    }
+
+
+def folder_of(run: RunDirectory, each: Candidate) -> Path:
+    """Return where a candidate is kept, for `metaevo.load` and settings such as `value_loss`."""
+    return run.path / each.name.replace(" ", "_")
+
+
+def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
+    directory = RunDirectory(folder_of(run, each))
+    os.makedirs(directory.path, exist_ok=True)
+    evolved = Evolved({each.part.name: each.part}, False)
+    discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
+    env = settings.task.env
+    envs = [env] if isinstance(env, str) else env
+    discovery.save(directory, evolved, each.meta_params, 0, settings.learner, envs)
+
+
+def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
+    """Print what was found and write report.html."""
+    if part.slot.name != factors.SLOT:
+        what = TARGETS[part.slot.name].what
+    elif len(found["hyperparams"]) == 1:
+        what = f"the factor of {found['hyperparams'][0]}"
+    else:
+        what = "the factors of hyperparameters"
+    first: list[Any] = []
+    tables = []
+    if "learned" in found:
+        plot_formulas(
+            found["formulas"],
+            found["hand_written"],
+            found["learned"],
+            run.figures / FIGURE,
+            networks=found["networks"],
+            ylabel="score on held-out seeds",
+        )
+        caption = (
+            "Interquartile mean on held-out seeds with 95% interval. A length is the number of "
+            "numbers, names, operators and functions."
+        )
+        first.append(page.Image("", run.figures / FIGURE, caption))
+        tables.append(_table(found, what))
+    if "learned" not in found and "front" in found:
+        rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
+        note = f"Each is {what}; error: the share of the variance that is not explained."
+        tables.append(page.Table("Formulas", ["length", "error", "formula"], rows, note=note))
+    if "learned" not in found and found["networks"]:
+        rows = [[each["name"], each["numbers"], each["error"]] for each in found["networks"]]
+        note = f"error: the share of the variance of {what} that is not explained."
+        tables.append(page.Table("Networks", ["network", "numbers", "error"], rows, note=note))
+    for table in tables:
+        print(f"\n{table.text()}\n")
+    for each in found.get("formulas", []):
+        print(f"{each['name']}: {what} = {each['text']}")
+    kinds = ", ".join(f"{kind}s" for kind in found["into"])
+    inputs = f", inputs: {', '.join(found['inputs'])}" if "inputs" in found else ""
+    page.write_report(
+        run.path / "report.html",
+        f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"{found['samples']:,} samples{inputs}",
+        [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+    )
+    print(f"report: {run.path / 'report.html'}")
+
+
+def _table(found: dict[str, Any], what: str) -> page.Table:
+    rows: list[list[Any]] = []
+    for each in [*found["formulas"], *found["networks"]]:
+        against = each["against_learned"]
+        difference = page.signed(against["difference"], *against["difference_interval"])
+        length = each.get("length", f"({each.get('numbers', 0):,})")
+        name = each.get("text", each["name"])
+        rows.append([length, each["error"], each["iqm"], _interval(each), difference, name])
+    learned = found["learned"]
+    highlight = len(rows)
+    rows.append(
+        [f"({learned['numbers']:,})", 0.0, learned["iqm"], _interval(learned), "", "learned"]
+    )
+    for each in found["hand_written"]:
+        length = "" if each["length"] is None else each["length"]
+        rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
+    tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
+    note = (
+        f"Each formula is {what}; of a network its numbers stand in brackets. error: the share "
+        "of the variance in trainings that is not explained; IQM: interquartile mean on "
+        f"held-out seeds {tuned}, with its 95% interval, and the difference from what was learned."
+    )
+    columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]
+    title = " and ".join(f"{kind}s" for kind in found["into"]).capitalize()
+    return page.Table(title, columns, rows, note=note, highlight=highlight)
+
+
+def _interval(row: dict[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"[{low:.4g}, {high:.4g}]"

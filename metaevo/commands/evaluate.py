@@ -1,0 +1,232 @@
+"""What was evolved, on a task that its evolution has not seen: another grid, another game.
+
+The same protocol as at the end of its run: contenders are tuned on the new task, if at all, as they
+were on the old one, and meet on held-out seeds. Nothing is evolved.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo.comparison.protocol import task_of
+from metaevo.components import discovery
+from metaevo.components.component import LEARNED
+from metaevo.config import ConfigError, changed_keys, exit_on_config_error, load_yaml, to_dict
+from metaevo.config.command_line import Parser
+from metaevo.evolution import devices
+from metaevo.evolution.problem import MetaParams
+from metaevo.runs import checkpoint, files
+from metaevo.runs.files import write_json_atomic
+from metaevo.runs.latest import run_argument
+from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested, saved_settings
+from metaevo.runs.quick import mark
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.signals import StopOnSignal
+from metaevo.studies import registry
+from metaevo.studies.changed import settings_of_run
+from metaevo.studies.conclusion import write_report
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolutionSettings, EvolveSettings
+from metaevo.studies.study import Study
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, compare, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+    """
+    parser = Parser("evaluate", description)
+    parser.add_argument(
+        "--run-dir",
+        type=run_argument,
+        metavar="DIR",
+        help="the run whose component is judged, or latest; its settings are the defaults",
+    )
+    parser.add_argument(
+        "--name", help="results go to DIR/transfer/NAME; by default the environment's name"
+    )
+    parser.add_argument(
+        "--unseen",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="judge it untuned on several tasks: those of evaluation.unseen in the run's settings, "
+        "or of a YAML file, by their names",
+    )
+    discovery.add_flag(parser)
+    settings, before, args = settings_of_run(
+        parser,
+        argv,
+        _run,
+        lambda saved, args: _with_unseen(saved, args.unseen),
+        fixed="a component is judged as it is",
+        also=("run.",),
+    )
+    if isinstance(settings, EvolveSettings):
+        assert isinstance(before, EvolveSettings)
+        _check_task(settings, before, unseen=args.unseen is not None)
+        name = "unseen" if args.unseen is not None else str(settings.task.env)
+    elif args.unseen is not None:
+        raise ConfigError("--unseen: is for parts of a learner; the run has evolved something else")
+    else:
+        name = _changes(settings, before)
+    return judge(settings, args.run_dir, args.name or name, trust_source=args.trust_source)
+
+
+def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: bool) -> None:
+    """Refuse what the run itself has judged, or what contradicts itself."""
+    if unseen:
+        if not settings.evaluation.unseen:
+            raise ConfigError(
+                "--unseen: the run's settings have no evaluation.unseen; name a YAML file of tasks"
+            )
+        if settings.task != before.task:
+            raise ConfigError("task: with --unseen it is the run's; name tasks in a YAML file")
+    elif settings.evaluation.unseen:
+        raise ConfigError("evaluation.unseen: is judged with --unseen")
+    elif task_of(settings) == task_of(before):
+        raise ConfigError(
+            "this is the task of the run itself, which its own report judges; change it with "
+            "--task.env or --task.env_params.KEY (or --train, --hyperparams, --fitness)"
+        )
+    elif not isinstance(settings.task.env, str):
+        raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
+
+
+def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
+    """Return a name for settings that differ from a run's: the changed ones.
+
+    Raises:
+        ConfigError: if none does.
+    """
+    found = changed_keys(_judged_on(before), _judged_on(settings))
+    if not found:
+        free = registry.find(to_dict(settings)).free
+        raise ConfigError(
+            f"this is what the report of the run itself judges; change a setting that begins with "
+            f"{', '.join((*free, 'evaluation.'))}"
+        )
+    return "_".join(dict.fromkeys(".".join(key.split(".")[:2]) for key in found))
+
+
+def _judged_on(settings: EvolutionSettings) -> dict[str, Any]:
+    """Return the settings that a comparison depends on, beside the number of its seeds."""
+    if isinstance(settings, EvolveSettings):
+        return task_of(settings)
+    found = to_dict(settings)
+    found["evaluation"].pop("seeds")
+    return {key: found[key] for key in found if key not in ("evolution", "run")}
+
+
+def _run(args: argparse.Namespace) -> Path:
+    if args.run_dir is None:
+        raise ConfigError("missing --run-dir: the run whose component is judged")
+    return Path(args.run_dir)
+
+
+def _with_unseen(saved: dict[str, Any], unseen: str | None) -> dict[str, Any]:
+    """Return a run's settings with the unseen tasks that are to be judged now."""
+    evaluation = saved.get("evaluation")
+    if "evolve" not in saved or not isinstance(evaluation, dict):
+        return saved  # which is refused later
+    tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
+    return saved | {"evaluation": evaluation | {"unseen": {} if unseen is None else tasks}}
+
+
+def judge(
+    settings: EvolutionSettings, run_dir: Path, name: str, *, trust_source: bool = False
+) -> int:
+    """Judge what a run has found with other settings, by the comparison at the end of its run.
+
+    Args:
+        settings: of the comparison.
+        run_dir: of the run that found it.
+        name: of the directory in `run_dir/transfer`.
+        trust_source: execute components from outside metaevo that run directories hold.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+    """
+    if not to_dict(settings)["evaluation"]["seeds"]:
+        raise ConfigError("evaluation.seeds = 0: nothing to compare")
+    entry = registry.find(to_dict(settings))
+    study = entry.make(settings, run_dir, trust_source=trust_source)
+    study.check()
+    meta_params = _found(study, run_dir, trust_source=trust_source)
+    run = RunDirectory(run_dir / "transfer" / name)
+    files.refuse_linked_folders(run_dir)
+    if os.path.lexists(run.config_path):
+        other = saved_settings(run, type(settings), run.read_config()["config"])
+        if _judged_on(other) != _judged_on(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
+    try:
+        run.figures.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(f"run directory {run.path}", error) from None
+    with run.held("the same command goes on"):
+        print(f"results: {run.path}", file=sys.stderr, flush=True)
+        run.write_config(to_dict(settings), {}, devices.describe())
+        with StopOnSignal() as stop:
+            try:
+                study.draw(meta_params, run.figures)
+                result = _compare(study, meta_params, run, lambda: raise_if_requested(stop))
+            except StopRequestedError:
+                print("stopped; the same command goes on with what is done", file=sys.stderr)
+                return stop.exit_code
+            write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
+            loadable = run_dir if isinstance(study, LearnerStudy) else None
+            write_report(study, run, meta_params, loadable)
+            print(f"report: {run.report_path}")
+            return stop.exit_code
+
+
+def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
+    """Return what a run has found.
+
+    Raises:
+        ConfigError: if it has found nothing, or something else than the settings say.
+    """
+    if isinstance(study, LearnerStudy):
+        return discovery.load_all(run_dir, trust_source=trust_source)[1]
+    path = RunDirectory(run_dir).meta_params
+    if not os.path.isdir(path):
+        raise ConfigError(f"{run_dir} has not found anything yet (no {path.name}/ in it)")
+    found, _ = checkpoint.load_tree(path)
+    fits = jax.eval_shape(study.problem({}).init, jax.random.key(0))
+    if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
+        raise ConfigError(f"{path}: what was found does not fit these settings")
+    return found
+
+
+def _compare(
+    study: Study, meta_params: MetaParams, run: RunDirectory, check_stop: Callable[[], None]
+) -> dict[str, Any]:
+    """Return the content of evaluation.json: of unseen tasks, or with the settings."""
+    if isinstance(study, LearnerStudy) and study.unseen:
+        found = study.judge_unseen(
+            {LEARNED: meta_params}, run.path, evolution_frames=0, check_stop=check_stop
+        )
+        return {"variants": [], "unseen": found}
+    result = study.compare(
+        {LEARNED: meta_params},
+        run.path,
+        evolution_frames=0,
+        measured={},
+        check_stop=check_stop,
+    )
+    assert result is not None  # there are seeds to judge it on
+    return result

@@ -1,0 +1,119 @@
+"""The command line of an evolution: from flags and settings to a run."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import discovery
+from metaevo.components.registry import find, is_elsewhere, known
+from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
+from metaevo.config.command_line import parse_command_line
+from metaevo.evolution import hosts
+from metaevo.runs.lifecycle import for_environment_of, run_parser, settings_to_resume, with_trackers
+from metaevo.runs.quick import quickened
+from metaevo.studies import registry
+from metaevo.studies.several import run_evolutions
+
+COMPONENTS = ("optimizer", "value_loss")
+"""Where nothing says what is evolved, it is the first of these with a preset for the learner."""
+LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
+"""Whose presets are looked for if none is asked for, the quickest first."""
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, component: str | None = None, description: str | None = None) -> int:
+    """Parse a command line, run the experiment, return the exit code.
+
+    Of several processes the first one parses; the others get its settings.
+
+    Args:
+        argv: without the program's name.
+        component: what is evolved unless the settings say otherwise (`evolve:`). A run that is
+            given no settings has those of a preset of what it evolves.
+        description: for `--help`.
+    """
+    with hosts.together():
+        given = hosts.of_first(lambda: _parse(argv, component, description))
+        data = given["settings"]
+        run_dir = given["run_dir"]
+        entry = registry.find(data)
+        settings = from_dict(entry.settings(data, component), data)
+        run_path = None if run_dir is None else Path(run_dir)
+        resume, trusts = given["resume"], given["trust_source"]
+        study = hosts.agreed(
+            lambda: entry.make(settings, run_path if resume else None, trust_source=trusts)
+        )
+        return run_evolutions(study, settings, run_dir=run_path, resume=resume)
+
+
+def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
+    """Return the settings as plain data, the run directory and whether to resume it."""
+
+    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+        """A resumed run has its own settings; a new one those of a preset."""
+        if args.resume:
+            saved = settings_to_resume(args, overrides)
+            discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
+            return saved
+        if registry.find(overrides) is not registry.STUDIES[registry.LEARNER]:
+            return {}
+        learner = overrides.get("learner")
+        what = overrides.get("evolve", component)
+        if what is None:
+            what = next((each for each in COMPONENTS if _preset(each, learner)), COMPONENTS[-1])
+        preset = _preset(what, learner)
+        return {"evolve": what, **for_environment_of(overrides, preset)}
+
+    def make_class(raw: dict[str, Any]) -> type[Any]:
+        entry = registry.find(raw)
+        if raw.get("study") == registry.LEARNER:
+            del raw["study"]  # the settings of a learner's study have no such key
+        return entry.settings(raw, component)
+
+    parser = run_parser("evolve", description)
+    short = {"generations": "how many in all", "num_devices": "how many to use, of all processes"}
+    for name, text in short.items():
+        parser.add_argument(
+            f"--{name.removeprefix('num_')}",
+            type=int,
+            metavar="N",
+            dest=name,
+            help=f"{text}; short for --evolution.{name}",
+        )
+    parser.add_argument(
+        "--evolution-seeds",
+        type=int,
+        metavar="N",
+        help="evolve N times, with the seeds run.seed, run.seed + 1, ...; short for "
+        "--run.evolution_seeds",
+    )
+    discovery.add_flag(parser)
+    hosts.add_flags(parser)
+    settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
+    data = to_dict(settings)
+    data["evolution"] |= {
+        name: getattr(args, name) for name in short if getattr(args, name) is not None
+    }
+    if args.evolution_seeds is not None:
+        data["run"]["evolution_seeds"] = args.evolution_seeds
+    settings = with_trackers(from_dict(type(settings), data), args)
+    return {
+        "settings": to_dict(settings),
+        "run_dir": None if args.run_dir is None else str(args.run_dir),
+        "resume": args.resume,
+        "trust_source": args.trust_source,
+    }
+
+
+def _preset(component: Any, learner: Any) -> dict[str, Any]:
+    """Return the preset of a component for a learner (or the quickest one); {} if there is none.
+
+    Somebody's own component has that of a shipped one which fills the same slot.
+    """
+    names, own = presets.names(), isinstance(component, str) and is_elsewhere(component)
+    for what in known(find(component).SLOT) if own else [component]:
+        for each in LEARNERS if learner is None else [learner]:
+            if (name := f"evolve_{what}/{each}") in names:
+                found = load_yaml(presets.find(name))
+                return {key: found[key] for key in found if not own or key != "component"}
+    return {}

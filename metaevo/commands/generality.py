@@ -1,0 +1,129 @@
+"""The command line of the benchmark of generality."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from metaevo.comparison.generality import result, rows
+from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
+from metaevo.comparison.generality.references import measure_references
+from metaevo.comparison.generality.rules import rule_of
+from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
+from metaevo.components import discovery
+from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config.command_line import Parser
+from metaevo.runs import files
+from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested
+from metaevo.runs.progress import Progress
+from metaevo.runs.run_directory import RunDirectory, commit
+from metaevo.runs.signals import StopOnSignal
+
+ROOT = Path("runs") / "generality"
+
+
+@exit_on_config_error()
+def main(argv: list[str], *, description: str | None) -> int:
+    """Parse a command line, measure, print and draw, return the exit code.
+
+    Args:
+        argv: without the program's name.
+        description: for `--help`.
+
+    Returns:
+        0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.
+    """
+    parser = Parser("generality", description)
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="what is judged")
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", help="only these; by default all")
+    parser.add_argument(
+        "--learning_rates", nargs="+", type=float, metavar="X", help="that the rule is tuned over"
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="by default runs/generality/NAME"
+    )
+    parser.add_argument(
+        "--references", type=Path, metavar="FILE", help="measure random play and tuned PPO instead"
+    )
+    discovery.add_flag(parser)
+    args = parser.parse_args(argv)
+    found = benchmark()
+    tasks = found.chosen(args.tasks)
+    if args.references is not None:
+        if args.rule is not None or args.tasks is not None or args.learning_rates is not None:
+            raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
+        return _held(
+            args.output or ROOT / "references",
+            lambda folder, check: measure_references(found, folder, args.references, check),
+        )
+    if args.rule is None:
+        if args.tasks is not None or args.learning_rates is not None or args.output is not None:
+            raise ConfigError(
+                "generality: needs a rule: the name of a hand-written one, zoo:NAME, or the "
+                "directory of a run"
+            )
+        print(rows.table(rows.entered()))
+        print("\nmetaevo generality RULE measures another.")
+        return 0
+    rule = rule_of(args.rule, trust_source=args.trust_source)
+    rates = rates_of(found, rule, args.learning_rates)
+    references = read_references()
+    for task in tasks:
+        kept = references["tasks"].get(task)
+        if kept is None or kept["key"] != key_of(found, task):
+            raise ConfigError(f"{task}: the references are of another list of tasks")
+
+    def judge(folder: Path, check_stop: Callable[[], None]) -> None:
+        measured = _measure_all(found, tasks, rule, rates, folder, check_stop)
+        about = result.result(found, rule, rates, measured, references["tasks"])
+        about["commit"] = commit()
+        files.write_json_atomic(folder / "result.json", about)
+        result.draw(about, folder / "scores.png")
+        print(result.text_of(about, found))
+        if about["score"] is not None and about["complete"]:
+            others = [row for row in rows.entered() if row["rule"] != about["rule"]]
+            print(f"\n{rows.table([*others, about])}")
+        print(f"\n{result.headline(about)}")
+
+    return _held(args.output or ROOT / rule.name, judge)
+
+
+def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int:
+    try:
+        (folder / "tasks").mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise files.unwritable(folder, error) from None
+    with RunDirectory(folder).held("the same command goes on with the next task"):
+        print(f"results: {folder}", file=sys.stderr, flush=True)
+        with StopOnSignal() as stop:
+            try:
+                work(folder, lambda: raise_if_requested(stop))
+            except StopRequestedError:
+                print("stopped; the same command goes on with the next task", file=sys.stderr)
+            return stop.exit_code
+
+
+def _measure_all(
+    found: Benchmark,
+    tasks: list[str],
+    rule: Any,
+    rates: list[float],
+    folder: Path,
+    check_stop: Callable[[], None],
+) -> dict[str, Any]:
+    for task in tasks:  # what cannot be built is told before anything is trained
+        Bench(found, task, rule)
+    agents = len(rates) * found.tuning_seeds + found.seeds
+    total = sum(found.frames[found.tasks[task].horizon] for task in tasks) * agents
+    measured = {}
+    with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
+
+        def progress(frames: int) -> None:
+            bar.update(frames)
+            check_stop()
+
+        for number, task in enumerate(tasks, start=1):
+            bar.stage(f"{task}, {number} of {len(tasks)}")
+            check_stop()
+            measured[task] = measure(found, task, rule, rates, folder / "tasks", progress)
+    return measured

@@ -1,0 +1,1 @@
+"""Held-out comparisons of learned and hand-written rules on equal budgets."""

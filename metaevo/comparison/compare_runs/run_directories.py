@@ -1,0 +1,233 @@
+"""Reading our own run directories, finished or half-written."""
+
+import csv
+import fcntl
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metaevo.comparison.compare_runs.directions import EVALUATION
+from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun, Source, column
+from metaevo.config import ConfigError, flatten
+from metaevo.runs import files
+from metaevo.runs.files import read_json
+from metaevo.runs.latest import evolutions_in
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import Evaluation
+
+_DEPTH = 3  # folders below the one named in which runs are looked for
+_NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
+_OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
+"""Numbers of an update that a diverged agent has, too."""
+_DEFAULTS = {"update": "mean_return", "generation": "fitness_of_mean", "trial": "best_value"}
+_TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
+
+
+def find(path: Path) -> list[Path]:
+    """The run directories at or below a path, in order; a run's own folders are not searched.
+
+    Of several evolutions in one run, each is a run.
+    """
+    return sorted(_below(path, _DEPTH))
+
+
+def _below(path: Path, depth: int) -> Iterator[Path]:
+    if os.path.lexists(path / "config.yaml"):
+        yield from evolutions_in(path) or [path]
+    elif depth and os.path.isdir(path):
+        try:
+            children = list(path.iterdir())
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+        for child in children:
+            if os.path.isdir(child) and not child.name.startswith("."):
+                yield from _below(child, depth - 1)
+
+
+def read(path: Path) -> Source:
+    """The run in a directory.
+
+    Raises:
+        ConfigError: it holds no run, or a file of it is damaged.
+    """
+    run = RunDirectory.open(path)
+    config = flatten(run.read_config()["config"])
+    records = run.read_metrics()
+    kinds = [kind for kind in _DEFAULTS if any(r.get("kind") == kind for r in records)]
+    kind = kinds[0] if kinds else None
+    records = [record for record in records if record.get("kind") == kind]
+    notes: list[str] = []
+    seeds = _seeds(run, config, kind, records, notes) if kind else []
+    seeds = _with_scores(seeds, _evaluated(run, config, evolved=kind == "generation"))
+    progress = _progress(config, kind, records)
+    return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
+
+
+def _seeds(
+    run: RunDirectory,
+    config: dict[str, Any],
+    kind: str,
+    records: list[dict[str, Any]],
+    notes: list[str],
+) -> list[SeedRun]:
+    """A seed for every agent of a training, one for everything else."""
+    number = max(1, int(config.get("seeds") or 1)) if kind == "update" else 1
+    frames = column([record.get("frames") for record in records])
+    axes = {"steps": frames / number, "seconds": column([r.get("seconds") for r in records])}
+    if kind != "update":
+        axes["generations"] = column([record.get(kind) for record in records])
+    metrics = _metrics(kind, records)
+    diverged = max((int(record.get("diverged") or 0) for record in records), default=0)
+    if kind == "update" and diverged:
+        notes.append(
+            f"{diverged} of its {number} agents diverged: metrics that are recorded as a mean over "
+            "the others count as missing"
+        )
+        metrics = {
+            name: values if name in _OF_EPISODES else np.full_like(values, np.nan)
+            for name, values in metrics.items()
+        }
+    base = str(config.get("run.seed", 0))
+
+    def seed(name: str, axes: dict[str, FloatArray], metrics: dict[str, FloatArray]) -> SeedRun:
+        return SeedRun(str(run.path), name, config, axes, metrics, _default(kind, metrics))
+
+    if kind != "update" or number == 1:
+        own = "" if kind != "update" else "/0"
+        return [seed(base + own, axes, metrics)]
+    steps, returns = _returns(run, records, axes["steps"])
+    if returns is None:
+        notes.append("it has no curves of single seeds yet: their mean counts as one seed")
+        return [seed(f"{base}/mean", axes, metrics)]
+    if len(steps) != len(axes["steps"]):
+        axes = {"steps": steps, "seconds": np.interp(steps, axes["steps"], axes["seconds"])}
+        metrics = {}
+    # What is only recorded as a mean over the seeds belongs to none of them: see `averaged`.
+    seeds = [
+        seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
+    ]
+    rest = {name: values for name, values in metrics.items() if name != "mean_return"}
+    return [*seeds, seed(f"{base}/mean", axes, rest)] if rest else seeds
+
+
+def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
+    name = _DEFAULTS[kind]
+    if kind == "generation" and not np.isfinite(metrics.get(name, np.array([]))).any():
+        return "fitness_mean"  # no generation was evaluated on validation keys
+    return name if name in metrics else None
+
+
+def _metrics(kind: str, records: list[dict[str, Any]]) -> dict[str, FloatArray]:
+    """The numbers of the records under their names; of an agent that diverged at once, none."""
+    names = {name for record in records for name in record} - _NOT_METRICS - {kind}
+    metrics = {name: column([record.get(name) for record in records]) for name in sorted(names)}
+    if kind == "trial" and "value" in metrics:
+        metrics["best_value"] = np.fmax.accumulate(metrics["value"])
+    return {
+        name: values
+        for name, values in metrics.items()
+        if np.isfinite(values).any() or (kind == "update" and name not in _OF_EPISODES)
+    }
+
+
+def _returns(
+    run: RunDirectory, records: list[dict[str, Any]], steps: FloatArray
+) -> tuple[FloatArray, FloatArray | None]:
+    """Steps and the curves [seeds, points]: from the records or, of an older run, the CSV file."""
+    rows = [record.get("returns") for record in records]
+    if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
+        return steps, np.stack([column(row) for row in rows if row is not None], axis=1)
+    path = run.path / "learning_curves.csv"
+    if not os.path.lexists(path):
+        return steps, None
+    content = files.read(path)
+    try:
+        header, *lines = list(csv.reader(io.StringIO(content.decode(), newline="")))
+        table = np.array([[float(cell or "nan") for cell in line] for line in lines])
+    except (ValueError, csv.Error) as error:
+        raise ConfigError(f"{path}: no table of learning curves: {error}") from None
+    if header[:1] != ["steps"] or table.ndim != 2 or not np.isfinite(table[:, 0]).all():
+        raise ConfigError(f"{path}: no table of learning curves")
+    return table[:, 0], table[:, 1:].T
+
+
+def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun]:
+    """The seeds with their scores; what was scored and has no curve follows."""
+    scored = {each.seed: each for each in evaluated}
+    joined = [
+        replace(seed, scores=scored.pop(seed.seed).scores) if seed.seed in scored else seed
+        for seed in seeds
+    ]
+    return [*joined, *scored.values()]
+
+
+def _evaluated(run: RunDirectory, config: dict[str, Any], *, evolved: bool) -> list[SeedRun]:
+    """A seed without curves for every score of evaluation.json.
+
+    An evolution is judged by those of what it found.
+    """
+    if not os.path.lexists(run.evaluation_path):
+        return []
+    result = read_json(run.evaluation_path, Evaluation)
+    scores = {row["name"]: _by_seed(row["scores"]) for row in result["variants"]}
+    learned = result.get("learned")
+    base = config.get("run.seed", 0)
+    return [
+        SeedRun(
+            str(run.path),
+            f"{base}/{index}",
+            config,
+            {},
+            {},
+            f"{EVALUATION}:{learned}" if evolved and learned else None,
+            scores={
+                name: float(values[index]) for name, values in scores.items() if index < len(values)
+            },
+        )
+        for index in range(max((len(values) for values in scores.values()), default=0))
+    ]
+
+
+def _by_seed(scores: list[Any]) -> FloatArray:
+    """Scores [seeds]; of several environments [seeds, environments], which are normalised."""
+    rows = (column(row if isinstance(row, list) else [row]) for row in scores)
+    return np.array([row.mean() for row in rows])
+
+
+def _progress(
+    config: dict[str, Any], kind: str | None, records: list[dict[str, Any]]
+) -> float | None:
+    """The share that is done, if the settings tell."""
+    if kind == "update":
+        total = config.get("train.total_timesteps")
+        done = (records[-1].get("frames") or 0) / max(1, int(config.get("seeds") or 1))
+    elif kind is not None:
+        total, done = config.get(_TOTALS[kind]), len(records)
+    else:
+        return 0.0
+    return min(1.0, done / total) if isinstance(total, int | float) and total > 0 else None
+
+
+def _state(run: RunDirectory) -> str:
+    if os.path.isfile(run.report_path):
+        return "finished"
+    return "still going on" if _is_locked(run.path / ".lock") else "stopped"
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether another process writes to the run; a shared lock disturbs nobody but a start."""
+    try:
+        with files.open_file(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise files.unreadable(path, error) from None
+    return False

@@ -1,0 +1,118 @@
+"""Who takes part in a held-out comparison: what was found, and hand-written parts."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from metaevo.comparison.comparison import Entry
+from metaevo.comparison.evaluation import Contender
+from metaevo.comparison.settings import JudgedSettings
+from metaevo.comparison.tuning import tuning_space
+from metaevo.components.parts import of_key
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError
+from metaevo.training.task import Parts
+
+Functions = Mapping[str, Callable[..., Any]]
+MakeContender = Callable[[Functions, Any], Contender]
+
+
+def entries_of(
+    settings: JudgedSettings, parts: Parts, learned: Mapping[str, Any], contender: MakeContender
+) -> dict[str, Entry]:
+    """Return the contenders by their names.
+
+    Args:
+        settings: of the experiment.
+        parts: what is evolved.
+        learned: the meta-parameters that were found, by the names of their contenders.
+        contender: from functions for the slots, and an example of their meta-parameters.
+
+    Returns:
+        what was found, the references of all slots, and these with one slot's other functions at a
+        time.
+    """
+    config, evolved = settings.evaluation, parts.evolved
+    space = tuning_space(config, settings)
+    found = contender(evolved.functions(), next(iter(learned.values())))
+    entries = {name: Entry(found, each, space) for name, each in learned.items()}
+    programs: dict[tuple[str, ...], Contender] = {}
+    for combination in combinations(parts, settings.learner):
+        single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
+        key = tuple(single.values())
+        if key not in programs:
+            programs[key] = contender(*_program(parts, settings.learner, single))
+        chosen = {
+            slot: np.int32(SLOTS[slot].names(settings.learner).index(name))
+            for slot, name in combination.items()
+            if SLOTS[slot].is_shared
+        }
+        own = own_space(settings, combination)
+        name = " + ".join(combination.values())
+        entries[name] = Entry(programs[key], chosen, tuning_space(config, settings, own))
+    return entries
+
+
+def combinations(parts: Parts, learner: str) -> list[dict[str, str]]:
+    """Return the hand-written contenders: for every slot a name; the references first."""
+    references = parts.evolved.references(learner)
+    return [references] + [
+        {**references, slot: name} for slot in references for name in SLOTS[slot].names(learner)[1:]
+    ]
+
+
+def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a combination is tuned over besides or instead of what all are."""
+    rules: dict[str, Any] = {}
+    known = vars(settings.hyperparams)
+    for slot, name in combination.items():
+        declared = SLOTS[slot].own_space.get(name, {})
+        rules |= {key: rule for key, rule in declared.items() if key in known}
+        rules |= settings.evaluation.own.get(name, {})
+    return rules
+
+
+def check(settings: JudgedSettings, parts: Parts) -> None:
+    """Refuse what contenders cannot be tuned over.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    tuning_space(settings.evaluation, settings)
+    names: set[str] = set()
+    for combination in combinations(parts, settings.learner):
+        tuning_space(settings.evaluation, settings, own_space(settings, combination))
+        names |= set(combination.values())
+    if unknown := set(settings.evaluation.own) - names:
+        raise ConfigError(
+            f"evaluation.own: {sorted(unknown)} are not compared; allowed: "
+            f"{', '.join(sorted(names))}"
+        )
+    for name, rules in settings.evaluation.own.items():
+        others = set(rules) - set(settings.evaluation.space)
+        if settings.evaluation.sampler == "grid" and others:
+            raise ConfigError(
+                f"evaluation.own.{name}: {sorted(others)} are not in evaluation.space, and in a "
+                "grid every contender races as many settings; use another evaluation.sampler"
+            )
+
+
+def references(parts: Parts, learner: str) -> dict[str, Callable[..., Any]]:
+    """Return the hand-written references, for the slots that are evolved."""
+    named = parts.evolved.references(learner)
+    return {slot: SLOTS[slot].functions([name])[0] for slot, name in named.items()}
+
+
+def _program(parts: Parts, learner: str, single: Mapping[str, str]) -> tuple[Functions, Any]:
+    """Functions that hold all hand-written ones of the slots that share a program."""
+    functions: dict[str, Callable[..., Any]] = {}
+    example: dict[str, Any] = {}
+    for part in parts.evolved.parts.values():
+        slot = part.slot
+        if slot.name in single:
+            (functions[slot.name],) = slot.functions([single[slot.name]])
+        else:
+            functions[slot.name] = of_key(slot.name, slot.chosen_of(slot.names(learner)))
+            example[slot.name] = np.int32(0)
+    return functions, example

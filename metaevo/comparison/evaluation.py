@@ -1,0 +1,184 @@
+"""The held-out comparison: what was discovered against tuned hand-written parts, on fresh seeds.
+
+Every contender gets the same tuning (a race of as many settings on the same seeds, with the same
+frames). The winners are then trained on seeds that neither evolution nor tuning has seen, and
+those scores are reported.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from annotated_types import Interval
+
+from metaevo.components.component import LEARNED as LEARNED
+from metaevo.training.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
+from metaevo.training.population import Population
+from metaevo.training.task import with_changes
+from metaevo.training.train_learner import Task
+from metaevo.tuning.config import MOST
+from metaevo.tuning.space import dotted_space
+from purerl.learners import num_frames
+
+Progress = Callable[[int], Any]
+RETURN, REWARD = "return of finished episodes", "reward per step"
+"""What a learning curve is of: what the fitness weighs."""
+
+
+@dataclass(frozen=True)
+class UnseenTask:
+    """A task that evolution has not seen, and what is different there."""
+
+    env: str = ""
+    """the environment; empty for the one that is called like the task"""
+    env_params: dict[str, Any] = field(default_factory=dict)
+    """overrides of the environment's parameters"""
+    train: dict[str, Any] = field(default_factory=dict)
+    """changes of the section train"""
+    hyperparams: dict[str, Any] = field(default_factory=dict)
+    """changes of the section hyperparams"""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """The final comparison."""
+
+    seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
+    """held-out seeds of every variant; 0 for no comparison"""
+    space: dict[str, Any] = field(default_factory=dict)
+    """hyperparams to tune, each with a list of values or, as in a sweep, with a range
+    ({log_uniform: [1e-4, 1e-2]})"""
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
+    those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
+    sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
+    """who chooses settings in the space; grid: all combinations, with 5 values of a range"""
+    trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
+    """settings in the space that every contender races, but in a grid"""
+    tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
+    """seeds of every setting in the first round of the race, the better half of which gets
+    twice as many, and so on; null for as many frames a contender as the evolution used"""
+    ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
+    """seeds of the ablation of scale against shape; 0 for none"""
+    curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
+    """points of a learning curve"""
+    unseen: dict[str, UnseenTask] = field(default_factory=dict)
+    """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
+    what was found is judged there untuned, against hand-written functions tuned on each"""
+
+    @staticmethod
+    def upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+        """Return plain data with a dotted space, and without the `grid` of earlier versions."""
+        if isinstance(raw.get("space"), dict):
+            raw = {**raw, "space": dotted_space(raw["space"])}
+        rest = {key: value for key, value in raw.items() if key != "grid"}
+        grid = raw.get("grid")
+        if rest.get("sampler") == "grid" or (grid and rest.get("space")):
+            return raw  # in which the key is unknown
+        return {**rest, "space": grid, "sampler": "grid"} if grid else rest
+
+
+class Scores(NamedTuple):
+    """What agents of one variant achieved."""
+
+    fitness: np.ndarray
+    """[rows, tasks]; NaN where an agent diverged or has no finished episode to be judged by"""
+    curves: np.ndarray
+    """[rows, tasks, points] the contender's `measure` in each stretch, NaN where there is none"""
+
+    diverged: np.ndarray
+    """[rows, tasks] whether an agent's parameters are not finite"""
+
+
+class Contender:
+    """One function in the slot, in every environment; compiled once, for any hyperparams."""
+
+    def __init__(
+        self,
+        tasks: list[Task],
+        hyperparams: Any,
+        meta_params: Any,
+        fitness: FitnessConfig,
+        *,
+        curve_points: int,
+        chunk_size: int | None = None,
+    ):
+        """Bind the parts; nothing is compiled yet.
+
+        Args:
+            tasks: the learner with the function in its slot, per environment.
+            hyperparams: those that a variant does not change.
+            meta_params: an example, of the structure that `train` will be given.
+            fitness: how a training run is scored.
+            curve_points: points of a learning curve.
+            chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+        """
+        self.tasks, self.hyperparams = tasks, hyperparams
+        by_step = not (fitness.mean_return or fitness.final_return)
+        self.measure = REWARD if by_step else RETURN
+        """what the curves of its scores are of"""
+        self._populations = [
+            Population(
+                task,
+                hyperparams,
+                meta_params,
+                fitness,
+                log_every=Windows.at_most(curve_points, task.learner.config.num_updates).every,
+                chunk_size=chunk_size,
+            )
+            for task in tasks
+        ]
+
+    @property
+    def rows_at_once(self) -> int:
+        """Agents that all devices train at once."""
+        return max(each.rows_at_once for each in self._populations)
+
+    @property
+    def frames_per_seed(self) -> int:
+        """Environment steps of one agent in every environment."""
+        return sum(num_frames(task.learner.config) for task in self.tasks)
+
+    def run(
+        self,
+        keys: jax.Array,
+        settings: list[dict[str, float]],
+        meta_params: list[Any],
+        progress: Progress | None = None,
+    ) -> list[Scores]:
+        """Train every setting on every key.
+
+        Args:
+            keys: [seeds].
+            settings: for each variant, the hyperparams that it changes.
+            meta_params: for each variant, its meta-parameters.
+            progress: called with the number of frames just done.
+
+        Returns:
+            the scores of each variant, rows in the order of the keys.
+        """
+        variants = [with_changes(self.hyperparams, setting) for setting in settings]
+        fitness, curves, diverged = [], [], []
+        for index, population in enumerate(self._populations):
+            task_keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, index)
+            trained = population.train(task_keys, variants, meta_params, progress)
+            sums = trained.episodes
+            fitness.append(trained.scores)
+            diverged.append(trained.diverged)
+            curves.append(mean_rewards(sums) if self.measure == REWARD else mean_returns(sums))
+        return [
+            Scores(*each)
+            for each in zip(
+                np.stack(fitness, axis=-1),
+                np.stack(curves, axis=2),
+                np.stack(diverged, axis=-1),
+                strict=True,
+            )
+        ]
+
+
+def curve_frames(config: Any, points: int) -> np.ndarray:
+    """Return the environment steps at the end of each stretch of a curve."""
+    return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update

@@ -1,0 +1,172 @@
+"""A rule measured on one task: its learning rate tuned, then fresh agents trained and scored."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from annotated_types import Len
+
+from metaevo import statistics
+from metaevo.comparison.comparison import digest_of_text
+from metaevo.comparison.generality.rules import Rule
+from metaevo.comparison.generality.tasks import DEFAULT, Benchmark
+from metaevo.config import ConfigError, from_dict
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs import files
+from metaevo.runs.schema import Measure, Number, Text
+from metaevo.training.population import Population
+from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.task import with_changes
+from metaevo.training.train_learner import Task
+from purerl.types import Hyperparams
+
+Progress = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    key: Text
+    learning_rate: Number
+    tuning: list[Measure]
+    scores: Annotated[list[Measure], Len(2)]
+
+
+class Bench:
+    """A rule bound to a task; compiled once for tuning, scoring and random play."""
+
+    def __init__(self, benchmark: Benchmark, task: str, rule: Rule):
+        """Build environment and learner; nothing is compiled yet.
+
+        Args:
+            benchmark: the list of tasks.
+            task: the name of one.
+            rule: that fills a slot.
+
+        Raises:
+            ConfigError: if the task cannot be built, naming it.
+        """
+        self.benchmark, self.task = benchmark, task
+        raw = {**benchmark.settings(task), rule.slot: rule.text}
+        try:
+            settings: Any = from_dict(training_class(raw), raw)
+            trainee = make_trainee(settings, trust_source=rule.trust_source)
+        except ConfigError as error:
+            raise ConfigError(f"task {task}: {error}") from None
+        self.hyperparams: Hyperparams = settings.hyperparams
+        self.population = Population(
+            Task(trainee.env_name, trainee.learner, trainee.env_params),
+            settings.hyperparams,
+            trainee.meta_params,
+            settings.fitness,
+            agents=benchmark.seeds,
+        )
+        self.frames = self.population.num_updates * self.population.frames_per_update
+
+    def tune(self, rates: Sequence[float], progress: Progress | None = None) -> np.ndarray:
+        """Return the mean score of every learning rate [rates]; NaN where no agent has one."""
+        keys = keys_for(self.benchmark.version, Purpose.TUNING, self.benchmark.tuning_seeds)
+        scores = self._train(keys, [{"learning_rate": rate} for rate in rates], progress)
+        filled = statistics.fill_missing({"": scores.T})[""]
+        return np.where(np.isfinite(scores).any(axis=1), filled.mean(axis=0), np.nan)
+
+    def score(
+        self, rate: float, purpose: Purpose = Purpose.HELD_OUT, progress: Progress | None = None
+    ) -> np.ndarray:
+        """Return the scores of fresh agents [seeds]; NaN where one diverged."""
+        keys = keys_for(self.benchmark.version, purpose, self.benchmark.seeds)
+        return self._train(keys, [{"learning_rate": rate}], progress)[0]
+
+    def random(self, progress: Progress | None = None) -> np.ndarray:
+        """Return the scores [seeds] of agents that never learn."""
+        keys = keys_for(self.benchmark.version, Purpose.NORMALISATION, self.benchmark.seeds)
+        still = self.hyperparams.random_play()
+        return np.asarray(self.population.train(keys, [still], progress=progress).scores)[0]
+
+    def _train(
+        self, keys: Any, changes: list[dict[str, float]], progress: Progress | None
+    ) -> np.ndarray:
+        settings = [with_changes(self.hyperparams, each) for each in changes]
+        return np.asarray(self.population.train(keys, settings, progress=progress).scores)
+
+
+def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) -> list[float]:
+    """Return the learning rates that a rule is tuned over.
+
+    Args:
+        benchmark: has some for every rule.
+        rule: that is judged.
+        given: others, by whoever knows the rule; as many.
+
+    Raises:
+        ConfigError: if it is another number of them, or one is not positive.
+    """
+    table = benchmark.learning_rates
+    rates = list(given or table.get(rule.text, table[DEFAULT]))
+    count = len(table[DEFAULT])
+    if len(rates) != count or not all(0 < rate < np.inf for rate in rates):
+        raise ConfigError(
+            f"--learning_rates = {rates}: must be {count} positive numbers, as many as every rule "
+            "may try"
+        )
+    return rates
+
+
+def measure(
+    benchmark: Benchmark,
+    task: str,
+    rule: Rule,
+    rates: Sequence[float],
+    folder: Path,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Return the scores of a rule on a task; what was measured before is read.
+
+    Args:
+        benchmark: the list of tasks.
+        task: the name of one.
+        rule: that is judged.
+        rates: the learning rates that it is tuned over.
+        folder: keeps a file a task.
+        progress: called with the number of environment steps just done.
+
+    Returns:
+        `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null where an
+        agent has none.
+    """
+    file = folder / f"{task}.json"
+    key = digest_of_text(str([key_of(benchmark, task), rule.slot, rule.key, list(rates)]))
+    kept = _read(file, key, benchmark.seeds)
+    if kept is not None:
+        return kept
+    bench = Bench(benchmark, task, rule)
+    tuned = bench.tune(rates, progress)
+    best = best_of(rates, tuned)
+    scores = bench.score(best, progress=progress)
+    content = {"key": key, "learning_rate": best, "tuning": tuned, "scores": scores}
+    files.write_json_atomic(file, content)
+    plain: dict[str, Any] = files.plain(content)
+    return plain
+
+
+def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
+    """Return the learning rate with the highest mean score [rates]; the first if none has one."""
+    return rates[int(np.argmax(np.where(np.isnan(tuned), -np.inf, tuned)))]
+
+
+def key_of(benchmark: Benchmark, task: str) -> str:
+    """Return what tells apart the trainings on tasks of different lists."""
+    about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, benchmark.settings(task)]
+    return digest_of_text(str(about))
+
+
+def _read(file: Path, key: str, seeds: int) -> dict[str, Any] | None:
+    """Return what was measured, if it is of the same rule, task and learning rates."""
+    if not file.exists():
+        return None
+    try:
+        kept: dict[str, Any] = files.read_json(file, _Kept)
+    except ConfigError:
+        return None  # measured again
+    return kept if kept["key"] == key and len(kept["scores"]) == seeds else None

@@ -1,0 +1,75 @@
+"""The two ends of every task's scale, measured: random play and tuned PPO."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from metaevo import statistics
+from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
+from metaevo.comparison.generality.rules import rule_of
+from metaevo.comparison.generality.tasks import Benchmark
+from metaevo.config import ConfigError
+from metaevo.evolution.seeding import Purpose
+from metaevo.runs import files
+from metaevo.runs.progress import Progress
+from metaevo.runs.run_directory import commit
+
+COMMAND = "metaevo generality --references metaevo/comparison/generality/references.json"
+PPO = "adam"
+"""The rule that PPO has anyway."""
+
+
+def measure_references(
+    benchmark: Benchmark, folder: Path, save: Path, check_stop: Callable[[], None]
+) -> None:
+    """Measure both ends on every task, and write them to a file.
+
+    Args:
+        benchmark: the list of tasks.
+        folder: keeps finished tasks.
+        save: the file.
+        check_stop: raises if the work is to stop; called between chunks of agents.
+
+    Raises:
+        ConfigError: if PPO is no better than random play on a task, which leaves no scale.
+    """
+    rule = rule_of(PPO)
+    rates = rates_of(benchmark, rule, None)
+    tasks: dict[str, Any] = {}
+    with Progress(total=len(benchmark.tasks), desc="references", unit="task") as bar:
+        for name in benchmark.tasks:
+            bar.stage(name)
+            check_stop()
+            file, key = folder / "tasks" / f"{name}.json", key_of(benchmark, name)
+            kept = json.loads(files.read(file)) if file.exists() else {}
+            if kept.get("key") != key or kept.get("learning_rates") != rates:
+                bench = Bench(benchmark, name, rule)
+                tuned = bench.tune(rates, lambda frames: check_stop())
+                best = best_of(rates, tuned)
+                ends = {"random": bench.random(), "tuned": bench.score(best, Purpose.NORMALISATION)}
+                scores = statistics.fill_missing(ends)
+                kept = {"key": key, "learning_rates": rates, "learning_rate": best,
+                        "tuning": tuned, **scores}  # fmt: skip
+                kept = files.plain(kept)
+                files.write_json_atomic(file, kept)
+            tasks[name] = kept
+            bar.update(1)
+    flat = [name for name, each in tasks.items() if not _has_scale(each)]
+    if flat:
+        raise ConfigError(f"PPO is no better than random play on {', '.join(flat)}: no scale")
+    files.write_json_atomic(
+        save,
+        {
+            "version": benchmark.version,
+            "command": COMMAND,
+            "commit": commit(),
+            "tasks": tasks,
+        },
+    )
+    print(f"references: {save}")
+
+
+def _has_scale(kept: dict[str, Any]) -> bool:
+    """Whether PPO is better than random play, beyond chance."""
+    return statistics.compare(kept["tuned"], kept["random"]).conclusion == "better"

@@ -1,0 +1,169 @@
+"""What a rule's scores on all tasks say together: normalised, pooled, in a table and a figure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metaevo import statistics
+from metaevo.comparison.generality.rules import Rule
+from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, Benchmark
+from metaevo.reports import plots
+from metaevo.statistics import FloatArray
+
+RANGE = -0.5, 2.0
+"""Of the normalised scores that a figure shows."""
+
+
+def normalised(
+    measured: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]
+) -> dict[str, FloatArray]:
+    """Return scores on the scale from 0, random play, to 1, tuned PPO, by tasks.
+
+    An agent that diverged counts as the worst of the rule's agents and of random play.
+
+    Args:
+        measured: of every task what `metaevo.comparison.generality.measure.measure` returns.
+        references: of every task the scores `random` and `tuned`.
+    """
+    found = {}
+    for name, each in measured.items():
+        reference = references[name]
+        low, high = np.mean(reference["random"]), np.mean(reference["tuned"])
+        scores = np.asarray(each["scores"], dtype=np.float64)
+        table = statistics.fill_missing({0: scores, 1: np.asarray(reference["random"])})
+        found[name] = (table[0] - low) / (high - low)
+    return found
+
+
+def result(
+    benchmark: Benchmark,
+    rule: Rule,
+    rates: Sequence[float],
+    measured: Mapping[str, Mapping[str, Any]],
+    references: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the content of result.json: a row of the benchmark's table.
+
+    Tasks that the rule's evolution saw count in `all` only.
+
+    Args:
+        benchmark: the list of tasks.
+        rule: that was judged.
+        rates: the learning rates that it was tuned over.
+        measured: of every task that was measured.
+        references: of every task of the list.
+    """
+    scores = normalised(measured, references)
+    seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
+    unseen = [name for name in scores if name not in seen]
+
+    def of(names: Iterable[str]) -> dict[str, Any] | None:
+        strata = [scores[name] for name in names]
+        if not strata:
+            return None
+        value, interval = statistics.estimate(strata)
+        return {"iqm": value, "interval": interval, "tasks": len(strata)}
+
+    return {
+        "version": benchmark.version,
+        "rule": rule.text if rule.text.startswith("zoo:") else rule.name,
+        "slot": rule.slot,
+        "key": rule.key,
+        "learning_rates": list(rates),
+        "seeds": benchmark.seeds,
+        "complete": len(scores) == len(benchmark.tasks),
+        "seen": seen,
+        "score": of(unseen),
+        "all": of(scores),
+        "families": {
+            family: of(name for name in unseen if benchmark.tasks[name].family == family)
+            for family in FAMILIES
+        },
+        "horizons": {
+            horizon: of(name for name in unseen if benchmark.tasks[name].horizon == horizon)
+            for horizon in HORIZONS
+        },
+        "better_than_ppo": float(np.mean([np.mean(each > 1) for each in scores.values()])),
+        "tasks": {
+            name: {
+                "learning_rate": measured[name]["learning_rate"],
+                "scores": measured[name]["scores"],
+                "normalised": each.tolist(),
+                **{key: value for key, value in (of([name]) or {}).items() if key != "tasks"},
+            }
+            for name, each in scores.items()
+        },
+    }
+
+
+def text_of(found: Mapping[str, Any], benchmark: Benchmark) -> str:
+    """Return what was measured on every task, for a terminal."""
+    width = max(map(len, found["tasks"]))
+    lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
+    for name, each in found["tasks"].items():
+        spec = benchmark.tasks[name]
+        note = "  (its evolution saw this environment)" if name in found["seen"] else ""
+        lines.append(
+            f"{name:{width}}  {spec.family:7}  {spec.horizon:7}  {each['learning_rate']:<13g}  "
+            f"{_interval(each)}{note}"
+        )
+    lines.append("")
+    for kind in ("families", "horizons"):
+        parts = [f"{name} {_interval(each)}" for name, each in found[kind].items() if each]
+        lines.append(f"{kind}: {'; '.join(parts)}")
+    lines.append(f"agents that beat the mean of tuned PPO: {found['better_than_ppo']:.0%}")
+    return "\n".join(lines)
+
+
+def headline(found: Mapping[str, Any]) -> str:
+    """Return the number to quote, in a sentence."""
+    about = f"{found['rule']}, generality benchmark version {found['version']}"
+    score = found["score"]
+    if score is None:
+        return f"{about}: its evolution saw every task that was measured"
+    tasks = f"{score['tasks']} tasks"
+    if found["seen"]:
+        tasks += " that its evolution did not see"
+    if not found["complete"]:
+        tasks += " (not the whole list)"
+    return f"{about}: {_interval(score)} on {tasks}, {found['seeds']} seeds each (0 random, 1 PPO)"
+
+
+def _interval(found: Mapping[str, Any]) -> str:
+    low, high = found["interval"]
+    return f"{found['iqm']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def draw(found: Mapping[str, Any], path: Path) -> Path:
+    """Draw the normalised score of every task, and the profile over all of them.
+
+    Args:
+        found: of `result`.
+        path: of the PNG.
+    """
+    tasks = found["tasks"]
+    figure = plots._figure(4.4 + 0.3 * len(tasks), plots.NARROW)
+    above, below = figure.subplots(2, height_ratios=[0.3 * len(tasks) + 0.8, 2.6])
+    label = f"score of {found['rule']}: 0 random play, 1 tuned PPO"
+    plots._style(above, label, "", grid="x")
+    plots._style(below, label, "share of agents above it")
+    for at, each in enumerate(tasks.values()):
+        scores = np.clip(each["normalised"], *RANGE)
+        above.plot(scores, np.full(len(scores), at), "|", color=plots.GREY, alpha=0.8)
+        above.plot(np.clip(each["interval"], *RANGE), [at, at], color=plots.LEARNED, linewidth=3)
+        above.plot(np.clip(each["iqm"], *RANGE), at, "o", color=plots.LEARNED)
+    above.set_yticks(range(len(tasks)), list(tasks))
+    above.set_ylim(len(tasks) - 0.5, -0.5)
+    levels = np.linspace(*RANGE, 126)
+    strata = [np.asarray(each["normalised"]) for each in tasks.values()]
+    share, low, high = statistics.performance_profile(strata, levels)
+    below.fill_between(levels, low, high, color=plots.LEARNED, alpha=0.15, linewidth=0)
+    below.plot(levels, share, color=plots.LEARNED, linewidth=2)
+    below.set_ylim(-0.02, 1.02)
+    for axes in (above, below):
+        axes.set_xlim(*RANGE)
+        for value in (0.0, 1.0):
+            axes.axvline(value, color=plots.INK, linewidth=1, linestyle=":")
+    return plots._save(figure, path)

@@ -1,0 +1,79 @@
+"""What is judged: a hand-written rule, an entry of the zoo, or what a run has evolved, by name."""
+
+import difflib
+import os
+from typing import Any, NamedTuple
+
+from metaevo.comparison.comparison import digest, digest_of_text
+from metaevo.comparison.generality.tasks import LEARNER
+from metaevo.components import discovery, filling, registry, zoo
+from metaevo.config import ConfigError, show, to_dict
+from purerl.learners import HAND_WRITTEN, LEARNERS
+
+
+class Rule(NamedTuple):
+    """A rule that fills a slot of PPO."""
+
+    text: str
+    """as a setting names it: `adam`, `zoo:NAME`, a directory"""
+    slot: str
+    key: str
+    """tells rules apart: it changes with every number and every line of source"""
+    seen: tuple[str, ...]
+    """the environments that it was evolved on"""
+    trust_source: bool = False
+
+    @property
+    def name(self) -> str:
+        """Short, for tables and folders."""
+        return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
+
+
+def rule_of(text: str, *, trust_source: bool = False) -> Rule:
+    """Return the rule that a text names.
+
+    Args:
+        text: a hand-written function of one of PPO's slots, `zoo:NAME`, or a run's directory.
+        trust_source: execute the component's source that a run has saved.
+
+    Raises:
+        ConfigError: if there is none, or it does not fit into PPO.
+    """
+    slots = filling.slots_of(LEARNER)
+    for slot in slots:
+        if text in HAND_WRITTEN[slot]:
+            return Rule(text, slot, digest_of_text(f"{slot} {text}"), ())
+    if zoo.is_name(text):
+        card = zoo.find(text).card
+        slot, key = card["slot"], digest_of_text(card["digest"])
+        sections = {} if card["function"] else card["origin"]["config"]
+        envs = _names(sections["task"]["env"]) if "task" in sections else []
+    elif os.path.isdir(text):
+        evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
+        if evolved.is_dict:
+            parts = ", ".join(evolved.parts)
+            raise ConfigError(f"{text} holds several parts ({parts}); the benchmark takes one")
+        (part,) = evolved.parts.values()
+        source = registry.source_of(part.module) or b""
+        about = [part.source, to_dict(part.config), digest(meta_params), registry.digest(source)]
+        slot, key = part.slot.name, digest_of_text(str(about))
+        envs = list(discovery.evolved_on(text))
+    else:
+        known = [name for slot in slots for name in HAND_WRITTEN[slot]]
+        entries = map(zoo.find, zoo.names())
+        known += [entry.name for entry in entries if entry.card["slot"] in slots]
+        close = difflib.get_close_matches(text, known, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ConfigError(
+            f"{show(text)} is no rule{hint}; it must be the directory of a run that evolved one, "
+            f"or one of {', '.join(known)}"
+        )
+    if slot not in slots:
+        has = ", ".join(LEARNERS[LEARNER].slots)
+        raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
+    filling.fill(slot, text, LEARNER, trust_source=trust_source)
+    return Rule(text, slot, key, tuple(envs), trust_source)
+
+
+def _names(env: Any) -> list[str]:
+    return [env] if isinstance(env, str) else list(env)

@@ -1,0 +1,132 @@
+"""The held-out comparison of a discovered component: all variants trained, the figures drawn.
+
+The end of every run of evolution, on its own task, and `experiments/evaluate.py`, on another one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from metaevo.comparison.ablations import Laboratory
+from metaevo.comparison.comparison import Comparison
+from metaevo.comparison.entries import Functions, MakeContender, entries_of
+from metaevo.comparison.evaluation import Contender, Scores, curve_frames
+from metaevo.comparison.settings import JudgedSettings
+from metaevo.components import filling
+from metaevo.components.channels import NONE
+from metaevo.config import to_dict
+from metaevo.reports import plots
+from metaevo.runs.progress import Progress as ProgressBar
+from metaevo.training.task import Parts
+from metaevo.training.train_learner import Normalisation, Task
+
+
+def compare(
+    settings: JudgedSettings,
+    parts: Parts,
+    laboratory: Laboratory,
+    *,
+    learned: Mapping[str, Any],
+    path: Path,
+    figures: Path,
+    evolution_frames: int,
+    normalisation: Normalisation | None,
+    check_stop: Callable[[], None],
+) -> dict[str, Any]:
+    """Compare what was found with tuned hand-written parts on held-out seeds; draw the scores.
+
+    Args:
+        settings: of the experiment: learner, hyperparams, fitness, evaluation, seed.
+        parts: what was evolved, and the environments.
+        laboratory: with the meta-parameters that were found; of several, the first ones.
+        learned: the meta-parameters of every evolution, by the names of their contenders.
+        path: of the directory that keeps the tuning of an interrupted comparison.
+        figures: where to draw.
+        evolution_frames: what evolution used, for `tuning_seeds: null`.
+        normalisation: of several environments.
+        check_stop: raises if the run should stop; called between chunks of agents.
+
+    Returns:
+        the content of evaluation.json.
+    """
+    config, seed = settings.evaluation, settings.run.seed
+    contender = contender_maker(settings, parts)
+    comparison = Comparison(
+        entries_of(settings, parts, learned, contender),
+        config,
+        seed=seed,
+        evolution_frames=evolution_frames,
+        normalisation=normalisation,
+        context=str(task_of(settings)),
+        learned=len(learned),
+    )
+    tasks = comparison.entries[comparison.found].contender.tasks
+    ablations = laboratory.ablations(len(tasks) == 1) if config.ablation_seeds else []
+    rows = sum(len(each.rows) for _, each in ablations)
+    total = comparison.frames + rows * config.ablation_seeds * comparison.frames_per_seed
+    with ProgressBar(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
+
+        def progress(frames: int) -> None:
+            bar.update(frames)
+            check_stop()
+
+        result, scores = comparison.run(path / "tuning", progress, bar.stage)
+        bar.stage("ablations")
+        result |= laboratory.run(ablations, comparison, contender, progress)
+        result["observed"] = laboratory.observations()
+    result["frames_per_agent"] = comparison.frames_per_seed
+    result["evolution_frames"] = evolution_frames
+    result["curves"] = comparison.entries[comparison.found].contender.measure
+    others = comparison.discovered[1:]
+    _draw_curves(settings, tasks, figures, result, scores, without=others)
+    return result
+
+
+def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
+    """Return what makes a contender on the tasks of the settings."""
+
+    def contender(functions: Functions, example: Any) -> Contender:
+        return Contender(
+            parts.tasks(settings, functions, example),
+            settings.hyperparams,
+            example,
+            settings.fitness,
+            curve_points=settings.evaluation.curve_points,
+            chunk_size=settings.evolution.chunk_size,
+        )
+
+    return contender
+
+
+def task_of(settings: JudgedSettings) -> dict[str, Any]:
+    """Return the settings on which scores depend, beside the number of seeds and the grid."""
+    everything = to_dict(settings)
+    sections = ("learner", "task", "train", "hyperparams", "fitness")
+    slots = {
+        key: everything[key] for key in filling.slots_of(settings.learner) if key in everything
+    }
+    if everything.get("channel", NONE) != NONE:  # or the same as in earlier versions
+        slots["channel"] = everything["channel"]
+    return {key: everything[key] for key in sections} | slots | {"seed": settings.run.seed}
+
+
+def _draw_curves(
+    settings: JudgedSettings,
+    tasks: list[Task],
+    figures: Path,
+    result: dict[str, Any],
+    scores: dict[str, Scores],
+    *,
+    without: Sequence[str],
+) -> None:
+    rows = [row for row in result["variants"] if row["function"] not in without]
+    shown = [row["name"] for row in rows if row["tuning_frames"]] or [row["name"] for row in rows]
+    for index, task in enumerate(tasks):
+        suffix = "" if len(tasks) == 1 else f"_{task.name.replace('/', '_')}"
+        plots.plot_learning_curves(
+            {name: scores[name].curves[:, index] for name in shown},
+            curve_frames(task.learner.config, settings.evaluation.curve_points),
+            figures / f"learning_curves{suffix}.png",
+            title="" if len(tasks) == 1 else task.name,
+            ylabel=result["curves"],
+        )

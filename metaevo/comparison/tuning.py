@@ -1,0 +1,278 @@
+"""Tuning the contenders of the held-out comparison: a race of settings, on the same seeds for all.
+
+Every contender races the same number of settings: as many points of `evaluation.space` as
+`evaluation.trials` says, from the same sampler with the same seed, or all combinations of a grid;
+and the untuned setting. The first round is a study in the run directory (an adaptive sampler learns
+from its scores), the later ones lie beside it: an interrupted comparison trains only what
+is missing.
+"""
+
+import operator
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress
+from metaevo.comparison.racing import Round, cost, race, rounds_of, seeds_within
+from metaevo.comparison.settings import JudgedSettings
+from metaevo.config import ConfigError, flatten, to_dict
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.objective import objective
+from metaevo.tuning.space import TRACED, Space, make_space
+from metaevo.tuning.study import Study
+
+ADAPTIVE_BATCH = 16
+"""Trials at once of a sampler that learns from those before."""
+CHUNKS = 4
+"""Chunks of agents that are trained between two savings, up to twice as many at the end of a round.
+
+Always several, as a chunk that is not full would have a program of its own.
+"""
+GRID_POINTS = SweepConfig().grid_points
+"""Values of a range in a grid."""
+RACE = "race.json"
+"""The mean scores of the untuned setting and of all later rounds, by round and setting."""
+
+
+class Tuned(NamedTuple):
+    """What tuning a contender found."""
+
+    best: dict[str, float]
+    """the setting that won the race"""
+    frames: int
+    """environment steps that it took"""
+
+
+def tuning_space(
+    config: EvaluationConfig,
+    settings: JudgedSettings,
+    own: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Space:
+    """Return what a contender is tuned over; nothing, if no space is given.
+
+    Args:
+        config: the section `evaluation`.
+        settings: of the experiment, whose hyperparams are to allow all values.
+        own: hyperparams that the contender is tuned over differently from the others, or besides.
+            In a grid, where every contender races as many settings, they are another range
+            for an axis, with as many values, or left out.
+
+    Raises:
+        ConfigError: naming what is wrong.
+    """
+    if not config.space:
+        return Space({}, {})
+    known = flatten(to_dict(settings.hyperparams))
+    _check_names("evaluation.space", config.space, known)
+    shared = _space("evaluation.space", config.space, settings)
+    _check_names("evaluation.own", own or {}, known)
+    own = dict(own or {})
+    if config.sampler == "grid":
+        own = {name: rule for name, rule in own.items() if name in config.space}
+    if not own:
+        return shared
+    if config.sampler == "grid":
+        axes = _space("evaluation.own", own, settings).entries
+        for name in own:
+            count = len(shared.axes(GRID_POINTS)[TRACED + name])
+            points = axes[TRACED + name].points(count)
+            if len(points) != count:
+                raise ConfigError(
+                    f"evaluation.own.{name}: must have {count} values, as evaluation.space.{name} "
+                    "has"
+                )
+            own[name] = {"choice": points}
+    return _space("evaluation.own", {**config.space, **own}, settings)
+
+
+def trials_of(config: EvaluationConfig, space: Space) -> int:
+    """Return how many settings of the space a contender races; 0 without tuning."""
+    if not space.entries:
+        return 0
+    return len(space.grid(GRID_POINTS)) if config.sampler == "grid" else config.trials
+
+
+def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) -> None:
+    if unknown := set(rules) - set(known):
+        raise ConfigError(
+            f"{where}: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
+        )
+    for name in rules:
+        if known[name] is None:  # the variants that keep it would differ in structure
+            raise ConfigError(f"{where}.{name}: needs a value for hyperparams.{name} too")
+
+
+def _space(where: str, rules: Mapping[str, Any], settings: JudgedSettings) -> Space:
+    try:
+        full = {TRACED + name: rule for name, rule in rules.items()}
+        return make_space(full, type(settings), to_dict(settings))
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(f"space.{TRACED}", f"{where}.")) from None
+
+
+class Plan(NamedTuple):
+    """The race that every contender runs."""
+
+    settings: int
+    """that begin, the untuned one among them"""
+    first_seeds: int
+    """of each in the first round"""
+    untuned: dict[str, float]
+    """the experiment's values of what is tuned"""
+    is_trial: int | None
+    """the place of the untuned setting in the grid; None if it stands beside the trials"""
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The rounds of the race; none if nothing is tuned."""
+        return rounds_of(self.settings, self.first_seeds) if self.settings else []
+
+
+def plan(
+    config: EvaluationConfig,
+    space: Space,
+    hyperparams: Any,
+    *,
+    frames_per_seed: int,
+    evolution_frames: int,
+) -> Plan:
+    """Say what is raced on how many seeds.
+
+    Args:
+        config: the section `evaluation`.
+        space: of `tuning_space`.
+        hyperparams: the untuned setting.
+        frames_per_seed: environment steps of an agent.
+        evolution_frames: what evolution used, which `tuning_seeds: null` does not exceed unless
+            a race cannot be as short.
+    """
+    names = [_short_name(name) for name in space.entries]
+    untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
+    is_trial = None
+    if config.sampler == "grid" and names:
+        grid = [_short(params) for params in space.grid(GRID_POINTS)]
+        is_trial = grid.index(untuned) if untuned in grid else None
+    settings = trials_of(config, space)
+    if settings and is_trial is None:
+        settings += 1
+    first = config.tuning_seeds or seeds_within(settings, evolution_frames // frames_per_seed)
+    return Plan(settings, first, untuned, is_trial)
+
+
+def tune(
+    contender: Contender,
+    meta_params: Any,
+    space: Space,
+    config: EvaluationConfig,
+    plan: Plan,
+    *,
+    directory: Path,
+    seed: int,
+    comparable: Callable[[np.ndarray], np.ndarray],
+    progress: Progress | None = None,
+) -> Tuned:
+    """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
+
+    Args:
+        contender: what to tune.
+        meta_params: of its function.
+        space: over what.
+        config: the sampler, and how many settings.
+        plan: of the race.
+        directory: keeps what was trained; whatever scores depend on is part of its name.
+        seed: of the experiment.
+        comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
+        progress: called with the number of frames just done, and of those done before.
+    """
+    beside = trials_of(config, space)
+    sweep = SweepConfig(trials=beside, sampler=config.sampler, seeds=plan.first_seeds)
+    keys = keys_for(seed, Purpose.TUNING, sum(each.seeds for each in plan.rounds))
+    study, kept = _open(directory, sweep, space, seed)
+    before = frozenset(kept)
+
+    def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
+        """Mean scores on the seeds of a round; None where an agent has no score."""
+        chosen = keys[this.start : this.start + this.seeds]
+        results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
+        return [objective(comparable(result.fitness).ravel(), sweep) for result in results]
+
+    def report(settings: int, this: Round) -> None:
+        if progress is not None:
+            progress(settings * this.seeds * contender.frames_per_seed)
+
+    def batch(missing: int, this: Round) -> int:
+        at_once = max(1, CHUNKS * contender.rows_at_once // this.seeds)
+        return missing if missing < 2 * at_once else at_once
+
+    def keep(number: int, settings: list[int], values: list[float | None]) -> None:
+        kept.update({f"{number}/{each}": v for each, v in zip(settings, values, strict=True)})
+        write_json_atomic(directory / RACE, kept)
+
+    first = plan.rounds[0]
+    adaptive = sweep.sampler in ("tpe", "cma_es")
+    with study:
+        report(len(study.records()), first)
+        while trials := study.ask(ADAPTIVE_BATCH if adaptive else batch(study.remaining(), first)):
+            settings = [_short(trial.params) for trial in trials]
+            is_missing = plan.is_trial is None and f"0/{beside}" not in kept
+            values = train(settings + [plan.untuned] * is_missing, first)
+            if is_missing:
+                keep(0, [beside], [values.pop()])
+            for trial, value in zip(trials, values, strict=True):
+                outcome: Any = "pruned" if value is None else "complete"
+                study.tell(trial, value, outcome=outcome, attributes={})
+    records = sorted(study.records(), key=lambda record: record.index)
+    candidates = [_short(record.params) for record in records]
+    if plan.is_trial is None:
+        candidates.append(plan.untuned)
+
+    def evaluate(left: list[int], this: Round, number: int) -> np.ndarray:
+        values = {}
+        if number == 0:
+            values = {record.index: record.value for record in records}
+        others = {each: f"{number}/{each}" for each in left if each not in values}
+        report(len(before.intersection(others.values())), this)
+        missing = [each for each, name in others.items() if name not in kept]
+        while missing:
+            count = batch(len(missing), this)
+            part, missing = missing[:count], missing[count:]
+            keep(number, part, train([candidates[each] for each in part], this))
+        values |= {each: kept[name] for each, name in others.items()}
+        return np.array([values[each] for each in left], dtype=np.float64)  # None becomes NaN
+
+    untuned = len(records) if plan.is_trial is None else plan.is_trial
+    winner = race(len(candidates), untuned, plan.first_seeds, evaluate)
+    return Tuned(candidates[winner], cost(plan.rounds) * contender.frames_per_seed)
+
+
+def _open(
+    directory: Path, sweep: SweepConfig, space: Space, seed: int
+) -> tuple[Study, dict[str, float | None]]:
+    """Open the study of the first round, and what is known of the later ones."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        kept = read_json(directory / RACE) if (directory / RACE).exists() else {}
+        if not isinstance(kept, dict) or not all(
+            value is None or isinstance(value, float) for value in kept.values()
+        ):
+            raise ConfigError(f"{directory / RACE}: holds no scores")
+        return Study.open(directory, sweep, space, seed=seed, name="tuning"), kept
+    except ConfigError as error:
+        warnings.warn(f"tuning again: {error}", stacklevel=2)
+        shutil.rmtree(directory)
+        directory.mkdir()
+        return Study.open(directory, sweep, space, seed=seed, name="tuning"), {}
+
+
+def _short(params: dict[str, Any]) -> dict[str, float]:
+    return {_short_name(name): value for name, value in params.items()}
+
+
+def _short_name(name: str) -> str:
+    return name.removeprefix(TRACED)

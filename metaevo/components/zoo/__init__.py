@@ -1,0 +1,38 @@
+"""The zoo: rules that were found, or published, and that anybody can load by name.
+
+`metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
+"""
+
+from metaevo.components.zoo.entries import (
+    CARD,
+    FOLDER,
+    FORMAT,
+    NAME,
+    PREFIX,
+    Entry,
+    Experiment,
+    Meeting,
+    Repeat,
+    find,
+    is_name,
+    is_same,
+    names,
+    seal,
+)
+
+__all__ = [
+    "CARD",
+    "FOLDER",
+    "FORMAT",
+    "NAME",
+    "PREFIX",
+    "Entry",
+    "Experiment",
+    "Meeting",
+    "Repeat",
+    "find",
+    "is_name",
+    "is_same",
+    "names",
+    "seal",
+]

@@ -1,0 +1,1 @@
+"""Distillation of learned parts, and additions to the zoo."""

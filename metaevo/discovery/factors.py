@@ -1,0 +1,118 @@
+"""Formulas for a learned schedule: what every hyperparameter is multiplied by over training.
+
+Nothing has to be recorded, as a schedule looks at the share of training that is done and at nothing
+else. Each hyperparameter that it changes has formulas of its own; together they fill the slot.
+"""
+
+import ast
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from metaevo.components.expressions import parse
+from metaevo.components.formula import Config
+from metaevo.components.parts import Part
+from metaevo.components.schedules import POINTS, SAME
+from metaevo.discovery import regression
+from metaevo.discovery.regression import Formula, Named, text_of
+from metaevo.training.task import LearnerSettings
+from purerl.types import Context
+
+SLOT: Literal["schedule"] = "schedule"
+PROGRESS = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
+
+
+class Piece(NamedTuple):
+    """A formula for one hyperparameter."""
+
+    text: str
+    length: int
+    error: float
+    """the share of its factor's variance that it does not explain"""
+
+
+def factors_of(part: Part, meta_params: Any, settings: LearnerSettings) -> dict[str, np.ndarray]:
+    """Return what every hyperparameter that a schedule changes is multiplied by, [POINTS] each.
+
+    Args:
+        part: in the slot `schedule`.
+        meta_params: of it.
+        settings: of the experiment.
+    """
+    given = settings.hyperparams
+
+    def at(progress):
+        context = Context(given, progress, settings.train.num_updates)
+        return vars(part.function(meta_params, context))
+
+    changed = jax.vmap(at)(PROGRESS)
+    found = {}
+    for name, value in vars(given).items():
+        if isinstance(value, int | float) and value:
+            factor = np.asarray(changed[name], np.float64) / value
+            if (np.abs(factor - 1.0) > SAME).any():
+                found[name] = factor
+    return found
+
+
+def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) -> list[Formula]:
+    """Return formulas for all hyperparameters together, of growing length and smaller error.
+
+    The first is the constant of each. Then, again and again, the one hyperparameter has a longer
+    formula whose error falls most for its length.
+
+    Args:
+        factors: over `PROGRESS`, by hyperparameters.
+        seed: of the search.
+        evaluations: of candidates, in all.
+
+    Raises:
+        ConfigError: if Operon is not installed.
+    """
+    inputs = {"progress": PROGRESS}
+    fronts: dict[str, list[Piece]] = {}
+    for number, (name, wanted) in enumerate(factors.items()):
+        pieces = [_piece(text_of({"": float(np.mean(wanted))}), wanted)]
+        if np.ptp(wanted) > SAME * np.abs(wanted).max():
+            terms = regression.sums_of(
+                inputs, wanted, seed=seed + 1000 * number, evaluations=evaluations // len(factors)
+            )
+            pieces += [_piece(text_of(each), wanted) for each in terms]
+        fronts[name] = regression.front(pieces)
+    places = dict.fromkeys(fronts, 0)
+    found = [_together({name: front[0] for name, front in fronts.items()})]
+    while steps := {
+        name: _gain(*front[places[name] : places[name] + 2])
+        for name, front in fronts.items()
+        if places[name] + 1 < len(front)
+    }:
+        places[max(steps, key=lambda name: steps[name])] += 1
+        found.append(_together({name: front[places[name]] for name, front in fronts.items()}))
+    return regression.front(found)
+
+
+def _piece(text: str, wanted: np.ndarray) -> Piece:
+    expression = parse(text, ["progress"], {})
+    values = np.broadcast_to(expression.evaluate({"progress": PROGRESS}), wanted.shape)
+    left = np.mean(np.square(np.asarray(values, np.float64) - wanted))
+    error = left / np.var(wanted) if np.ptp(wanted) else 0.0
+    return Piece(text, expression.length, float(error))
+
+
+def _gain(short: Piece, long: Piece) -> float:
+    return (short.error - long.error) / (long.length - short.length)
+
+
+def _together(pieces: Mapping[str, Piece]) -> Formula:
+    """One component of all; its error is the mean of theirs."""
+    named = Named()
+    texts = {
+        name: ast.unparse(named.visit(ast.parse(piece.text, mode="eval")))
+        for name, piece in pieces.items()
+    }
+    first = next(iter(texts))
+    config = Config(SLOT, texts.pop(first), named.constants, hyperparam=first, also=texts)
+    error = float(np.mean([piece.error for piece in pieces.values()]))
+    return Formula(config, config.length, error)

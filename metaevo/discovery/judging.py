@@ -1,0 +1,168 @@
+"""Formulas and smaller networks, judged by the protocol that judges what they were fitted to."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from metaevo import statistics
+from metaevo.comparison.comparison import Comparison, Entry, digest
+from metaevo.comparison.entries import entries_of
+from metaevo.comparison.evaluation import LEARNED
+from metaevo.comparison.protocol import contender_maker, task_of
+from metaevo.comparison.settings import JudgedSettings
+from metaevo.components import formula
+from metaevo.components.formulas import HAND_WRITTEN
+from metaevo.components.parts import Evolved, Part, of_key
+from metaevo.components.slots import SLOTS
+from metaevo.discovery.networks import Network
+from metaevo.discovery.regression import Formula
+from metaevo.runs.progress import Progress
+from metaevo.training.task import Parts
+from metaevo.training.train_learner import Normalisation
+
+
+class Candidate(NamedTuple):
+    """Something that takes the place of what was learned."""
+
+    part: Part
+    meta_params: Any
+    about: dict[str, Any]
+    """what its row says: `name`, and `length` or `numbers`, `error`, ..."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in comparisons."""
+        return str(self.about["name"])
+
+
+def of_formula(each: Formula) -> Candidate:
+    """Return a formula as a candidate."""
+    config = each.config
+    component = formula.make(config)
+    name = formula.__name__.rpartition(".")[2]
+    part = Part(name, formula, SLOTS[config.slot], config, component)
+    about = {
+        "name": f"formula of {each.length}",
+        "length": each.length,
+        "error": each.error,
+        "text": config.written(config.constants),
+        "expression": config.expression,
+        "constants": config.constants,
+        "gives": config.gives,
+        "also": config.also,
+    }
+    return Candidate(part, component.init(jax.random.key(0)), about)
+
+
+def of_network(each: Network) -> Candidate:
+    """Return a smaller network as a candidate."""
+    name = f"network of {each.units}"
+    about = {"name": name, "numbers": each.numbers, "units": each.units, "error": each.error}
+    return Candidate(each.part, each.meta_params, about)
+
+
+def judge(
+    settings: JudgedSettings,
+    parts: Parts,
+    part: Part,
+    meta_params: Any,
+    candidates: Sequence[Candidate],
+    path: Path,
+    *,
+    normalisation: Normalisation | None,
+    check_stop: Callable[[], None],
+) -> dict[str, Any]:
+    """Compare candidates with what they were fitted to, and both with hand-written functions.
+
+    All are tuned over the same settings and seeds, and meet on the same held-out seeds.
+
+    Args:
+        settings: of the comparison.
+        parts: what was evolved, and the environments.
+        part: whose place the candidates take.
+        meta_params: that were found.
+        candidates: formulas and networks.
+        path: of the directory that keeps the tuning of an interrupted comparison.
+        normalisation: of several environments.
+        check_stop: raises if the run is to stop.
+
+    Returns:
+        `formulas`, `networks`, `learned` and `hand_written`, each with `iqm`, `interval` and
+        `scores` of the tuned variant and `untuned` of the other; candidates with the verdicts
+        `against_learned` and `against_best`, `learned` with the latter.
+    """
+    contender = contender_maker(settings, parts)
+    all_entries = entries_of(settings, parts, {LEARNED: meta_params}, contender)
+    learned = all_entries.pop(LEARNED)
+    entries = {LEARNED: learned}
+    for each in candidates:
+        functions = {
+            slot: of_key("found", function) for slot, function in parts.evolved.functions().items()
+        }
+        (function,) = Evolved({each.part.name: each.part}, False).functions().values()
+        functions[part.slot.name] = of_key("candidate", function)
+        both = {"found": meta_params, "candidate": each.meta_params}
+        entries[each.name] = Entry(contender(functions, both), both, learned.space)
+    chosen = [(each.part.config, digest(each.meta_params)) for each in candidates]
+    comparison = Comparison(
+        entries | all_entries,
+        settings.evaluation,
+        seed=settings.run.seed,
+        evolution_frames=0,
+        normalisation=normalisation,
+        context=f"{task_of(settings)} {chosen}",
+        learned=len(entries),
+    )
+    with Progress(total=comparison.frames, desc="judging", unit="frame", unit_scale=True) as bar:
+
+        def progress(frames: int) -> None:
+            bar.update(frames)
+            check_stop()
+
+        result, _ = comparison.run(path / "tuning", progress, bar.stage)
+    return _summary(result, part, candidates, learned.meta_params)
+
+
+def _summary(
+    result: Mapping[str, Any], part: Part, candidates: Sequence[Candidate], meta_params: Any
+) -> dict[str, Any]:
+    rows: dict[str, dict[str, Any]] = {}
+    for row in result["variants"]:  # of every function the untuned one first, if there is one
+        kept = {key: row[key] for key in ("settings", "seeds", "scores", "iqm", "interval")}
+        kept |= {"diverged": row["diverged"], "tuned": bool(row["tuning_frames"])}
+        before = rows.get(row["function"])
+        untuned = before and {key: before[key] for key in ("iqm", "interval", "diverged")}
+        rows[row["function"]] = kept | {"untuned": untuned}
+    judged = result.get("evolutions") or [result["against_best"]]
+    against_best = {each["learned"].partition(" (")[0]: each for each in judged}
+    learned = rows[LEARNED] | {
+        "numbers": sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)),
+        "against_best": against_best[LEARNED],
+    }
+    found = {}
+    for each in candidates:
+        row = rows[each.name]
+        compared = statistics.compare(np.asarray(row["scores"]), np.asarray(learned["scores"]))
+        found[each.name] = {
+            **each.about,
+            **row,
+            "against_learned": compared._asdict(),
+            "against_best": against_best[each.name],
+        }
+    known = HAND_WRITTEN.get(part.slot.name, {})
+    others = [
+        {"name": name, "length": known[name].length if name in known else None, **row}
+        for name, row in rows.items()
+        if name != LEARNED and name not in found
+    ]
+    return {
+        "formulas": [row for row in found.values() if "length" in row],
+        "networks": [row for row in found.values() if "units" in row],
+        "learned": learned,
+        "hand_written": others,
+        "best_hand_written": result["best_hand_written"],
+        "tuning_rounds": result["tuning_rounds"],
+    }

@@ -1,0 +1,122 @@
+"""Smaller networks for a learned part: components of its own kind, with fewer hidden units.
+
+Like formulas, they are fitted to what it does where training goes. Several starts are descended
+from; the one that leaves least unexplained is kept.
+"""
+
+import dataclasses
+import typing
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components.distillation import fit
+from metaevo.components.parts import Part
+from metaevo.config import ConfigError
+from metaevo.discovery.records import Records, Target
+from metaevo.training.task import LearnerSettings
+
+UNITS = 2, 4
+"""Of the hidden layer, where the component has more numbers with its own."""
+STEPS = 6_000
+"""Of descent."""
+STARTS = 6
+BATCH = 512
+"""Samples of a step."""
+
+
+class Network(NamedTuple):
+    """A component of the same kind as what was learned."""
+
+    part: Part
+    meta_params: Any
+    units: int
+    """of its hidden layer"""
+    error: float
+    """the share of the variance of what is wanted that it does not explain"""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it has."""
+        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.meta_params))
+
+
+def smaller(part: Part) -> dict[int, Part]:
+    """Return a component with fewer units, by their number.
+
+    Args:
+        part: that was learned, whose settings have `hidden_sizes` or `hidden_size`.
+
+    Raises:
+        ConfigError: if they have neither, or are as small already.
+    """
+    config, found = part.config, {}
+    known = {field.name for field in dataclasses.fields(config)}
+    if not known & {"hidden_sizes", "hidden_size"}:
+        raise ConfigError(
+            f"--into network: {part.name} has no hidden_sizes or hidden_size that could be smaller"
+        )
+    before = _numbers(part)
+    for units in UNITS:
+        sizes = {"hidden_sizes": (units,)} if "hidden_sizes" in known else {"hidden_size": units}
+        own = dataclasses.replace(config, **sizes)
+        if "random" in typing.get_args(typing.get_type_hints(type(config)).get("start")):
+            own = dataclasses.replace(own, start="random")  # it is fitted in any case
+        small = part._replace(config=own, component=part.module.make(own))
+        if _numbers(small) < before:
+            found[units] = small
+    if not found:
+        raise ConfigError(
+            f"--into network: {part.name} has {before} numbers, and with {UNITS[0]} units no fewer"
+        )
+    return found
+
+
+def fitted(
+    part: Part,
+    units: int,
+    settings: LearnerSettings,
+    target: Target,
+    records: Records,
+    *,
+    seed: int,
+) -> Network:
+    """Return a component with the meta-parameters that come nearest to what was recorded.
+
+    Args:
+        part: the component.
+        units: of its hidden layer.
+        settings: of the experiment.
+        target: of its slot.
+        records: of trainings with the part that it is to replace.
+        seed: of starts and batches.
+    """
+    value = jax.vmap(target.value_of(part, settings), in_axes=(None, 0, 0))
+    scalars, progress = jnp.asarray(records.scalars), jnp.asarray(records.progress)
+    wanted = jnp.asarray(records.wanted)
+    variance = jnp.maximum(jnp.var(wanted), 1e-30)
+
+    def unexplained(meta_params, at):
+        left = value(meta_params, scalars[at], progress[at]) - wanted[at]
+        return jnp.mean(jnp.square(left)) / variance
+
+    def distance(meta_params, key):
+        return unexplained(meta_params, jax.random.randint(key, (BATCH,), 0, len(wanted)))
+
+    @jax.jit
+    def descended(key):
+        init_key, fit_key = jax.random.split(key)
+        meta_params = fit(distance, part.component.init(init_key), fit_key, STEPS)
+        return meta_params, unexplained(meta_params, jnp.arange(len(wanted)))
+
+    keys = jax.random.split(jax.random.key(seed), STARTS)
+    found = [descended(key) for key in keys]
+    meta_params, error = min(found, key=lambda each: float(jnp.nan_to_num(each[1], nan=jnp.inf)))
+    return Network(part, jax.device_get(meta_params), units, float(error))
+
+
+def _numbers(part: Part) -> int:
+    shapes = jax.eval_shape(part.component.init, jax.random.key(0))
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))

@@ -1,0 +1,157 @@
+"""Where training takes a learned part: what it was given, and what it made of that.
+
+Agents are trained with it from beginning to end. Now and then one update is made with a part that
+writes down what it is called with, in every gradient step; nothing else differs.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.comparison.settings import JudgedSettings
+from metaevo.components.component import Component
+from metaevo.components.parts import Evolved, Part
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.training.population import Population
+from metaevo.training.task import LearnerSettings, Parts
+
+AGENTS = 16
+"""that are trained"""
+TIMES = 8
+"""at which an update is written down, evenly over training"""
+SAMPLES = 4000
+"""that are kept, as many of each time"""
+
+
+ValueOf = Callable[[Any, jax.Array, jax.Array], jax.Array]
+"""`(meta_params, scalars [k], progress) -> number`"""
+
+
+class Target(NamedTuple):
+    """What formulas and networks are fitted to, of the parts in a slot."""
+
+    what: str
+    """in words"""
+    gives: Literal["value", "slope"]
+    """what a formula of it gives, see `metaevo.components.formula`"""
+    listened: Callable[[Component, list[np.ndarray]], Component]
+    """the same component, which appends the scalars [..., k] that it is given to a list"""
+    value_of: Callable[[Part, LearnerSettings], ValueOf]
+    """what a part makes of scalars"""
+    inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
+    """from scalars [samples, k] to the inputs of formulas, [samples] each"""
+    scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
+    """the other way"""
+    known: str = ""
+    """the end of every formula: what is searched for is the rest"""
+
+
+class Records(NamedTuple):
+    """What a part was given in trainings, and what it made of it."""
+
+    scalars: np.ndarray
+    """[samples, k]"""
+    progress: np.ndarray
+    """[samples] the share of training that was done"""
+    wanted: np.ndarray
+    """[samples] what the target's `value_of` says"""
+
+    def inputs(self, target: Target) -> dict[str, np.ndarray]:
+        """Return what formulas may look at, [samples] each."""
+        return target.inputs_of(self.scalars) | {"progress": self.progress}
+
+
+def record(
+    settings: JudgedSettings,
+    parts: Parts,
+    meta_params: Any,
+    part: Part,
+    target: Target,
+    check_stop: Callable,
+) -> Records:
+    """Train agents with what was found, and write down what one part of it is given.
+
+    Args:
+        settings: of the evolution.
+        parts: what it evolved.
+        meta_params: that it found.
+        part: that one.
+        target: of its slot.
+        check_stop: raises if the run is to stop.
+
+    Returns:
+        samples of all environments and times, without those that are not finite.
+    """
+    rng = np.random.default_rng(settings.run.seed)
+    functions = parts.evolved.functions()
+    scalars, progress = [], []
+    tasks = parts.tasks(settings, functions, meta_params)
+    for index, task in enumerate(tasks):
+        seen: list[np.ndarray] = []
+        listener = part._replace(component=target.listened(part.component, seen))
+        listening = Evolved(
+            parts.evolved.parts | {part.name: listener}, parts.evolved.is_dict
+        ).functions()
+        learner = parts.tasks(settings, listening, meta_params)[index].learner
+        population = Population(
+            task, settings.hyperparams, meta_params, settings.fitness, agents=AGENTS
+        )
+        # One agent at a time: a device with a single thread waits for itself if it is to hand over
+        # more than 100 kB at once.
+        listen = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
+        keys = keys_for(settings.run.seed, Purpose.RECORDING, AGENTS)
+        agents = population.init(keys)
+        for updates in sorted({population.num_updates * i // TIMES for i in range(TIMES)}):
+            check_stop()
+            agents = population.advance(agents, updates - agents.updates)
+            states, of_agents = population.states(agents), []
+            for agent in range(AGENTS):
+                seen.clear()
+                state = jax.tree.map(lambda leaf: leaf[agent : agent + 1], states)  # noqa: B023
+                jax.block_until_ready(
+                    listen(state, settings.hyperparams, meta_params, task.env_params)
+                )
+                of_agents.append(np.stack(seen))
+            found = np.concatenate(of_agents, axis=1).reshape(-1, seen[0].shape[-1])
+            found = found[np.isfinite(found).all(axis=1)]
+            chosen = rng.permutation(len(found))[: SAMPLES // (TIMES * len(tasks))]
+            scalars.append(found[chosen])
+            progress.append(np.full(len(chosen), updates / population.num_updates, np.float32))
+    all_scalars, all_progress = np.concatenate(scalars), np.concatenate(progress)
+    own = parts.evolved.of(meta_params, part.name)
+    wanted = values(target.value_of(part, settings), own, all_scalars, all_progress)
+    usable = np.isfinite(wanted)
+    return Records(all_scalars[usable], all_progress[usable], wanted[usable])
+
+
+def values(
+    value_of: ValueOf, meta_params: Any, scalars: np.ndarray, progress: np.ndarray
+) -> np.ndarray:
+    """Return what a part makes of scalars [samples].
+
+    Args:
+        value_of: of the part.
+        meta_params: of it.
+        scalars: [samples, k].
+        progress: [samples] the share of training that is done.
+    """
+    of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
+    return np.asarray(of_all(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))
+
+
+def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
+    """Append scalars [..., k] to a list, whenever a program comes here; return 1.
+
+    It must be a factor of what the program returns, or XLA leaves it out.
+    """
+
+    def write_down(given):
+        seen.append(np.array(given))
+        return np.ones(np.shape(given)[: np.ndim(given) - scalars.ndim], np.float32)
+
+    shape = jax.ShapeDtypeStruct((), jnp.float32)
+    given = jax.lax.stop_gradient(scalars)
+    return jax.pure_callback(write_down, shape, given, vmap_method="expand_dims")

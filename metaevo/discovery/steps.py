@@ -1,0 +1,87 @@
+"""What of an optimizer formulas and networks are fitted to: the step of a parameter.
+
+It is that in learning rates, before annealing, as a function of what
+`metaevo.components.signals` shows of the parameter.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from metaevo.components import signals
+from metaevo.components.component import Component
+from metaevo.components.parts import Part
+from metaevo.components.signals import FEATURES, SIGNALS, Seen
+from metaevo.discovery.records import Target, ValueOf, written_down
+from metaevo.training.task import LearnerSettings
+
+OF_ARRAY = 32
+"""Parameters that are listened to of every array, so that biases and heads count like the large
+arrays between hidden layers."""
+
+
+def step_of(part: Part, settings: LearnerSettings) -> ValueOf:
+    """Return the step of one parameter, of the numbers in FEATURES."""
+    direction = part.component.direction
+    assert direction is not None
+    length = jnp.log(jnp.float32(settings.train.num_updates)) / 10.0
+
+    def step(meta_params, scalars, progress):
+        found, (size, value, policy) = jnp.split(scalars[:, None], [len(SIGNALS)])
+        seen = Seen(SIGNALS, found, size, value, policy, progress, length)
+        return direction(meta_params, seen)[0]
+
+    return step
+
+
+def listened(component: Component, seen: list[np.ndarray]) -> Component:
+    """Return the same optimizer, which writes down what it sees of some parameters."""
+    direction = component.direction
+    assert direction is not None
+
+    def make_optimizer(meta_params, context):
+        def optimizer(at: Sequence[int]) -> optax.GradientTransformationExtraArgs:
+            def of_all(all_seen: Seen, memory: jax.Array) -> tuple[jax.Array, jax.Array]:
+                scalars = jnp.stack([all_seen.by_name[name] for name in FEATURES], axis=1)
+                one = written_down(scalars[np.asarray(at)], seen)
+                return one * direction(meta_params, all_seen), memory
+
+            return signals.optimizer(of_all, context)
+
+        def update(updates, state, params, **told):
+            return optimizer(_some(params)).update(updates, state, params, **told)
+
+        return optax.GradientTransformationExtraArgs(optimizer(()).init, update)
+
+    return component._replace(apply=make_optimizer)
+
+
+def _some(params: Any) -> list[int]:
+    """Return at most OF_ARRAY places in every array of parameters, which are one vector."""
+    rng, chosen, start = np.random.default_rng(0), [], 0
+    for leaf in jax.tree.leaves(params):
+        chosen += (start + rng.permutation(leaf.size)[:OF_ARRAY]).tolist()
+        start += leaf.size
+    return chosen
+
+
+def _inputs_of(scalars: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(FEATURES, scalars.T, strict=True))
+
+
+def _scalars_of(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.stack([inputs[name] for name in FEATURES], axis=1)
+
+
+OPTIMIZER = Target(
+    "the step of a parameter, in learning rates",
+    "value",
+    listened,
+    step_of,
+    _inputs_of,
+    _scalars_of,
+)

@@ -1,0 +1,333 @@
+"""An entry of the zoo made from a run of evolution, with the evidence that the run left."""
+
+import io
+import os
+import shlex
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from annotated_types import Len
+from PIL import Image
+
+from metaevo.components import channels, discovery, filling, registry, shapers, zoo
+from metaevo.components.slots import SLOTS
+from metaevo.config import ConfigError, show, to_dict
+from metaevo.runs import checkpoint, files, schema
+from metaevo.runs.quick import is_quick
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import Index, Number, Text
+
+SECTIONS = ("task", "train", "hyperparams", "fitness")
+KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
+"""Of a variant of evaluation.json."""
+WIDTH, COLORS = 800, 64
+"""Of a picture."""
+
+
+@dataclass(frozen=True)
+class _Judged:
+    name: Text
+    function: Text
+    settings: dict[str, Any]
+    tuning_frames: Index
+    scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
+    """of every seed, or of every seed on its one task"""
+    iqm: Number
+    interval: Annotated[list[Number], Len(2, 2)]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    variants: Annotated[list[_Judged], Len(2)]
+    pairs: Annotated[list[dict[str, Any]], Len(1)]
+    against_best: dict[str, Any]
+    learned: Text
+    """the name of the best variant of what was found"""
+    conclusion: Text
+    evolution_frames: Index
+
+
+def add(
+    run_dir: Path,
+    name: str,
+    *,
+    title: str | None = None,
+    replace: bool = False,
+    trust_source: bool = False,
+) -> zoo.Entry:
+    """Make an entry of what a run has evolved.
+
+    Args:
+        run_dir: of an evolution of one component, a channel or a meta-policy, or of several.
+        name: of the entry.
+        title: one line that says what it is.
+        replace: put it in the place of an entry of that name, as its next version.
+        trust_source: execute the component's source that the run has saved.
+
+    Returns:
+        the entry, as it is loaded from now on.
+
+    Raises:
+        ConfigError: if the run has no held-out evidence, or cannot be an entry for another reason.
+    """
+    if not zoo.NAME.fullmatch(name):
+        raise ConfigError(f"{show(name)}: must be a name of small letters, digits, '-' and '_'")
+    if name in zoo.names() and not replace:
+        raise ConfigError(
+            f"{zoo.PREFIX}{name} exists: entries do not change; name this one otherwise, or "
+            "replace it by its next version: --replace"
+        )
+    run = RunDirectory.open(run_dir)
+    saved = run.read_config()
+    evidence = _evidence_of(run, saved["config"])
+    config = saved["config"]
+    rule = _rule_of(run, config, trust_source)
+    version = 1 + (zoo.find(name).card["version"] if name in zoo.names() else 0)
+    card = {
+        "name": name,
+        "version": version,
+        "title": title or rule.title,
+        "slot": rule.slot,
+        "learner": rule.learner,
+        "function": None,
+        "component": rule.component,
+        "settings": rule.settings,
+        "origin": _origin(run, saved, evidence),
+        "held_out": _held_out(rule, evidence),
+        "repeat": _repeat(rule, evidence),
+    }
+    try:
+        with tempfile.TemporaryDirectory(dir=zoo.FOLDER) as folder:
+            new = Path(folder) / name
+            checkpoint.save_tree(new / "meta_params", rule.meta_params, rule.metadata)
+            if rule.source is not None:
+                (new / "component").mkdir()
+                files.write_atomic(new / "component" / f"{rule.component}.py.txt", rule.source)
+            figures = (_picture(run.figures / name) for name in rule.pictures)
+            picture = next(filter(None, figures), None)
+            if picture is not None:
+                files.write_atomic(new / "picture.png", picture)
+            zoo.seal(new, card)
+            place = zoo.FOLDER / name
+            if place.exists():
+                shutil.rmtree(place)
+            new.rename(place)
+    except OSError as error:
+        raise files.unwritable(zoo.FOLDER, error) from None
+    return zoo.find(name)
+
+
+class _Rule(NamedTuple):
+    """What a run has found."""
+
+    slot: str
+    learner: str | None
+    title: str
+    settings: dict[str, Any]
+    meta_params: Any
+    metadata: dict[str, Any]
+    pictures: Sequence[str]
+    """of which the first one that there is goes to the card"""
+    judged_on: str
+    experiment: dict[str, Any]
+    """what repeats its number"""
+    component: str | None = None
+    source: bytes | None = None
+    """of the component"""
+    frames: int | None = None
+    """of a seed; None for those of the evidence"""
+    is_against: bool = False
+    """whether its fitness is minus what the card counts"""
+
+
+def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
+    other = discovery.other_of(run.path)
+    if other is channels:
+        return _channel(run, config)
+    if other is shapers:
+        return _shaper(run, config)
+    if "study" in config:
+        raise ConfigError(
+            f"{run.path}: study = {show(config['study'])}: an entry fills a slot of a learner, or "
+            "is a channel or a meta-policy of matrix games"
+        )
+    return _part(run, config, trust_source)
+
+
+def _part(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
+    if config.get("channel", channels.NONE) != channels.NONE:
+        raise ConfigError(
+            f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
+            "agents that hear none"
+        )
+    evolved, meta_params = discovery.load_all(run.path, trust_source=trust_source)
+    if evolved.is_dict:
+        raise ConfigError(f"{run.path} evolved several parts together; an entry holds one")
+    (part,) = evolved.parts.values()
+    source = registry.source_of(part.module)
+    if source is None:
+        raise ConfigError(f"{run.path}: the source of {part.name} is not to be found")
+    return _Rule(
+        slot=part.slot.name,
+        learner=config["learner"],
+        title=f"{part.name} for {config['learner']}",
+        settings=to_dict(part.config),
+        meta_params=meta_params,
+        metadata={
+            "component": part.name,
+            "config": to_dict(part.config),
+            "learner": config["learner"],
+            **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
+        },
+        pictures=part.slot.hook(part.module, "CAPTIONS") or (),
+        judged_on=config["task"]["env"],
+        experiment=_experiment(config, part.slot.name),
+        component=part.name,
+        source=source,
+    )
+
+
+def _channel(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+    meta_params, about = checkpoint.load_tree(run.meta_params)
+    role, env = about["role"], config["task"]["env"]
+    return _Rule(
+        slot=channels.SETTING,
+        learner=config["learner"],
+        title=f"{role} of {config['learner']} on {env}",
+        settings=about["channel"],
+        meta_params=meta_params,
+        metadata={key: about[key] for key in ("channel", "role", "learner")},
+        pictures=["messages.png"],
+        judged_on=f"{env}, fitness of an {role}",
+        experiment=_experiment(config, channels.SETTING),
+        is_against=role == "adversary",
+    )
+
+
+def _shaper(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+    game, met = config["game"], config["opponent"]["names"]
+    if not isinstance(met, str) or not (met in shapers.NAMES or zoo.is_name(met)):
+        raise ConfigError(
+            f"{run.path}: {shapers.SETTING} = {show(met)}: an entry is of a run with one opponent "
+            f"that everybody has: one of {', '.join(shapers.NAMES)}, or zoo:NAME"
+        )
+    meta_params, about = checkpoint.load_tree(run.meta_params)
+    rows = [[f"{each:g}" for each in row] for row in game["payoffs"]]
+    where = f"[[{'], ['.join(map(', '.join, rows))}]]"
+    return _Rule(
+        slot=shapers.SETTING,
+        learner=None,
+        title=f"meta-policy that shapes {met} in the game {where}",
+        settings={"hidden": about["hidden"]},
+        meta_params=meta_params,
+        metadata={"hidden": about["hidden"]},
+        pictures=["meta_episode.png"],
+        judged_on=f"payoff a step against {met} in the game {where}",
+        experiment={key: config[key] for key in ("game", "opponent")},
+        frames=game["steps"],
+    )
+
+
+def _experiment(config: Mapping[str, Any], slot: str) -> dict[str, Any]:
+    """Return what is trained to repeat a number of what fills a slot."""
+    if not isinstance(config["task"]["env"], str):
+        raise ConfigError("an entry is of a run on a single environment, as is its number")
+    references = {each: SLOTS[each].names(config["learner"])[0]
+                  for each in filling.slots_of(config["learner"])}  # fmt: skip
+    others = {key: config.get(key, first) for key, first in references.items() if key != slot}
+    sections = {key: config[key] for key in SECTIONS}
+    own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
+    return {**sections, "hyperparams": own, "functions": others}
+
+
+def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
+    if is_quick(config):
+        raise ConfigError(f"{run.path} was a quick look (--quick), which is no evidence")
+    if not os.path.lexists(run.evaluation_path):
+        raise ConfigError(
+            f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
+            "evaluation.seeds above 0"
+        )
+    found = files.read_json(run.evaluation_path)
+    content: dict[str, Any] = schema.check(_Evidence, found, str(run.evaluation_path))
+    return content
+
+
+def _origin(run: RunDirectory, saved: dict[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
+    """Say how it was evolved."""
+    config, where = saved["config"], saved["environment"]
+    git = where.get("git") or {"commit": "unknown", "dirty": False}
+    seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
+    sections = "role", "channel", "component", "game", "opponent", "strategy", "evolution"
+    return {
+        "command": _command(where["command_line"]),
+        "commit": git["commit"][:9] + "+" * git["dirty"],
+        "date": str(where["started"])[:10],
+        "jax": where.get("jax"),
+        "seeds": seeds,
+        "frames": evidence["evolution_frames"] * len(seeds),
+        "config": {key: config[key] for key in (*sections, *SECTIONS) if key in config},
+    }
+
+
+def _command(line: str) -> str:
+    """Return the command of a run without what names places on its machine."""
+    words = shlex.split(line)
+    names = [i for i, word in enumerate(words) if Path(word).name == "metaevo"]
+    words = ["metaevo", *words[names[0] + 1 :]] if names else ["python", *words[1:]]
+    for flag in ("--run-dir", "--cache-dir"):
+        if flag in words:
+            at = words.index(flag)
+            del words[at : at + 2]
+    return shlex.join(words)
+
+
+def _held_out(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return what the card shows of the comparison on held-out seeds."""
+    return {
+        "env": rule.judged_on,
+        "frames_per_agent": rule.frames or evidence["frames_per_agent"],
+        "conclusion": evidence["conclusion"],
+        "against_best": evidence["against_best"],
+        "variants": [{key: row[key] for key in KEPT} for row in evidence["variants"]],
+        "evolutions": evidence.get("evolutions", []),
+        "together": evidence.get("together"),
+    }
+
+
+def _repeat(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
+    """Return the number that anybody can repeat: what was found, untuned."""
+    functions = {row["name"]: row["function"] for row in evidence["variants"]}
+    learned = functions.get(evidence["learned"])
+    rows = [
+        row
+        for row in evidence["variants"]
+        if row["function"] == learned and not row["tuning_frames"]
+    ]
+    if not rows:
+        raise ConfigError("the evidence has no untuned scores of what was found")
+    scores = np.ravel(rows[0]["scores"])
+    scores = -scores if rule.is_against else scores
+    return {
+        "experiment": rule.experiment,
+        "seeds": len(scores),
+        "mean": float(scores.mean()),
+        "std": float(scores.std(ddof=1)),
+    }
+
+
+def _picture(path: Path) -> bytes | None:
+    """Return a figure of a run, small: a few colours, at most 800 pixels wide."""
+    if not path.is_file():
+        return None
+    with Image.open(path) as image:
+        small = image.convert("RGB")
+    small.thumbnail((WIDTH, WIDTH))
+    content = io.BytesIO()
+    small.quantize(COLORS).save(content, "PNG", optimize=True)
+    return content.getvalue()

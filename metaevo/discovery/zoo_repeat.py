@@ -1,0 +1,85 @@
+"""The number of a card, repeated: agents trained with the rule on the card's experiment.
+
+Of a meta-policy, meta-episodes are played instead.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo import statistics
+from metaevo.components import shapers, zoo
+from metaevo.config import from_dict
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.studies.games import meta_game
+from metaevo.studies.games.shaping import Shaping
+from metaevo.studies.games.shaping_settings import ShapingSettings
+from metaevo.training.population import Population
+from metaevo.training.settings import make_trainee, training_class
+from metaevo.training.train_learner import Task
+
+
+def scores_of(
+    learner: str, experiment: dict[str, Any], slot: str, rule: str, seeds: int
+) -> np.ndarray:
+    """Train agents with a rule in its slot.
+
+    Args:
+        learner: by its name.
+        experiment: a `metaevo.components.zoo.Experiment` as plain data.
+        slot: that the rule fills.
+        rule: `zoo:NAME`, a hand-written function or a run's directory.
+        seeds: agents; their keys are of `Purpose.TRAINING`, which no evolution has used.
+
+    Returns:
+        [seeds] scores; one that diverged has the worst.
+    """
+    sections = {key: value for key, value in experiment.items() if key != "functions"}
+    raw = {"learner": learner, **sections, **experiment["functions"], slot: rule}
+    settings: Any = from_dict(training_class(raw), raw)
+    trainee = make_trainee(settings)
+    population = Population(
+        Task(trainee.env_name, trainee.learner, trainee.env_params),
+        settings.hyperparams,
+        trainee.meta_params,
+        settings.fitness,
+        agents=seeds,
+    )
+    trained = population.train(keys_for(0, Purpose.TRAINING, seeds))
+    return statistics.fill_missing({"": np.asarray(trained.scores)[0]})[""]
+
+
+def payoffs_of(experiment: dict[str, Any], shaper: str, seeds: int) -> np.ndarray:
+    """Play meta-episodes.
+
+    Args:
+        experiment: a `metaevo.components.zoo.Meeting` as plain data.
+        shaper: `zoo:NAME`.
+        seeds: meta-episodes, with keys as above.
+
+    Returns:
+        [seeds] what it earns a step.
+    """
+    settings = from_dict(ShapingSettings, experiment)
+    names = settings.opponent.all
+    met = meta_game.find(names, shapers.SETTING, settings.game.game, None)
+    problem, weights = Shaping(settings, met), shapers.load(shaper)
+    keys = keys_for(0, Purpose.TRAINING, seeds)
+    return np.asarray(jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights).fitness)
+
+
+def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
+    """Return scores [seeds] whose mean is that of the card, up to chance."""
+    card = entry.card
+    experiment = card["repeat"]["experiment"]
+    if card["slot"] == shapers.SETTING:
+        return payoffs_of(experiment, entry.name, seeds)
+    return scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
+
+
+def distance(entry: zoo.Entry, scores: np.ndarray) -> float:
+    """Return how many standard errors the mean of scores [seeds] is from that of the card."""
+    known = entry.card["repeat"]
+    error = known["std"] * np.sqrt(1 / len(scores) + 1 / known["seeds"])
+    return float(abs(scores.mean() - known["mean"]) / error)

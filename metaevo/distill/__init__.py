@@ -1,1 +1,0 @@
-"""What was learned as formulas: symbolic regression of it, and their judgement on fresh seeds."""

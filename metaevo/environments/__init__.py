@@ -1,1 +1,0 @@
-"""What `metaevo envs` lists: the environments that there are."""

@@ -1,0 +1,393 @@
+"""Everything that knows about devices: set-up, replication, and a population split over them.
+
+On a CPU every core becomes an XLA device of its own, single-threaded: for the small matrices of
+this field that is faster than one device with many threads, and the path for several devices is
+then the one that always runs. On GPUs and TPUs JAX's own devices are used.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.config import ConfigError
+from metaevo.evolution import compilation_cache
+from purerl.fast import use_cpu_arithmetic
+
+AXIS = "devices"
+"""The name of the mapped axis inside `spread`."""
+
+SPLITTING_PASS = "cpu-parallel-task-assigner"
+"""What splits an operation among threads, by its name in XLA."""
+
+CPU_FLAGS = {
+    "--xla_cpu_multi_thread_eigen": "false",
+    # XLA orders operations for running many at once, on threads of their own: for small ones that
+    # costs more than it gains (40% of the time of one PPO agent on 2 cores).
+    "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
+    # Nor are single operations split into tasks for other threads, however short they are; where
+    # that is so, `purerl` has faster arithmetic.
+    "--xla_disable_hlo_passes": SPLITTING_PASS,
+    # A device may wait long for the slowest one at the end of a generation, or for a machine that
+    # was suspended. By default XLA then ends the process after 40 seconds.
+    "--xla_cpu_collective_call_warn_stuck_timeout_seconds": "3600",
+    "--xla_cpu_collective_call_terminate_timeout_seconds": "86400",
+    "--xla_cpu_collective_timeout_seconds": "86400",  # the same between processes
+}
+"""What `setup` adds to `XLA_FLAGS`."""
+
+COMPILE_FLAGS = {"--xla_backend_optimization_level": "1"}
+"""The same where JAX finds nothing but CPUs. Instead of 3: kernels as fast, with the same results
+up to rounding, in three quarters of the time. What it does to other backends was not measured."""
+
+CACHE_BYTES = 2 * 2**20
+"""Second-level cache of a current CPU core: what a chunk of agents should fit into."""
+UNKNOWN_BYTES = 8 * 2**30
+"""Memory of an accelerator that does not say how much it has."""
+
+
+def setup(num_devices: int | None = None) -> None:
+    """Make one single-threaded CPU device per core, and keep compiled programs.
+
+    Call it before anything starts JAX's backend.
+
+    A user's own `XLA_FLAGS` and `JAX_NUM_CPU_DEVICES` are respected: what they set is not set
+    again. Without effect where JAX finds an accelerator.
+
+    Args:
+        num_devices: CPU devices; by default the number of cores that this process may use.
+
+    Raises:
+        RuntimeError: if JAX has started already (importing gymnax is enough to start it).
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    chosen = "--xla_force_host_platform_device_count" in flags
+    if not chosen and "JAX_NUM_CPU_DEVICES" not in os.environ:
+        try:
+            jax.config.update("jax_num_cpu_devices", num_devices or _usable_cores())
+        except RuntimeError as error:
+            raise RuntimeError("call metaevo.devices.setup() before JAX is used") from error
+    only_cpus = not entry_points(group="jax_plugins")
+    for name, value in (CPU_FLAGS | (COMPILE_FLAGS if only_cpus else {})).items():
+        excluded = "hlo_passes" in name and "--xla_enable_hlo_passes_only" in flags  # XLA aborts
+        if name not in flags and not excluded:
+            flags = f"{flags} {name}={value}"
+    os.environ["XLA_FLAGS"] = flags.strip()
+    use_cpu_arithmetic(SPLITTING_PASS in flags)
+    compilation_cache.enable()
+
+
+def check() -> None:
+    """Start JAX's backend.
+
+    Raises:
+        ConfigError: if there is no device of the kind that `JAX_PLATFORMS` asks for.
+    """
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:  # a JAX without CUDA asserts, and says nothing
+        wanted = os.environ.get("JAX_PLATFORMS", "")
+        reason = str(error).partition("\n")[0] or "this JAX was installed without it"
+        raise ConfigError(
+            f"JAX_PLATFORMS = {wanted}: there is no such device ({reason}); unset it to use what "
+            "there is; for NVIDIA GPUs: pip install 'metaevo[cuda12]'"
+        ) from None
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):  # Linux: a job may own a part of the machine only
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.Device]:
+    """Return the first `num_devices` devices (all by default), as many of every process.
+
+    Args:
+        num_devices: how many, over all processes.
+        local: those of this process only, for what it computes on its own.
+    """
+    if local or jax.process_count() == 1:
+        return jax.local_devices()[:num_devices]
+    if num_devices is None:
+        return jax.devices()
+    share = num_devices // jax.process_count()
+    processes = range(jax.process_count())
+    return [device for i in processes for device in jax.local_devices(i)[:share]]
+
+
+def describe() -> list[str]:
+    """Return the devices' kinds and numbers, for the record of a run."""
+    return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]
+
+
+def replicate(tree: Any, num_devices: int | None = None) -> Any:
+    """Give every leaf a leading axis with one copy per device, each on its device.
+
+    State that goes in and comes out of a `spread` function keeps this axis, so that its placement
+    never changes and nothing recompiles.
+    """
+    count, sharding = len(select(num_devices)), _sharding(num_devices)
+
+    def copy(leaf):
+        leaf = jnp.asarray(leaf, jnp.result_type(leaf))  # strongly typed, as what comes back
+        if sharding.is_fully_addressable:
+            return jax.device_put(jnp.broadcast_to(leaf, (count, *leaf.shape)), sharding)
+        # Each process places its own copies; no process can reach all devices.
+        shape = (count, *leaf.shape)
+        return jax.make_array_from_callback(shape, sharding, lambda _: leaf[None])
+
+    return jax.tree.map(copy, tree)
+
+
+def place(tree: Any, num_devices: int | None = None, *, local: bool = False) -> Any:
+    """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
+    return jax.device_put(tree, _sharding(num_devices, local=local))
+
+
+def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.NamedSharding:
+    mesh = jax.sharding.Mesh(np.array(select(num_devices, local=local)), (AXIS,))
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
+
+
+def first(tree: Any) -> Any:
+    """Return the copy of a replicated tree that lies on this process's first device.
+
+    It touches that device only: indexing the whole array would be a program across all of them,
+    and two such programs at once can wait for each other's threads on a CPU.
+    """
+    return jax.tree.map(lambda leaf: leaf.addressable_data(0)[0], tree)
+
+
+def spread(
+    f: Callable,
+    *,
+    in_axes: Any = 0,
+    num_devices: int | None = None,
+    donate: tuple[int, ...] = (),
+    local: bool = False,
+) -> Any:
+    """`jax.pmap` over the devices that `select` gives, with the axis named.
+
+    Where these are of several processes, call only what `lower(...).compile()` of it returns: that
+    takes and returns arrays as `replicate` makes them.
+    """
+    return jax.pmap(
+        f,
+        axis_name=AXIS,
+        in_axes=in_axes,
+        devices=select(num_devices, local=local),
+        donate_argnums=donate,
+    )
+
+
+def map_rows(
+    f: Callable[[jax.Array], Any],
+    *,
+    capacity: int,
+    num_rows: jax.Array | int,
+    chunk_size: int,
+    num_devices: int,
+) -> Any:
+    """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
+
+    Rows are dealt to the devices in chunks; a chunk is vmapped and chunks follow one another. What
+    `f` is given depends on its row only, neither on the number of devices nor on the chunk size.
+    How its arithmetic is rounded does depend on the chunk size: XLA compiles other products for
+    other shapes. Training is chaotic and makes much of it: one and the same PPO agent ends with
+    returns that differ by up to 20 between chunk sizes, as if its seed were another.
+
+    Args:
+        f: from a row's index (int32 scalar) to a pytree of arrays.
+        capacity: the number of rows that the result has room for (static).
+        num_rows: how many to evaluate (may be traced); the rest is left zero.
+        chunk_size: rows that are vmapped on a device.
+        num_devices: devices of the `spread`.
+
+    Returns:
+        the pytree with a leading axis [capacity].
+    """
+    stride = chunk_size * num_devices
+    chunks = -(-capacity // stride)
+    offset = jax.lax.axis_index(AXIS) * chunk_size
+
+    chunk = jax.jit(jax.vmap(f))  # traced once, though its shapes are asked for first
+
+    def evaluate_chunk(index, results):
+        rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
+        values = chunk(jnp.minimum(rows, capacity - 1))
+        return jax.tree.map(lambda buffer, value: buffer.at[index].set(value), results, values)
+
+    shapes = jax.eval_shape(chunk, jnp.arange(chunk_size, dtype=jnp.int32))
+    results = jax.tree.map(lambda leaf: jnp.zeros((chunks, *leaf.shape), leaf.dtype), shapes)
+    # A rounded-up trip count would be traced through a float: integers only.
+    trips = (jnp.asarray(num_rows, jnp.int32) + stride - 1) // stride
+    results = jax.lax.fori_loop(0, trips, evaluate_chunk, results)
+
+    def in_row_order(leaf):  # [devices, chunks, chunk_size, ...] -> [capacity, ...]
+        leaf = jnp.swapaxes(leaf, 0, 1)
+        return merged(leaf, 3)[:capacity]
+
+    return jax.tree.map(in_row_order, jax.lax.all_gather(results, AXIS))
+
+
+def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = False) -> list[slice]:
+    """Cover rows with chunks that all devices work on at once; the last one may reach too far.
+
+    Args:
+        rows: how many there are.
+        chunk_size: rows of a chunk on one device.
+        num_devices: among which a chunk is divided.
+        fitting: let the last chunks be smaller, powers of two, where fewer rows are left.
+    """
+    covered, start = [], 0
+    while start < rows:
+        needed = -(-(rows - start) // num_devices)
+        size = min(chunk_size, 1 << (needed - 1).bit_length()) if fitting else chunk_size
+        covered.append(slice(start, start + size * num_devices))
+        start += size * num_devices
+    return covered
+
+
+def deal(tree: Any, chunk: slice, num_devices: int) -> Any:
+    """Return the rows of a chunk, [devices, rows, ...]; the last row of all fills what is left."""
+    index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
+    each = len(index) // num_devices  # not -1: an array may hold nothing
+    return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, each, *leaf.shape[1:]), tree)
+
+
+def collect(dealt: Sequence[Any], rows: int | None) -> Any:
+    """Return the first rows of chunks [devices, rows, ...] as a tree on the host [rows, ...]."""
+    flat = [jax.tree.map(lambda leaf: merged(leaf, 2), jax.device_get(tree)) for tree in dealt]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
+
+
+def merged(leaf: Any, axes: int) -> Any:
+    """Return an array with its first axes made one, also where another one has no length."""
+    return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
+
+
+class RowMap:
+    """A function of one row, compiled once and applied to any number of rows from the host.
+
+    Of several processes each has its own, on its own devices.
+
+    Example:
+        >>> squares = RowMap(lambda x: x * x, chunk_size=2)
+        >>> squares(jnp.arange(5))
+        array([ 0,  1,  4,  9, 16])
+    """
+
+    def __init__(self, f: Callable[[Any], Any], *, chunk_size: int, num_devices: int | None = None):
+        """Bind the function; nothing is compiled before the first call."""
+        self.num_devices = len(select(num_devices, local=True))
+        self.chunk_size = chunk_size
+        self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
+
+    def __call__(self, rows: Any, progress: Callable[[int], Any] | None = None) -> Any:
+        """Return the results of all rows as NumPy arrays [rows, ...].
+
+        Args:
+            rows: a pytree of arrays with a leading axis [rows].
+            progress: called with the number of rows just finished.
+        """
+        total = len(jax.tree.leaves(rows)[0])
+        # Few rows are spread over all devices in smaller chunks: one more compilation at most.
+        chunk_size = min(self.chunk_size, -(-total // self.num_devices))
+        results = []
+        for chunk in chunks(total, chunk_size, self.num_devices):
+            results.append(jax.device_get(self._apply(deal(rows, chunk, self.num_devices))))
+            if progress is not None:
+                progress(min(chunk.stop, total) - chunk.start)
+        return collect(results, total)
+
+
+def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = None) -> int:
+    """Choose how many rows (agents) a device evaluates at once.
+
+    On a CPU the parameters, optimizer state and batch of a chunk should stay in a core's cache,
+    because every gradient step walks over all of them: larger chunks run from memory, smaller ones
+    pay more overhead per operation. So as many agents as fit into 2 MiB, a power of two from 1 to
+    1024. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
+    Where a device has more rows than that, they are dealt into chunks of about the same size.
+
+    Args:
+        rows: all rows of one evaluation.
+        bytes_per_row: working set of one row.
+        num_devices: all of this process by default.
+
+    Returns:
+        the chunk size, at most the rows of one device.
+    """
+    per_device = -(-rows // (num_devices or len(jax.local_devices())))
+    if jax.local_devices()[0].platform == "cpu":
+        fitting = min(CACHE_BYTES // max(bytes_per_row, 1), 1024)
+        limit = 1 << max(fitting.bit_length() - 1, 0)
+    else:
+        limit = max(free_bytes() // 2 // max(bytes_per_row, 1), 1)
+    return even_chunk_size(per_device, limit)
+
+
+def even_chunk_size(rows: int, limit: int) -> int:
+    """Return the size of the fewest chunks of at most `limit` rows, all about as large."""
+    return -(-rows // -(-rows // limit))
+
+
+def memory_bytes() -> int | None:
+    """Return the memory of a device of this process, if it is known; on a CPU, the machine's."""
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return (device.memory_stats() or {}).get("bytes_limit")
+
+
+def check_memory(what: str, needed: int) -> None:
+    """Refuse what needs more memory than there is at all.
+
+    Args:
+        what: needs it, for the message.
+        needed: a lower bound in bytes.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    present = memory_bytes()
+    if present is not None and needed > present:
+        raise ConfigError(
+            f"{what} would take {needed / 2**30:,.1f} GiB of memory at least; "
+            f"there are {present / 2**30:,.1f}"
+        )
+
+
+def num_bytes(tree: Any) -> int:
+    """Return the bytes of all arrays (or their shapes) in a tree."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def free_bytes() -> int:
+    """Return the free memory of a device of this process; on a CPU, its share of the machine's."""
+    device, present = jax.local_devices()[0], memory_bytes() or UNKNOWN_BYTES
+    if device.platform == "cpu":
+        return present // jax.local_device_count()
+    return present - (device.memory_stats() or {}).get("bytes_in_use", 0)
+
+
+def program_bytes(program: Any) -> int:
+    """Return what a compiled program needs on one device, by XLA's own analysis."""
+    memory = program.memory_analysis()
+    return int(
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether XLA says that a device has too little memory."""
+    return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -1,0 +1,317 @@
+"""The outer loop: ask, evaluate, tell, with a block of generations inside one compiled call.
+
+The whole block runs on the devices: asking and telling are computed identically everywhere, each
+device trains its share of the agents, and fitness is gathered. The host only starts blocks.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge, Gt
+from flax import struct
+
+from metaevo.evolution import devices
+from metaevo.evolution.meta_gradient import MetaGradient, make_strategy
+from metaevo.evolution.problem import (
+    MetaProblem,
+    ascend,
+    bytes_per_evaluation,
+    evaluate_beside,
+    frames_per_evaluation,
+)
+from metaevo.evolution.seeding import Purpose, key_for
+from metaevo.evolution.strategy import Strategy, StrategyConfig
+
+BLOCK_CAPACITY = 64
+"""Generations that the metrics buffer of one block has room for."""
+
+
+MIDDLE = (0.1, 0.9)
+"""Quantiles of the candidates' fitness that are logged."""
+
+
+@dataclass(frozen=True)
+class EvolutionConfig:
+    """How long to evolve, and how to judge."""
+
+    generations: Annotated[int, Ge(0)] = 30
+    """in all; more can be asked for when a run is resumed"""
+    seeds_per_candidate: Annotated[int, Gt(0)] = 1
+    """agents that every candidate trains; all candidates share the generation's keys"""
+    validation_every: Annotated[int, Gt(0)] = 5
+    """generations between two evaluations of the mean on the fixed validation keys; the last
+    generation's is always evaluated"""
+    validation_seeds: Annotated[int, Ge(0)] = 32
+    """agents of such an evaluation; 0 for none"""
+    chunk_size: Annotated[int, Gt(0)] | None = None
+    """agents trained at once on a device; by default chosen by the size of an agent"""
+    num_devices: Annotated[int, Gt(0)] | None = None
+    """devices to use; by default all"""
+    block_seconds: Annotated[float, Gt(0)] = 10.0
+    """the longest time between two looks at the host (at least one generation)"""
+
+
+class State(struct.PyTreeNode):
+    """All that evolution carries from one generation to the next."""
+
+    strategy: Any
+    """the evosax algorithm's state"""
+    generation: jax.Array
+    """[] int32, generations done"""
+    elite: Any
+    """meta-parameters with the best validation so far (for algorithms without a mean)"""
+    elite_fitness: jax.Array
+    """[] their validation fitness, -inf before the first"""
+
+
+class Traced(NamedTuple):
+    """What may change without compiling again."""
+
+    seed: Any
+    """[] uint32, of all randomness"""
+    sigma: Any
+    """[] float32, at generation 0"""
+    learning_rate: Any
+    """[] float32, at generation 0"""
+    last: Any
+    """[] int32, the last generation, whose mean is validated"""
+
+
+class Evolution:
+    """Evolution of one `MetaProblem` by one strategy; compiled at the first block."""
+
+    def __init__(
+        self, problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig, *, seed: int
+    ):
+        """Bind the parts.
+
+        Raises:
+            ConfigError: if the strategy refuses its settings.
+        """
+        self.problem, self.config = problem, config
+        self.traced = _traced(seed, strategy, config)
+        shapes = jax.eval_shape(problem.init, jax.random.key(0))
+        solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        self.strategy = make_strategy(strategy, solution)
+        self.population_size = strategy.population_size
+        self.num_devices = len(devices.select(config.num_devices))
+        self.evaluations = self.population_size * config.seeds_per_candidate
+        self.chunk_size = config.chunk_size or devices.choose_chunk_size(
+            self.evaluations, bytes_per_evaluation(problem), self.num_devices
+        )
+        # Candidates fill whole chunks, so that validation agents begin a chunk of their own.
+        stride = self.chunk_size * self.num_devices
+        self._candidate_rows = -(-self.evaluations // stride) * stride
+        self._run = devices.spread(
+            self._block, in_axes=(0, None, None), num_devices=self.num_devices
+        )
+        self._programs: list[Any] = []  # the compiled block, shared with those `with_settings`
+        self._start = jax.jit(self._init)
+
+    def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
+        """Return another evolution that shares what is compiled.
+
+        Args:
+            seed: of all its randomness.
+            strategy: may differ in `sigma` and `learning_rate` only.
+
+        Raises:
+            ValueError: if it differs in anything else.
+        """
+        ours = self.strategy.config
+        if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
+            raise ValueError("only sigma and learning_rate can change without compiling again")
+        other = copy.copy(self)
+        other.traced = _traced(seed, strategy, self.config)
+        return other
+
+    def with_chunk_size(self, chunk_size: int) -> "Evolution":
+        """Return the same evolution with another number of agents at once on a device."""
+        if chunk_size == self.chunk_size:
+            return self
+        config = replace(self.config, chunk_size=chunk_size)
+        seed = int(self.traced.seed)
+        return Evolution(self.problem, self.strategy.config, config, seed=seed)
+
+    def init(self) -> State:
+        """Return the state before generation 0, replicated over the devices."""
+        return devices.replicate(self.start(), self.num_devices)
+
+    def start(self) -> State:
+        """Return one copy of it."""
+        state: State = self._start(self.traced)
+        return state
+
+    def compile(self) -> int:
+        """Compile a block, if none is compiled yet; return the bytes that it needs on a device."""
+        return devices.program_bytes(self.program)
+
+    @property
+    def program(self) -> Any:
+        """The compiled block: of a state, a number of generations and what is traced."""
+        if not self._programs:
+            lowered = self._run.lower(self.init(), np.int32(1), self.traced)
+            self._programs.append(lowered.compile())
+        return self._programs[0]
+
+    @property
+    def template(self) -> State:
+        """The shapes of one copy of the state."""
+        return jax.eval_shape(self._init, self.traced)
+
+    def _init(self, traced: Traced) -> State:
+        key = key_for(traced.seed, Purpose.INITIALISATION)
+        elite_key, strategy_key = jax.random.split(key)
+        return State(
+            strategy=self._strategy(traced).init(strategy_key, self.problem.init),
+            generation=jnp.int32(0),
+            elite=self.problem.init(elite_key),
+            elite_fitness=jnp.float32(-jnp.inf),
+        )
+
+    def run_block(self, state: State, generations: int) -> tuple[State, dict[str, np.ndarray]]:
+        """Run some generations in one compiled call; another number of them does not recompile.
+
+        Args:
+            state: replicated over the devices; it stays valid, so that a block can be repeated.
+            generations: from 1 to BLOCK_CAPACITY.
+
+        Returns:
+            the new state and metrics, each [generations].
+
+        Raises:
+            ValueError: for a number of generations out of range.
+        """
+        if not 1 <= generations <= BLOCK_CAPACITY:
+            raise ValueError(f"generations = {generations} must be in [1, {BLOCK_CAPACITY}]")
+        state, metrics = self.program(state, np.int32(generations), self.traced)
+        metrics = jax.device_get(devices.first(metrics))
+        return state, {key: value[:generations] for key, value in metrics.items()}
+
+    def result(self, state: State) -> Any:
+        """Return what the run has found: the mean, or the best validated elite without one."""
+        state = devices.first(state)
+        if self.strategy.has_mean or not np.isfinite(state.elite_fitness):
+            return self.strategy.best(state.strategy)
+        return state.elite
+
+    def frames(self, generations: int) -> int:
+        """Return the environment steps of that many generations, validation included."""
+        evaluations = generations * self.evaluations
+        if self.config.validation_seeds:
+            every, last = self.config.validation_every, self.config.generations - 1
+            validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
+            validations -= bool(generations and not self.strategy.has_mean)  # not of the first
+            evaluations += validations * self.config.validation_seeds
+        return evaluations * frames_per_evaluation(self.problem)
+
+    def _strategy(self, traced: Traced) -> Strategy | MetaGradient:
+        return self.strategy.with_steps(traced.sigma, traced.learning_rate)
+
+    def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
+        """Return [population_size, ...] from those of all rows [rows, ...]."""
+        own = values[: self.evaluations]
+        return jnp.mean(own.reshape(self.population_size, -1, *own.shape[1:]), axis=1)
+
+    def _block(
+        self, state: State, generations: jax.Array, traced: Traced
+    ) -> tuple[State, dict[str, jax.Array]]:
+        generation = jax.jit(self._generation)  # traced once, though its shapes are asked for first
+        shapes = jax.eval_shape(generation, state, traced)[1]
+        buffers = {key: jnp.zeros(BLOCK_CAPACITY, leaf.dtype) for key, leaf in shapes.items()}
+
+        def body(index, carry):
+            state, buffers = carry
+            state, metrics = generation(state, traced)
+            return state, {key: buffers[key].at[index].set(metrics[key]) for key in buffers}
+
+        return jax.lax.fori_loop(0, generations, body, (state, buffers))
+
+    def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
+        config, strategy = self.config, self._strategy(traced)
+        key = jax.random.fold_in(key_for(traced.seed, Purpose.EVOLUTION), state.generation)
+        ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
+        validation_key = key_for(traced.seed, Purpose.VALIDATION)
+
+        population, asked = strategy.ask(ask_key, state.strategy)
+        mean = strategy.best(state.strategy)
+
+        def evaluate(row):
+            """Rows are candidates x seeds, then the mean on the validation keys."""
+            seeds = config.seeds_per_candidate
+            validating = row >= self._candidate_rows
+            candidate = jnp.minimum(row // seeds, self.population_size - 1)
+            meta_params = jax.tree.map(
+                lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
+            )
+            # All candidates share the generation's keys (common random numbers); copies of the
+            # mean, of which there are gradients, have keys of their own.
+            own = row if strategy.by_gradient else row % seeds
+            candidate_key = jax.random.fold_in(evaluation_key, own)
+            mean_key = jax.random.fold_in(validation_key, row - self._candidate_rows)
+            key = jnp.where(validating, mean_key, candidate_key)
+            if isinstance(strategy, MetaGradient):
+                return ascend(self.problem, key, meta_params, strategy.window)
+            return evaluate_beside(self.problem, key, meta_params, mean)
+
+        # The first population of an algorithm without a mean has no best member yet.
+        due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
+        if not strategy.has_mean:
+            due = jnp.logical_and(due, state.generation > 0)
+        validations = config.validation_seeds * due
+        evaluation = devices.map_rows(
+            evaluate,
+            capacity=self._candidate_rows + config.validation_seeds,
+            num_rows=jnp.where(
+                validations > 0, self._candidate_rows + validations, self.evaluations
+            ),
+            chunk_size=self.chunk_size,
+            num_devices=self.num_devices,
+        )
+        fitness = self._mean_over_seeds(evaluation.fitness)  # not finite if any agent failed
+        finite = jnp.isfinite(fitness)
+        if strategy.by_gradient:
+            population = jax.tree.map(self._mean_over_seeds, evaluation.gradient)
+        told = strategy.tell(tell_key, population, fitness, asked)
+
+        validation = evaluation.fitness[self._candidate_rows :]
+        fitness_of_mean = jnp.where(validations > 0, jnp.mean(validation), jnp.nan)
+        improved = fitness_of_mean > state.elite_fitness
+        elite = jax.tree.map(lambda new, old: jnp.where(improved, new, old), mean, state.elite)
+
+        low, high = jnp.nanquantile(jnp.where(finite, fitness, jnp.nan), jnp.array(MIDDLE))
+        metrics = {
+            "fitness_mean": _mean(fitness, finite),
+            "fitness_std": jnp.sqrt(_mean(jnp.square(fitness - _mean(fitness, finite)), finite)),
+            "fitness_best": jnp.max(jnp.where(finite, fitness, -jnp.inf)),
+            "fitness_low": low,
+            "fitness_high": high,
+            "fitness_of_mean": fitness_of_mean,
+            "diverged": jnp.sum(~finite),
+            "tied": jnp.max(fitness) == jnp.min(fitness),
+            "sigma": strategy.sigma(state.strategy),
+        }
+        for name, values in evaluation.metrics.items():
+            values = values[: self.evaluations]
+            metrics[name] = _mean(values, jnp.isfinite(values))
+        state = State(
+            strategy=told,
+            generation=state.generation + 1,
+            elite=elite,
+            elite_fitness=jnp.where(improved, fitness_of_mean, state.elite_fitness),
+        )
+        return state, metrics
+
+
+def _mean(values: jax.Array, where: jax.Array) -> jax.Array:
+    """Mean over the chosen entries, NaN if there are none."""
+    return jnp.sum(jnp.where(where, values, 0.0)) / jnp.sum(where)
+
+
+def _traced(seed: int, strategy: StrategyConfig, config: EvolutionConfig) -> Traced:
+    steps = np.float32(strategy.sigma), np.float32(strategy.learning_rate)
+    return Traced(np.uint32(seed), *steps, np.int32(config.generations - 1))

@@ -1,0 +1,63 @@
+"""The figure of several evolutions: how far apart they go, though only their seeds differ."""
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from metaevo.reports import plots
+
+
+def plot_evolutions(
+    evolutions: Mapping[str, Sequence[Mapping[str, Any]]],
+    path: plots.PathLike,
+    *,
+    chosen: str,
+    baseline: Mapping[str, float] | None = None,
+    ylabel: str = "fitness",
+) -> Path:
+    """Draw the fitness of every evolution over the generations; returns `path`.
+
+    On the validation seeds, where they have been judged on them, else the population's mean.
+
+    Args:
+        evolutions: by their names, the records of their generations.
+        path: of the PNG.
+        chosen: the name of the one that is drawn thick.
+        baseline: dashed horizontal lines, such as the fitness of squared error.
+        ylabel: what fitness is.
+
+    Raises:
+        ValueError: no record of a generation.
+    """
+    if not any(evolutions.values()):
+        raise ValueError("no generation to plot")
+    figure = plots._figure(5.0)
+    axes = plots._style(figure.subplots(), "generation", ylabel)
+    for name, records in evolutions.items():
+        generation, key = plots._column(records, "generation"), "fitness_of_mean"
+        values = plots._column(records, key)
+        if not np.isfinite(values).any():
+            values = plots._column(records, "fitness_mean")
+        known = np.isfinite(values)
+        is_chosen = name == chosen
+        axes.plot(
+            generation[known],
+            values[known],
+            color=plots.LEARNED if is_chosen else plots.SKY,
+            linewidth=3.0 if is_chosen else 1.6,
+            marker=plots._visible(generation[known], values[known]),
+            zorder=4 if is_chosen else 3,
+            alpha=1.0 if is_chosen else 0.9,
+            label=f"{name}, the best on validation seeds" if is_chosen else "the other evolutions",
+        )
+    for (name, value), (color, dash) in zip(
+        (baseline or {}).items(), cycle(plots._BASELINE_STYLES[1:]), strict=False
+    ):
+        axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    plots._legend(figure, axes)
+    return plots._save(figure, path)

@@ -1,0 +1,150 @@
+"""The figure of scores: every variant's, and how far each is from the strongest baseline."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from metaevo.reports import page, plots
+
+Difference = tuple[float, Sequence[float]]
+"""A value and its interval, low and high."""
+REACH = 2.0
+"""Differences further out than so many times the learned one's reach are named, not drawn."""
+
+
+def plot_scores(
+    rows: Sequence[Mapping[str, Any]],
+    path: plots.PathLike,
+    *,
+    xlabel: str,
+    learned: str = "learned",
+    differences: Mapping[str, Difference] | None = None,
+    reference: str = "",
+) -> Path:
+    """Draw one dot and interval a variant, first row on top; returns `path`.
+
+    Below them stand the differences from one of the variants, around a zero line. A weak variant
+    does not stretch that axis: an arrow points to where it lies.
+
+    Args:
+        rows: each with name, iqm, interval (low, high) and tuned (a hollow dot if false).
+        path: of the PNG.
+        xlabel: what the scores are.
+        learned: the variant whose interval is shaded.
+        differences: by the names of variants; none for no such panel.
+        reference: the variant that they are from.
+
+    Raises:
+        ValueError: no rows.
+    """
+    if not rows:
+        raise ValueError("no scores to plot")
+    below = [row for row in rows if row["name"] in (differences or {})]
+    heights = [len(rows)] + [len(below)] * bool(below)
+    figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
+    panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
+    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], _score)
+    if below and differences is not None:
+        found = [differences[row["name"]] for row in below]
+        label = f"difference from {reference}"
+        panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
+        panels[1].set_xlim(*_window(found, differences.get(learned)))
+        _rows(panels[1], below, learned, label, found, page.signed)
+    _explain(panels[0], rows, learned)
+    plots._legend(figure, panels[0])
+    return plots._save(figure, path)
+
+
+def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[float, float]:
+    """What to show: zero, the learned one's interval, and those that lie about as near."""
+    spans = [max(abs(end) for end in (value, *interval)) for value, interval in found]
+    reach = max(abs(end) for end in judged[1]) if judged else min(spans)
+    near = [each for each, span in zip(found, spans, strict=True) if span <= REACH * reach]
+    ends = [end for _, interval in [*near, *([judged] if judged else [])] for end in interval]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    margin = 0.08 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def _score(middle: float, low: float, high: float) -> str:
+    return f"{middle:.4g}  [{low:.4g}, {high:.4g}]"
+
+
+def _rows(
+    axes: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    learned: str,
+    xlabel: str,
+    values: Sequence[Difference],
+    written: Callable[[float, float, float], str],
+) -> None:
+    """Draw a dot and an interval a row, and write the numbers beside them."""
+    fixed = axes.get_xlim() if not axes.get_autoscalex_on() else (-np.inf, np.inf)
+    plots._style(axes, xlabel, "", grid="x")
+    for at, (row, (middle, (low, high))) in enumerate(zip(rows, values, strict=True)):
+        color = plots.LEARNED if plots.is_learned(row["name"]) else plots.BLUE
+        if row["name"] == learned:
+            axes.axvspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
+        if not fixed[0] <= middle <= fixed[1]:
+            edge, arrow = (0.02, "<") if middle < fixed[0] else (0.98, ">")
+            axes.plot(edge, at, arrow, color=color, markersize=9, clip_on=False,
+                      transform=axes.get_yaxis_transform())  # fmt: skip
+        else:
+            axes.plot([low, high], [at, at], color=color, linewidth=3, solid_capstyle="round")
+            axes.plot(
+                middle,
+                at,
+                "o",
+                color=color,
+                markersize=9,
+                markeredgewidth=2,
+                markerfacecolor=color if row["tuned"] else "white",
+            )
+        axes.text(
+            1.03,
+            at,
+            written(middle, low, high),
+            va="center",
+            fontsize=9.5,
+            color=plots.INK,
+            transform=axes.get_yaxis_transform(),
+        )
+    names = [plots._plain(row["name"]).replace(" (", "\n(") for row in rows]
+    axes.set_yticks(np.arange(len(rows)), names)
+    for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_fontweight("bold" if row["name"] == learned else "normal")
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    if fixed == (-np.inf, np.inf):
+        axes.margins(x=0.05)
+    else:
+        axes.set_xlim(*fixed)
+    axes.tick_params(axis="y", length=0)
+
+
+def _explain(axes: Axes, rows: Sequence[Mapping[str, Any]], learned: str) -> None:
+    """What the marks mean, drawn on nothing; only what occurs."""
+    marks = {True: ("tuned", plots.GREY), False: ("not tuned", "white")}
+    for tuned in sorted({bool(row["tuned"]) for row in rows}, reverse=True):
+        label, face = marks[tuned]
+        axes.add_line(
+            Line2D(
+                [],
+                [],
+                marker="o",
+                color=plots.GREY,
+                linewidth=3,
+                markersize=8,
+                markeredgewidth=2,
+                markerfacecolor=face,
+                label=f"{label}: IQM and 95% interval",
+            )
+        )
+    if any(row["name"] == learned for row in rows):
+        axes.add_line(
+            Line2D([], [], color=plots.LEARNED, alpha=0.2, linewidth=9,
+                   label=f"interval of {learned}")
+        )  # fmt: skip

@@ -1,0 +1,109 @@
+"""What a tabular agent has learned, as a picture: values, the greedy policy, visits."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from metaevo.reports.plots import INK, _figure, _save
+from purerl.envs import grid
+
+Move = tuple[int, int]
+
+MOVES: dict[str, tuple[Move, ...]] = {
+    "GridWorld": grid.MOVES,
+    "GridWorlds": grid.MOVES,
+    "Doors": ((0, 0), *grid.MOVES),
+    "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
+    "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
+}
+"""What the actions of grids add to (row, column)."""
+
+
+class GridMap(NamedTuple):
+    """How the states of an environment lie in a grid."""
+
+    shape: tuple[int, int]
+    moves: tuple[Move, ...]
+    """what each action adds to (row, column); empty where that is not fixed"""
+
+
+def grid_map(env: Any, num_states: int) -> GridMap | None:
+    """Return how the states of an environment lie in a grid; None if they do not.
+
+    Args:
+        env: with or without an adapter around it.
+        num_states: of the table; states are numbered row by row.
+    """
+    while hasattr(env, "env"):
+        env = env.env
+    shape: Any = getattr(env, "shape", None)
+    if shape is None:
+        side = round(num_states**0.5)
+        if side * side != num_states:
+            return None
+        shape = (side, side)
+    return GridMap(tuple(shape), MOVES.get(env.name, ()))
+
+
+def plot_value_map(
+    q: np.ndarray, visits: np.ndarray, cells: GridMap, path: str | Path, *, title: str = ""
+) -> Path:
+    """Draw max Q of every state with its greedy actions as arrows, and beside it the visits.
+
+    Args:
+        q: [num_states, num_actions].
+        visits: [num_states, num_actions], how often each action was taken; states without visits
+            (walls, states out of reach) stay blank.
+        cells: how the states lie.
+        path: of the PNG file.
+        title: above the figure.
+
+    Returns:
+        the path.
+
+    Raises:
+        ValueError: if the grid has another number of cells than the table has states.
+    """
+    rows, cols = cells.shape
+    if q.shape != visits.shape or q.shape[0] != rows * cols:
+        raise ValueError(f"q {q.shape} and visits {visits.shape} do not fit a grid {cells.shape}")
+    seen = visits.sum(axis=1) > 0
+    figure = _figure(4.6 if rows <= 1.3 * cols else 6.0, title=title)
+    left, right = figure.subplots(1, 2)
+    values = np.where(seen, q.max(axis=1), np.nan).reshape(rows, cols)
+    _map(left, values, "highest action value, greedy actions")
+    counts = np.where(seen, visits.sum(axis=1), np.nan).reshape(rows, cols)
+    _map(right, np.log10(counts), "visits, log10")
+    for cell in np.flatnonzero(seen):
+        row, col = divmod(int(cell), cols)
+        best = np.flatnonzero(np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0))
+        if len(best) == q.shape[1]:  # nothing learned: an arrow in every direction says nothing
+            continue
+        for action in best:
+            if action < len(cells.moves):
+                _arrow(left, row, col, cells.moves[action])
+    return _save(figure, path)
+
+
+def _map(axes: Axes, values: np.ndarray, label: str) -> None:
+    axes.set_facecolor("#E8E8E8")
+    image = axes.imshow(values, cmap="viridis")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_color(INK)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
+    bar.outline.set_visible(False)
+    axes.set_title(label, fontsize=11, color=INK)
+
+
+def _arrow(axes: Axes, row: int, col: int, move: Move) -> None:
+    down, right = move
+    if not down and not right:
+        axes.plot(col, row, "o", color="white", markersize=3)
+        return
+    style = {"arrowstyle": "-|>", "color": "white", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    start, end = (col - 0.28 * right, row - 0.28 * down), (col + 0.28 * right, row + 0.28 * down)
+    axes.annotate("", xy=end, xytext=start, arrowprops=style)

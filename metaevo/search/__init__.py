@@ -1,1 +1,0 @@
-"""Searching settings: spaces, samplers, and the trials that several processes share."""

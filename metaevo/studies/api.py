@@ -1,0 +1,103 @@
+"""Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metaevo.config import from_dict, to_dict
+from metaevo.config.numbers import check_numbers
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.runs import checkpoint
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.problem import ProblemStudy
+from metaevo.studies.settings import RunConfig
+from metaevo.studies.several import run_evolutions
+from metaevo.studies.spread import members_of
+
+
+@dataclass(frozen=True)
+class ProblemSettings:
+    """What the config.yaml of such a run holds."""
+
+    strategy: StrategyConfig
+    evolution: EvolutionConfig
+    run: RunConfig
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+class Found(NamedTuple):
+    """What an evolution has found."""
+
+    meta_params: MetaParams
+    """the mean of the strategy, or the best validated candidate of one without a mean"""
+    metrics: list[dict[str, Any]]
+    """a record for each generation, as in metrics.jsonl"""
+    path: Path
+    """of the run's directory, with its report and figures"""
+
+
+def evolve(
+    problem: MetaProblem,
+    *,
+    strategy: StrategyConfig | None = None,
+    generations: int | None = None,
+    evolution: EvolutionConfig | None = None,
+    run: RunConfig | None = None,
+    evolution_seeds: int | None = None,
+    run_dir: str | Path,
+    resume: bool = False,
+) -> Found:
+    """Evolve any problem, with devices, checkpoints, resume, signals, metrics and a report.
+
+    Example:
+        >>> class Quadratic:
+        ...     def init(self, key):
+        ...         return jnp.zeros(3)
+        ...
+        ...     def evaluate(self, key, meta_params):
+        ...         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+        >>> found = metaevo.evolve(Quadratic(), generations=100, run_dir="runs/quadratic")
+
+    Args:
+        problem: its meta-parameters are arrays in nested dicts, lists and tuples.
+        strategy: the evosax algorithm and its settings.
+        generations: how many in all; by default those of `evolution`.
+        evolution: how candidates are evaluated and validated.
+        run: seed, checkpoints, trackers.
+        evolution_seeds: evolve so many times, with the seeds `run.seed`, `run.seed + 1`, ...; what
+            is returned is that of the evolution that is best on its validation seeds.
+        run_dir: a new directory, or with `resume` that of the run to continue; one that is
+            finished is only read.
+        resume: continue from the last checkpoint.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory.
+        SystemExit: with code 130 or 143 after SIGINT or SIGTERM, once all is saved.
+    """
+    config = evolution or EvolutionConfig()
+    if generations is not None:
+        config = replace(config, generations=generations)
+    of_run = run or RunConfig()
+    if evolution_seeds is not None:
+        of_run = _with_seeds(of_run, evolution_seeds)
+    settings = ProblemSettings(strategy or StrategyConfig(), config, of_run)
+    path = Path(run_dir)
+    code = run_evolutions(ProblemStudy(problem, settings), settings, run_dir=path, resume=resume)
+    if code:
+        raise SystemExit(code)
+    directory = RunDirectory.open(path)
+    meta_params, about = checkpoint.load_tree(directory.meta_params)
+    chosen = about.get("evolution_seed")
+    for each in members_of(path, settings):
+        if each.seed == chosen:
+            directory = each.directory
+    return Found(meta_params, directory.read_metrics("generation"), path)
+
+
+def _with_seeds(run: RunConfig, count: int) -> RunConfig:
+    return from_dict(RunConfig, {**to_dict(run), "evolution_seeds": count})

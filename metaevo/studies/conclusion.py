@@ -1,0 +1,268 @@
+"""The end of a run of evolution: the held-out comparison, figures, the report."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import discovery
+from metaevo.components.component import LEARNED
+from metaevo.config import to_dict
+from metaevo.evolution.problem import MetaParams
+from metaevo.reports import layout, page, plots
+from metaevo.runs import checkpoint, schema
+from metaevo.runs.files import read_json, write_json_atomic
+from metaevo.runs.quick import NOTE, is_quick, mark
+from metaevo.runs.run import Run
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import unseen_report, verdict
+from metaevo.studies.study import Study
+
+QUICK = "Quick look: too few seeds to conclude"
+FITNESS, SCORES = "fitness.png", "scores.png"
+CAPTIONS = {
+    FITNESS: "Fitness over the generations; the best candidate is the luckiest one.",
+    SCORES: "Interquartile mean on held-out seeds with 95% bootstrap intervals, and differences "
+    "from the strongest hand-written contender.",
+}
+
+
+def conclude(study: Study, run: Run) -> None:
+    """Judge what was found, and write figures and report.
+
+    Args:
+        study: what was evolved.
+        run: with all its generations done.
+    """
+    directory = run.directory
+    records = directory.read_metrics("generation")
+    found, source = _draw_found(study, directory, records)
+    result = study.compare(
+        {LEARNED: found},
+        directory.path,
+        evolution_frames=records[-1]["frames"] if records else 0,
+        measured=run.resolved,
+        check_stop=run.check_stop,
+    )
+    if result is not None:
+        keep_result(run, result, records[-1]["seconds"] if records else 0.0)
+    write_report(study, directory, found, source)
+    log_artifacts(run)
+    print(f"report: {directory.report_path}")
+
+
+def present(study: Study, run: Run) -> None:
+    """Draw and report one of several evolutions, whose comparison is that of them all."""
+    records = run.directory.read_metrics("generation")
+    found, source = _draw_found(study, run.directory, records)
+    write_report(study, run.directory, found, source, quiet=True)
+    log_artifacts(run)
+
+
+def _draw_found(
+    study: Study, directory: RunDirectory, records: list[dict[str, Any]]
+) -> tuple[MetaParams, Path | None]:
+    """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
+    if records:
+        plots.plot_fitness(records, directory.figures / FITNESS)
+    found, about = checkpoint.load_tree(directory.meta_params)
+    study.draw(found, directory.figures)
+    return found, directory.path if discovery.is_loadable(about) else None
+
+
+def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:
+    """Write evaluation.json, and log how every variant did.
+
+    Args:
+        run: that was judged.
+        result: the content.
+        seconds: of the run so far.
+    """
+    rows, per_agent = result["variants"], result["frames_per_agent"]
+    frames = [row["tuning_frames"] + row["seeds"] * per_agent for row in rows]
+    run.log_evaluation(rows, frames, seconds)
+    write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
+
+
+def log_artifacts(run: Run) -> None:
+    """Let trackers store what a run leaves at its end."""
+    directory = run.directory
+    for path in (
+        directory.report_path,
+        directory.figures,
+        directory.meta_params,
+        directory.evaluation_path,
+    ):
+        if path.exists():  # there may be no figures, and no comparison
+            run.tracker.log_artifact(path)
+
+
+def write_report(
+    study: Study,
+    directory: RunDirectory,
+    found: MetaParams,
+    source: Path | None,
+    *,
+    quiet: bool = False,
+) -> None:
+    """Write report.html and the figures of its numbers, and print the tables and the verdict.
+
+    Args:
+        study: what was evolved.
+        directory: of the run, or of a comparison on another task.
+        found: the meta-parameters.
+        source: the directory from which `metaevo.load` has them; None if it cannot.
+        quiet: print nothing.
+    """
+    saved = directory.read_config()
+    records = directory.read_metrics("generation")
+    quick = is_quick(saved["config"])
+    result, unseen, drawn = None, None, {}
+    if directory.evaluation_path.exists():
+        result = read_json(directory.evaluation_path, schema.Evaluation)
+        unseen = result.get("unseen")
+        if not result["variants"]:  # judged on unseen tasks only
+            result = None
+    if unseen is not None:
+        drawn = unseen_report.draw(unseen, directory.figures)
+    if result is not None:
+        _draw(result, records, directory)
+    findings = study.findings(found, result or {})
+    if numbers := verdict.evolved_numbers(found):
+        findings = [*findings, verdict.numbers_text(numbers)]
+    own = study.tables(result) if result is not None else []
+    tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
+    if unseen is not None:
+        tables.append(unseen_report.table(unseen))
+    if not quiet:
+        words = [] if result is None else [verdict.conclusion_text(result)]
+        words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
+        print_end([*own, *tables], findings, words, quick)
+    if not study.folds:
+        tables = [*own, *tables]
+
+    first: list[Any] = []
+    if quick:
+        first.append(layout.Banner("quick", QUICK, "", [NOTE]))
+    if unseen is not None and not quick:
+        first.append(unseen_report.banner(unseen))
+    if result is not None and not quick:
+        judged = verdict.outcome(result)
+        against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
+        first.append(
+            layout.Banner(
+                judged.conclusion,
+                judged.conclusion.upper(),
+                against,
+                [judged.sentence, judged.budget],
+            )
+        )
+    first.append(facts_of(saved, records, result, source))
+    of_curves = caption_of_curves(result or {}, saved["config"])
+    captions = {**CAPTIONS, **study.captions, **drawn, **of_curves}
+    images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
+              for path in pictures(directory, list(study.captions))}  # fmt: skip
+    top = [name for name in images if name in study.captions or name == SCORES] or [*images][:1]
+    if top:
+        first.append(layout.Beside([images.pop(name) for name in top]))
+    if findings:
+        first.append(page.Text("", findings))
+    rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
+                       for name, each in images.items()]  # fmt: skip
+    folded = fold(study.folds, own, saved)
+    if unseen is not None:
+        folded.insert(0, unseen_report.folded(unseen))
+    title, subtitle = study.title(len(records))
+    page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
+
+
+def fold(heading: str, own: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
+    """The end of a report, folded away: the study's own tables, settings, environment."""
+    folded: list[Any] = [layout.Folded(heading, own)] if own and heading else []
+    folded.append(page.KeyValues("Settings", saved["config"]))
+    folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
+    return folded
+
+
+def print_end(tables: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
+    """Print tables and what was found, and at last the verdict; a quick look has none."""
+    paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
+    for table in tables:
+        print(f"\n{table.text()}")
+    for paragraph in paragraphs:
+        print(f"\n{page.wrapped(paragraph)}")
+    print()
+
+
+def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunDirectory) -> None:
+    """Draw what can be drawn of the numbers that a run keeps."""
+    if records:
+        plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
+    unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
+
+
+def reference_of(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean fitness of hand-written parts with the hyperparameters of candidates."""
+    untuned = [
+        row
+        for row in result["variants"]
+        if not row["tuning_frames"] and not plots.is_learned(row["name"])
+    ]
+    if not untuned:
+        return {}
+    best = max(untuned, key=lambda row: float(row["mean"]))
+    return {f"{verdict.short(best['name'])}, not tuned, held-out seeds": best["mean"]}
+
+
+def caption_of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the caption of learning curves: what they show, and what the run is judged by."""
+    shown = result.get("curves", "return of finished episodes")
+    weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
+    judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
+    text = f"Learning curves on held-out seeds: {shown}, mean and 95% interval."
+    return {"curves": text + (f" The run is judged by {judged}." if judged else "")}
+
+
+def facts_of(
+    saved: Mapping[str, Any],
+    records: list[dict[str, Any]],
+    result: Mapping[str, Any] | None,
+    source: Path | None,
+) -> layout.Facts:
+    """Return what stands under the title: when, with which command, how many frames, how to load.
+
+    Args:
+        saved: config.yaml.
+        records: of the generations.
+        result: the content of evaluation.json, if there is one.
+        source: as for `write_report`.
+    """
+    about, facts = saved["environment"], {}
+    if about.get("started"):
+        facts["started"] = f"{datetime.fromisoformat(about['started']):%d %B %Y, %H:%M %Z}"
+    if about.get("command_line"):
+        program, *rest = str(about["command_line"]).split(" ", 1)
+        facts["command"] = " ".join([Path(program).name, *rest])
+    frames = [f"{records[-1]['frames']:,} of evolution"] if records else []
+    if result is not None:
+        rows, per_agent = result["variants"], result.get("frames_per_agent", 0)
+        spent = sum(row["tuning_frames"] + row["seeds"] * per_agent for row in rows)
+        frames.append(f"{spent:,} of tuning and comparison")
+    if frames:
+        facts["frames"] = ", ".join(frames)
+    if source is not None:
+        facts["load it"] = f'metaevo.load("{source}")'
+    return layout.Facts(facts, code=("command", "load it"))
+
+
+def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
+    """Return the figures, those of the study first."""
+    names = sorted(path.name for path in directory.figures.glob("*.png"))
+    order = [*first, SCORES, FITNESS]
+    names.sort(key=lambda name: order.index(name) if name in order else len(order))
+    return [directory.figures / name for name in names]
+
+
+def heading(name: str) -> str:
+    """Return what stands above a figure."""
+    return Path(name).stem.replace("_", " ").capitalize()

@@ -1,0 +1,278 @@
+"""Who plays the Coin Game against a learner, and the meta-episode in which the learner learns.
+
+Our part is a player of `purerl.envs.coin_game`: a memory-one policy that is evolved, or one written
+by hand. The other part is PPO's. An episode of the game is a rollout of PPO, after which it learns;
+what our player remembers goes on.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.training.fitness import all_finite
+from purerl import ppo
+from purerl.envs.coin_game import CELLS, SIDE, CoinGame, CoinParams, Player, View
+from purerl.envs.grid import MOVES
+from purerl.types import Hyperparams
+
+Weights = dict[str, Any]
+
+INPUTS = 10
+_OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
+"""Places of some `features`."""
+
+
+def _torus(row: int, column: int) -> int:
+    """The moves from one cell to another one that is so far away."""
+    return sum(min(each % SIDE, -each % SIDE) for each in (row, column))
+
+
+_PLACES = [divmod(cell, SIDE) for cell in range(CELLS)]
+_LEFT = np.array([[_torus(row - down, column - right) for down, right in MOVES]
+                  for row, column in _PLACES], np.float32)  # fmt: skip
+"""[cell, move] how far away it is after a move"""
+_ONTO = (_LEFT == 0).astype(np.float32)
+"""[cell, move] whether a move leads there"""
+_BETWEEN = np.array([[_torus(row - down, column - right) for down, right in _PLACES]
+                     for row, column in _PLACES], np.float32)  # fmt: skip
+"""[cell, cell] how far two of them are apart"""
+
+
+class Memory(NamedTuple):
+    """What our player remembers; in both arrays itself comes first."""
+
+    last: jax.Array
+    """[2] 1 if the last coin that a player took had the other's colour, -1 if its own, 0 if none"""
+    thefts: jax.Array
+    """[2] coins of the other's colour that a player took in this episode"""
+    time: jax.Array
+    """[] share of the meta-episode that is over"""
+
+
+def begin(params: Any = None) -> Memory:
+    """Return the memory before anything has happened."""
+    del params
+    return Memory(jnp.zeros(2), jnp.zeros(2), jnp.float32(0.0))
+
+
+def remember(memory: Memory, view: View, step: float) -> Memory:
+    """Return the memory when a player acts.
+
+    Rewards tell who took what: who loses has lost a coin to the other.
+
+    Args:
+        memory: of when it acted last.
+        view: what it sees, and what both have earned since.
+        step: share of the meta-episode that a step is.
+    """
+    stole = view.rewards[::-1] < 0
+    took = (jnp.abs(view.rewards) == 1) & ~stole  # -1: a coin of its own that both took
+    thefts = jnp.where(view.first > 0, 0.0, memory.thefts + stole)
+    last = jnp.where(stole, 1.0, jnp.where(took, -1.0, memory.last))
+    return Memory(last, thefts, memory.time + step)
+
+
+def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
+    """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
+
+    Args:
+        key: of the units that count nothing yet.
+        hidden: units, at least 3.
+        start: `uniform`, all moves alike; or `grim`, of which the first unit goes for coins of the
+            own colour, the second one keeps off others as long as the other player has stolen
+            nothing in this episode, and the third one goes for them from then on.
+    """
+    kernel = jax.random.normal(key, (INPUTS, hidden)) / np.sqrt(INPUTS)
+    weights = {"kernel": kernel, "bias": jnp.zeros(hidden), "out": jnp.zeros(hidden)}
+    if start == "uniform":
+        return weights
+    units = np.zeros((INPUTS, 3), np.float32)
+    units[_OWN_LEFT, 0], units[_OTHER_ONTO, 1], units[_OTHER_LEFT, 2] = -0.7, 2.0, -0.7
+    units[_STOLEN, 1:] = -4.0, 4.0
+    return {
+        "kernel": kernel.at[:, :3].set(units),
+        "bias": weights["bias"].at[2].set(-4.0),
+        "out": weights["out"].at[:3].set(jnp.array([5.0, -5.0, 5.0])),
+    }
+
+
+def features(view: View, memory: Memory) -> jax.Array:
+    """Return what a meta-policy knows of each move [4, 10].
+
+    Whether it leads onto a coin of the own colour, and how far such a coin is away then; the same
+    of a coin of the other's colour; how far the other player is from the coin; the last coin that
+    each took, whether it has stolen in this episode, and the time.
+    """
+    other, *coins = view.obs.reshape(3, CELLS)
+    apart = jnp.sum(other[:, None] * _BETWEEN * (coins[0] + coins[1])[None])
+    known = [apart, *memory.last, *(memory.thefts > 0), memory.time]
+    after = [jnp.sum(coin[:, None] * table, axis=0) for coin in coins for table in (_ONTO, _LEFT)]
+    return jnp.stack([*after, *(jnp.full(4, each) for each in known)], axis=-1)
+
+
+def shaper(step: float) -> Player:
+    """Return the player whose parameters are the weights of a meta-policy.
+
+    Args:
+        step: share of the meta-episode that a step is.
+    """
+
+    def act(
+        weights: Weights, key: jax.Array, view: View, memory: Memory
+    ) -> tuple[jax.Array, Memory]:
+        memory = remember(memory, view, step)
+        seen = features(view, memory)[:, :, None]  # sums: XLA fuses them, each with its own weights
+        hidden = jnp.tanh(jnp.sum(seen * weights["kernel"], axis=1) + weights["bias"])
+        return jax.random.categorical(key, jnp.sum(hidden * weights["out"], axis=-1)), memory
+
+    return Player(begin, act)
+
+
+def _greedy(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+    """Go for every coin."""
+    del key, memory
+    _, own, other = view.obs.reshape(3, CELLS)
+    return jnp.argmin(jnp.sum((own + other)[:, None] * _LEFT, axis=0))
+
+
+def _cooperative(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+    """Go for coins of the own colour, and step on no other ones."""
+    _, own, other = view.obs.reshape(3, CELLS)
+    logits = -1e9 * jnp.sum(other[:, None] * _ONTO, axis=0)
+    aside = jax.random.categorical(key, logits)
+    return jnp.where(own.sum() > 0, _greedy(key, view, memory), aside)
+
+
+def _tit_for_tat(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+    """Cooperate, but where the last coin that the other took was ours go for every coin."""
+    return jnp.where(
+        memory.last[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
+    )
+
+
+def _grim(key: jax.Array, view: View, memory: Memory) -> jax.Array:
+    """Cooperate until the other has taken a coin of ours in this episode; then go for every one."""
+    return jnp.where(
+        memory.thefts[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
+    )
+
+
+HAND_WRITTEN = {
+    "greedy": _greedy, "cooperative": _cooperative, "tit_for_tat": _tit_for_tat, "grim": _grim
+}  # fmt: skip
+"""Players that never learn, by their names."""
+
+
+class Cast(NamedTuple):
+    """Parameters of `any_player`."""
+
+    who: Any
+    """0 for a meta-policy, 1, 2, ... for those of `HAND_WRITTEN`"""
+    weights: Weights
+
+
+def any_player(step: float) -> Player:
+    """Return the player whose parameters, a `Cast`, say who it is."""
+    evolved = shaper(step)
+
+    def act(cast: Cast, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
+        def by_hand(move):
+            def branch(key, view, memory):
+                memory = remember(memory, view, step)
+                return move(key, view, memory), memory
+
+            return branch
+
+        branches = [
+            lambda *arguments: evolved.act(cast.weights, *arguments),
+            *map(by_hand, HAND_WRITTEN.values()),
+        ]
+        found: tuple[jax.Array, Memory] = jax.lax.switch(cast.who, branches, key, view, memory)
+        return found
+
+    return Player(begin, act)
+
+
+class Episode(NamedTuple):
+    """What happened in a meta-episode, before each update of the learner and since the last one."""
+
+    earned: jax.Array
+    """[U, 2] rewards a step, ours first"""
+    taken: jax.Array
+    """[U, 2, 2] coins a step that each player took: of its own colour, of the other's"""
+    finite: jax.Array
+    """[] bool: whether the learner's parameters stayed finite"""
+
+
+def own_share(taken: jax.Array) -> jax.Array:
+    """Return the share of coins of its own colour among those that a player takes.
+
+    Args:
+        taken: [..., 2, 2] as in `Episode`, or sums.
+
+    Returns:
+        [..., 2], ours first; NaN for a player that takes none.
+    """
+    return taken[..., 0] / (taken[..., 0] + taken[..., 1])
+
+
+def play(
+    learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
+) -> Episode:
+    """Train a learner from scratch against a player, as `learner.train` does."""
+
+    def step(state, _):
+        after, _, _ = learner.update(state, hyperparams, None, env_params)
+        return after, _since(learner, state, after)
+
+    state = learner.init(key, hyperparams, None, env_params)
+    state, (earned, taken) = jax.lax.scan(step, state, length=learner.config.num_updates)
+    return Episode(earned, taken, all_finite(learner.policy(state)))
+
+
+def play_naively(
+    learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
+) -> Episode:
+    """Let two learners meet: each learns from episodes of its own against the other as it is.
+
+    Args:
+        learner: whose player is `naive`.
+        hyperparams: of both.
+        key: of the meta-episode.
+        env_params: whose player's parameters are replaced.
+    """
+    states = tuple(
+        learner.init(each, hyperparams, None, env_params) for each in jax.random.split(key)
+    )
+
+    def step(states, _):
+        others = [env_params.replace(player=learner.policy(each)) for each in reversed(states)]
+        after = tuple(
+            learner.update(state, hyperparams, None, other)[0]
+            for state, other in zip(states, others, strict=True)
+        )
+        return after, _since(learner, states[0], after[0])
+
+    states, (earned, taken) = jax.lax.scan(step, states, length=learner.config.num_updates)
+    return Episode(earned, taken, all_finite(learner.policy(states[0])))
+
+
+def naive(config: ppo.Config) -> Player:
+    """Return the player whose parameters are the policy of a learner with these settings."""
+    network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
+
+    def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Any) -> tuple[jax.Array, Any]:
+        params = CoinParams(())
+        return network.act(policy, key, view.obs, greedy=False, env_params=params), memory
+
+    return Player(begin, act)
+
+
+def _since(learner: ppo.PPO, before: ppo.State, after: ppo.State) -> tuple[jax.Array, jax.Array]:
+    """Return what both earned and took a step between two states."""
+    old, new = before.env_state, after.env_state
+    frames = learner.config.batch_size
+    earned = jnp.sum(new.earned - old.earned, axis=0) / frames
+    return earned, jnp.sum(new.taken - old.taken, axis=0) / frames

@@ -1,0 +1,111 @@
+"""What an opponent can reach against a policy, and how near that is to extortion.
+
+Against a zero-determinant strategy (Press & Dyson 2012) the values of both players lie on a line
+whatever the opponent does; extortion is such a line through mutual defection.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports.game_plots import Line, Reach
+from metaevo.studies.games import meta_game
+from purerl import opponents
+from purerl.games import LOGITS, Game, values
+
+SHOWN = (1, 3, 10, 100)
+"""Joint moves whose policies are looked at."""
+EPISODES, RIVALS = 64, 256
+
+
+class Illustration(NamedTuple):
+    """Meta-episodes on keys of their own, and what could have been reached in them."""
+
+    probabilities: np.ndarray
+    """[steps, 2, 5] of cooperating, means over meta-episodes"""
+    payoffs: np.ndarray
+    """[steps, 2]"""
+    reaches: list[Reach]
+    """of the first meta-episode"""
+    lines: dict[int, Line]
+    """by joint moves, medians over meta-episodes"""
+
+
+def illustrate(
+    game: Game,
+    ours: opponents.Move,
+    theirs: opponents.Move,
+    rate: float,
+    *,
+    steps: int,
+    seed: int,
+) -> Illustration:
+    """Play meta-episodes, and fit a line to what opponents could reach in some of their steps.
+
+    Args:
+        game: as we see it.
+        ours: the move of the meta-policy that was found.
+        theirs: that of an opponent.
+        rate: its learning rate.
+        steps: of a meta-episode.
+        seed: of the run.
+    """
+
+    def episode(key):
+        start = meta_game.start_of(jax.random.split(key)[0])
+        return meta_game.play(game, ours, theirs, (rate, rate), start, steps)
+
+    found = jax.jit(jax.vmap(episode))(keys_for(seed, Purpose.ILLUSTRATION, EPISODES))
+    chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
+    earned = np.stack([found.own, found.other], axis=-1)
+    shown = [step for step in SHOWN if step <= steps]
+    policies = found.policies[:, np.array(shown) - 1, 0]
+    rivals = opponents.logits(np.random.default_rng(0).beta(0.5, 0.5, (RIVALS, LOGITS)))
+    against = jax.vmap(lambda own, other: values(game, own, other), in_axes=(None, 0))
+    own, other = (np.asarray(each, np.float64)
+                  for each in jax.jit(jax.vmap(jax.vmap(against, (0, None)), (0, None)))(
+                      policies, rivals))  # fmt: skip
+    reaches, lines = [], {}
+    for place, step in enumerate(shown):
+        fits = [
+            fit(other[each, place], own[each, place], defection(game)) for each in range(EPISODES)
+        ]
+        lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
+        mine, yours = earned[0, step - 1]
+        played = float(yours), float(mine)
+        reaches.append(Reach(step, other[0, place], own[0, place], fits[0], played))
+    return Illustration(chances, earned.mean(axis=0), reaches, lines)
+
+
+def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
+    """Return the line nearest to pairs of values, by total least squares.
+
+    Args:
+        other: [pairs] what the opponent earns.
+        own: [pairs] what we earn.
+        point: (other, own), by which the line may pass.
+    """
+    pairs = np.stack([other, own]) - np.array(point)[:, np.newaxis]
+    spread, directions = np.linalg.eigh(np.cov(pairs))
+    across, along = directions[:, 1]
+    factor = float(along / across) if across else np.inf
+    middle = pairs.mean(axis=1)
+    total = spread.sum()
+    return Line(
+        factor,
+        float(middle[1] - factor * middle[0]),
+        float(spread[1] / total) if total > 0 else 1.0,
+    )
+
+
+def defection(game: Game) -> tuple[float, float]:
+    """Return what the opponent and we get where nobody cooperates."""
+    return game.other[3], game.own[3]
+
+
+def is_constant_sum(game: Game) -> bool:
+    """Whether what one player wins, the other loses: all pairs of values are then on a line."""
+    return len({a + b for a, b in zip(game.own, game.other, strict=True)}) == 1

@@ -1,0 +1,307 @@
+"""One run of evolution from its settings to its report, whatever is evolved.
+
+    command.main -> run_study -> blocks (outer_loop) -> Evolution: ask, evaluate, tell
+                              -> conclude -> study.compare (held_out) -> report
+
+What is evaluated and compared is the study's: for parts of a learner `studies/learner.py`.
+
+Of several processes the first one leads: it writes, and the others compute their share with it.
+"""
+
+import contextlib
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from metaevo.evolution import devices, hosts, memory
+from metaevo.evolution.blocks import Block, Watch, run_generations
+from metaevo.evolution.evolution import Evolution, State
+from metaevo.runs.lifecycle import StopRequestedError
+from metaevo.runs.progress import Progress
+from metaevo.runs.resume import Resumed, check_chunk_size
+from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.signals import StopOnSignal
+from metaevo.studies.conclusion import conclude
+from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.study import Study
+
+HARMLESS = (
+    "evolution.generations", "evolution.block_seconds", "evolution.chunk_size",
+    "evolution.num_devices", "evaluation.", "run.checkpoint_every", "run.keep_checkpoints",
+    "run.wandb", "run.mlflow", "run.track",
+)  # fmt: skip
+"""Settings that a resumed run may change."""
+
+
+def run_study(
+    study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
+) -> int:
+    """Evolve what a study is about to the end, or until a signal; judge and report it.
+
+    One evolution, whatever `run.evolution_seeds` says: `metaevo.studies.several` has several.
+
+    Args:
+        study: what is evolved.
+        settings: of the evolution.
+        run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
+        resume: continue the run in `run_dir` from its last checkpoint.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
+    """
+    hosts.agreed(study.check)
+    if not hosts.is_first():
+        hosts.agreed(_listen)
+        return _follow(study, settings)
+    kind = Kind(study.name, "evolution", "generation", HARMLESS)
+    with contextlib.ExitStack() as stack:
+        alone = jax.process_count() == 1
+        alive = living(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
+        run = hosts.agreed(lambda: stack.enter_context(alive))
+        return _lead(study, run)
+
+
+def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
+    """Run as the first process, which may be the only one."""
+    resolved = hosts.of_first(lambda: resolve(study, run, is_finished))
+    if resolved is None:
+        generations = run.settings.evolution.generations
+        print(f"{run.directory.path} is finished ({generations} generations)")
+        return 0
+    print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)
+    evolution = make_evolution(study, run.settings, resolved)
+    start(run, resolved, evolution)
+    with run.working():
+        try:
+            evolve(study, run, evolution)
+            hosts.leave()  # the rest is done by this process alone
+            conclude(study, run)
+        except StopRequestedError:
+            hosts.leave()
+            raise
+    return run.exit_code
+
+
+def _follow(study: Study, settings: EvolutionSettings) -> int:
+    """Do the same in another process, which gets from the first one what it cannot know."""
+    with StopOnSignal() as stop:
+        resolved = hosts.of_first(_listen)
+        if resolved is None:
+            return 0
+        evolution = make_evolution(study, settings, resolved)
+        hosts.agreed(_listen)  # the first process reads a checkpoint
+        _generations(evolution, evolution.start(), settings, stop, Watch())
+        return stop.exit_code
+
+
+def _listen() -> Any:
+    """Do nothing while the first process does something that can fail."""
+
+
+def resolve(
+    study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
+) -> dict[str, Any] | None:
+    """Return what the run has, or needs, beside its settings; None if nothing is left to do.
+
+    Args:
+        study: what is evolved.
+        run: that begins or goes on.
+        finished: whether one that goes on has reached its end.
+    """
+    if run.before is None:
+        measured = study.measure()
+        study.keep(run.directory, measured)
+        return measured
+    if finished(run):
+        return None
+    resolved, config = dict(run.resolved), run.settings.evolution
+    before = run.before.evolution.chunk_size
+    agents = run.settings.strategy.population_size * config.seeds_per_candidate
+    check_chunk_size(run.directory, resolved, max(agents, before or 0))
+    if config.chunk_size not in (None, before):
+        resolved["chunk_size"] = config.chunk_size
+    study.keep(run.directory, resolved)
+    return resolved
+
+
+def is_finished(run: Run[EvolutionSettings]) -> bool:
+    """Whether a run that goes on has the report that its settings ask for."""
+    return is_reported(run) and is_evolved(run.directory, run.settings.evolution.generations)
+
+
+def is_reported(run: Run[EvolutionSettings]) -> bool:
+    """Whether it has a report, of a comparison as its settings ask for it."""
+    same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
+    return run.directory.report_path.exists() and same_end
+
+
+def is_evolved(directory: RunDirectory, generations: int) -> bool:
+    """Whether the records of so many generations are there."""
+    found = [record["generation"] for record in directory.read_metrics("generation")]
+    return found == list(range(len(found))) and len(found) >= generations  # else some were lost
+
+
+def start(run: Run[EvolutionSettings], resolved: dict[str, Any], evolution: Evolution) -> None:
+    """Write config.yaml, with how the devices are used; say if that has changed."""
+    layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
+    for name, number in layout.items():
+        if run.resolved.get(name, number) != number:
+            warnings.warn(
+                f"the run began with {name} = {run.resolved[name]} and goes on with {number}: "
+                "results agree up to rounding, not bit for bit",
+                stacklevel=2,
+            )
+    run.start(
+        {
+            **resolved,
+            "num_devices": resolved.get("num_devices", evolution.num_devices),  # at the beginning
+            "chunk_size": evolution.chunk_size,
+        }
+    )
+
+
+def make_evolution(
+    study: Study, settings: EvolutionSettings, resolved: dict[str, Any]
+) -> Evolution:
+    """Return the same evolution in all processes."""
+    config = settings.evolution
+    if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
+        config = replace(config, chunk_size=int(resolved["chunk_size"]))
+    problem = study.problem(resolved)
+    evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
+    return evolution.with_chunk_size(hosts.gather(evolution.chunk_size)[0])
+
+
+def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
+    """Run the generations that are missing, and save what they have found.
+
+    Args:
+        study: what is evolved.
+        run: that has started.
+        evolution: which is compiled if there are generations to run.
+
+    Returns:
+        the evolution, whose chunks may have become smaller.
+
+    Raises:
+        StopRequestedError: after a signal, with all saved.
+    """
+
+    def restore() -> Resumed | None:
+        return run.restore(evolution.template)
+
+    restored = hosts.agreed(restore)
+    state, done, seconds = restored or (evolution.start(), 0, 0.0)
+    if restored is None:  # so that a checkpoint precedes all records
+        run.save(0, jax.device_get(state), 0.0)
+    total = run.settings.evolution.generations
+    with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
+        logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
+        evolution, state, done = _generations(evolution, state, run.settings, run.stop, logbook)
+    if done < total:
+        logbook.save(state)
+        raise StopRequestedError
+    study.save(run.directory, evolution.result(state), done)
+    return evolution
+
+
+def _generations(
+    evolution: Evolution,
+    start: State,
+    settings: EvolutionSettings,
+    stop: StopOnSignal,
+    watch: Watch,
+) -> tuple[Evolution, State, int]:
+    return run_generations(
+        evolution,
+        start,
+        every=settings.run.checkpoint_every,
+        keep_chunks=settings.evolution.chunk_size is not None,
+        stop=stop,
+        watch=watch,
+    )
+
+
+class _Logbook(Watch):
+    """Logs generations, saves checkpoints, and shows how far evolution is."""
+
+    def __init__(self, run: Run[EvolutionSettings], bar: Any, total: int, started: float):
+        self.run, self.bar, self.total, self.started = run, bar, total, started
+        self.saved = bar.n
+        self.frames = 0
+        if records := run.directory.read_metrics("generation"):
+            self.frames = records[-1]["frames"]
+        self.of_mean = "-"
+
+    def begin(self, evolution: Evolution, bytes_needed: int) -> None:
+        """Say how the population is laid out."""
+        self.bar.stage("evolving")
+        if evolution.chunk_size != self.run.resolved["chunk_size"]:
+            self.run.resolved["chunk_size"] = evolution.chunk_size
+            self.run.directory.update_resolved({"chunk_size": evolution.chunk_size})
+        processes = jax.process_count()
+        tqdm.write(
+            f"{self.run.directory.path}: {evolution.population_size} candidates x "
+            f"{evolution.config.seeds_per_candidate} seeds on {evolution.num_devices} devices"
+            f"{f' of {processes} processes' if processes > 1 else ''}, "
+            f"{evolution.chunk_size} agents at once on each, about "
+            f"{memory.as_text(bytes_needed)} a device",
+            file=sys.stderr,
+        )
+
+    def block(self, block: Block) -> None:
+        """Log every generation of a block, and save after it where that is due."""
+        since = time.monotonic() - self.started - block.seconds
+        length = len(block.metrics["fitness_mean"])
+        first = block.done - length
+        spent = block.evolution.frames(first)
+        for index in range(length):
+            self.run.log(
+                {
+                    "kind": "generation",
+                    "generation": first + index,
+                    "frames": self.frames + block.evolution.frames(first + index + 1) - spent,
+                    "seconds": round(since + block.seconds * (index + 1) / length, 3),
+                    **{key: values[index] for key, values in block.metrics.items()},
+                }
+            )
+        frames = block.evolution.frames(block.done) - spent
+        self.frames += frames
+        self._show(block, length, frames)
+        if block.done % self.run.settings.run.checkpoint_every == 0 or block.done == self.total:
+            self.save(block.state)
+
+    def save(self, state: State) -> None:
+        """Save a checkpoint, unless the last one is as new."""
+        copy = jax.device_get(devices.first(state))
+        done = int(copy.generation)
+        if done > self.saved:
+            self.run.save(done, copy, time.monotonic() - self.started)
+            self.saved = done
+
+    def _show(self, block: Block, length: int, frames: int) -> None:
+        metrics = block.metrics
+        of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
+        if len(of_mean):
+            self.of_mean = f"{of_mean[-1]:.4g}"
+        rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
+        self.bar.update(length)
+        self.bar.set_postfix_str(
+            f"of mean {self.of_mean}, best {metrics['fitness_best'][-1]:.4g}, "
+            f"mean {metrics['fitness_mean'][-1]:.4g}{rate}"
+        )
+        if int(metrics["diverged"][-1]) == block.evolution.population_size:
+            tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

@@ -1,0 +1,123 @@
+"""Several evolutions that differ in their seeds only, and one report: how far apart do they end?
+
+They follow one another in one process, with one compiled program, each in a run directory of its
+own (`seed_0`, `seed_1`, ...), so that one that is killed goes on where it was.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+
+from metaevo.config import ConfigError
+from metaevo.evolution.evolution import Evolution
+from metaevo.runs.run import Kind, Run, living, living_inside
+from metaevo.studies.conclusion import present
+from metaevo.studies.run import (
+    HARMLESS,
+    evolve,
+    is_evolved,
+    is_reported,
+    make_evolution,
+    resolve,
+    run_study,
+    start,
+)
+from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.spread import Member, conclude_all, members_of
+from metaevo.studies.study import Study
+
+S = TypeVar("S", bound=EvolutionSettings)
+
+
+def run_evolutions(
+    study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
+) -> int:
+    """Run as many evolutions as `run.evolution_seeds` says; judge and report them together.
+
+    Args:
+        study: what is evolved.
+        settings: of the evolution.
+        run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
+        resume: continue the run in `run_dir` where it was.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        DiskError: if the directory can no longer be written.
+    """
+    count = settings.run.evolution_seeds
+    if count == 1:
+        return run_study(study, settings, run_dir=run_dir, resume=resume)
+    if jax.process_count() > 1:
+        raise ConfigError(
+            f"run.evolution_seeds = {count}: must be 1 with several processes; start a run for "
+            "each seed (--run.seed)"
+        )
+    study.check()
+    kind = Kind(study.name, "evolution", "generation", HARMLESS)
+    with living(kind, settings, run_dir=run_dir, resume=resume) as run:
+        resolved = resolve(study, run, _is_finished)
+        if resolved is None:
+            generations = settings.evolution.generations
+            print(
+                f"{run.directory.path} is finished ({count} evolutions, {generations} generations)"
+            )
+            return 0
+        print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)
+        evolution = make_evolution(study, settings, resolved)
+        start(run, resolved, evolution)
+        run.forget_end()
+        with run.working():
+            for member in members_of(run.directory.path, settings):
+                run.check_stop()
+                evolution = _evolve_one(study, run, member, evolution, resolved)
+            conclude_all(study, run)
+        return run.exit_code
+
+
+def _is_finished(run: Run[EvolutionSettings]) -> bool:
+    settings = run.settings
+    members = members_of(run.directory.path, settings)
+    return is_reported(run) and all(
+        is_evolved(each.directory, settings.evolution.generations) for each in members
+    )
+
+
+def _evolve_one(
+    study: Study,
+    run: Run[EvolutionSettings],
+    member: Member,
+    evolution: Evolution,
+    measured: dict[str, Any],
+) -> Evolution:
+    """Run one of the evolutions to its end, unless it is there; return what is compiled."""
+    settings = _alone(run.settings, member.seed)
+    place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
+    with living_inside(run, settings, member.directory.path.name) as own:
+        done = is_evolved(own.directory, settings.evolution.generations)
+        if own.before is not None and done and own.directory.report_path.exists():
+            return evolution
+        print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
+        study.keep(own.directory, measured)
+        start(own, measured, evolution)
+        try:
+            this = evolution.with_settings(member.seed, settings.strategy)
+            evolution = evolve(study, own, this)
+            present(study, own)
+        finally:
+            own.tracker.finish()
+    if evolution.chunk_size != run.resolved["chunk_size"]:  # less memory than it seemed
+        run.resolved["chunk_size"] = evolution.chunk_size
+        run.directory.update_resolved({"chunk_size": evolution.chunk_size})
+    return evolution
+
+
+def _alone(settings: S, seed: int) -> S:
+    """Return the settings of a single evolution with this seed."""
+    run = dataclasses.replace(settings.run, seed=seed, evolution_seeds=1)
+    return dataclasses.replace(settings, run=run)

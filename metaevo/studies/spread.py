@@ -1,0 +1,332 @@
+"""The end of several evolutions: compared with the same contenders, drawn, reported, one chosen."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metaevo.comparison.evaluation import LEARNED
+from metaevo.components import discovery
+from metaevo.evolution.strategy import has_mean
+from metaevo.reports import layout, page, score_plots
+from metaevo.reports.evolution_plots import plot_evolutions
+from metaevo.runs import checkpoint
+from metaevo.runs.quick import NOTE, is_quick
+from metaevo.runs.run import Run
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies import unseen_report, verdict
+from metaevo.studies.conclusion import (
+    CAPTIONS,
+    FITNESS,
+    QUICK,
+    SCORES,
+    caption_of_curves,
+    facts_of,
+    fold,
+    heading,
+    keep_result,
+    log_artifacts,
+    pictures,
+    print_end,
+    reference_of,
+)
+from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.study import Study
+
+TOGETHER = f"{LEARNED} (all evolutions)"
+"""The row of the figure of scores for their mean."""
+SPREAD = {
+    FITNESS: "Fitness of every evolution on its validation seeds; the thick one is the best there.",
+    SCORES: "What every evolution found: interquartile mean on the same held-out seeds with 95% "
+    "bootstrap intervals, and differences from the strongest hand-written contender. The interval "
+    "of all evolutions takes the evolution as the unit.",
+}
+
+
+class Member(NamedTuple):
+    """One of several evolutions."""
+
+    seed: int
+    directory: RunDirectory
+
+    @property
+    def name(self) -> str:
+        """Of its result in the comparison."""
+        return f"{LEARNED} seed {self.seed}"
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Of its generations."""
+        return self.directory.read_metrics("generation")
+
+
+def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
+    """Return the evolutions of a run, which need not have begun.
+
+    Args:
+        path: of the run.
+        settings: of the run.
+    """
+    first = settings.run.seed
+    seeds = range(first, first + settings.run.evolution_seeds)
+    return [Member(seed, RunDirectory(path / f"seed_{seed}")) for seed in seeds]
+
+
+def validation_of(member: Member, settings: EvolutionSettings) -> float:
+    """Return how good what an evolution has found is on its validation seeds.
+
+    Args:
+        member: the evolution.
+        settings: of the run.
+
+    Returns:
+        the fitness of the last mean or, of algorithms without one, of the best candidate; of the
+        last population, if nothing is validated; -inf if there is none, or if it diverged.
+    """
+    records = member.records
+    key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
+    if has_mean(settings.strategy) or key == "fitness_mean":
+        records = records[-1:]
+    known = [each[key] for each in records if each[key] is not None]
+    return float(max(known, default=-math.inf))
+
+
+def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
+    """Choose the best evolution by validation, judge all of them, and write figures and report.
+
+    Args:
+        study: what was evolved.
+        run: whose evolutions are all done.
+    """
+    directory, settings = run.directory, run.settings
+    members = members_of(directory.path, settings)
+    scores = [validation_of(each, settings) for each in members]
+    chosen = members[scores.index(max(scores))]
+    found, about = checkpoint.load_tree(chosen.directory.meta_params)
+    about = {**about, "evolution_seed": chosen.seed}
+    checkpoint.save_tree(directory.meta_params, found, about)
+    study.draw(found, directory.figures)
+    learned = {chosen.name: found}
+    for each in members:
+        if each is not chosen:
+            learned[each.name], _ = checkpoint.load_tree(each.directory.meta_params)
+    last = [each.records[-1:] for each in members]
+    result = study.compare(
+        learned,
+        directory.path,
+        evolution_frames=max((one["frames"] for each in last for one in each), default=0),
+        measured=run.resolved,
+        check_stop=run.check_stop,
+    )
+    if result is not None:
+        judged = {verdict.short(each["learned"]): each for each in result["evolutions"]}
+        result["evolutions"] = [
+            {"seed": each.seed, "validation": score, **judged[each.name]}
+            for each, score in zip(members, scores, strict=True)
+        ]
+        keep_result(run, result, sum(one["seconds"] for each in last for one in each))
+    _write_report(study, run, members, scores, chosen, found, result, discovery.is_loadable(about))
+    log_artifacts(run)
+    print(f"report: {directory.report_path}")
+
+
+def _write_report(
+    study: Study,
+    run: Run[EvolutionSettings],
+    members: list[Member],
+    scores: list[float],
+    chosen: Member,
+    found: Any,
+    result: dict[str, Any] | None,
+    loadable: bool,
+) -> None:
+    """Write report.html with the spread first, and print the tables and the verdict."""
+    directory = run.directory
+    saved, records = directory.read_config(), {each.name: each.records for each in members}
+    quick = is_quick(saved["config"])
+    unseen, drawn = (result or {}).get("unseen"), dict[str, str]()
+    if any(records.values()):
+        plot_evolutions(
+            {f"seed {each.seed}": records[each.name] for each in members},
+            directory.figures / FITNESS,
+            chosen=f"seed {chosen.seed}",
+            baseline=reference_of(result) if result else {},
+        )
+    if result is not None:
+        _draw_scores(result, directory.figures / SCORES)
+    findings = study.findings(found, result or {})
+    if numbers := verdict.evolved_numbers(found):
+        findings = [*findings, verdict.numbers_text(numbers)]
+    if findings:
+        findings = [f"Of seed {chosen.seed}, the best on validation seeds:", *findings]
+    tables = [table(members, scores, result)]
+    ablations: list[page.Table] = []
+    words = [about_choice(members, scores, chosen)]
+    first: list[Any] = [layout.Banner("quick", QUICK, "", [NOTE])] if quick else []
+    if result is not None:
+        own = verdict.contenders(_without_others(result))
+        own = dataclasses.replace(own, heading=f"{own.heading} of seed {chosen.seed}")
+        tables += [own, *verdict.tuned_settings(result)]
+        ablations = study.tables(result)
+        words += lines(result)
+        if unseen is not None:
+            tables.append(unseen_report.table(unseen))
+            drawn = unseen_report.draw(unseen, directory.figures)
+            words.insert(-1, on_unseen(unseen))
+        if not quick:
+            first.append(_banner(result, words))
+    print_end([*ablations, *tables], findings, words, quick)
+
+    of_all = [one for each in members for one in records[each.name][-1:]]
+    spent = [{"frames": sum(one["frames"] for one in of_all)}] if of_all else []
+    first.append(facts_of(saved, spent, result, directory.path if loadable else None))
+    captions = {**CAPTIONS, **study.captions, **SPREAD, **drawn}
+    captions |= caption_of_curves(result or {}, saved["config"])
+    images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
+              for path in pictures(directory, list(study.captions))}  # fmt: skip
+    if top := [name for name in (FITNESS, SCORES) if name in images]:
+        first.append(layout.Beside([images.pop(name) for name in top]))
+    first.append(page.Text("", [words[0], *findings]))
+    rest = [page.Image(heading(name), each.path, each.caption) for name, each in images.items()]
+    folded = fold(study.folds, ablations, saved)
+    if unseen is not None:
+        folded.insert(0, unseen_report.folded(unseen))
+    title, subtitle = study.title(max(map(len, records.values())))
+    subtitle = f"{len(members)} evolutions, {subtitle}"
+    page.write_report(
+        directory.report_path,
+        title,
+        subtitle,
+        [*first, *tables, *rest, *folded],
+    )
+
+
+def _banner(result: Mapping[str, Any], words: list[str]) -> layout.Banner:
+    found = result["together"]
+    against = f"{_difference(found)} against {verdict.short(result['best_hand_written'])}"
+    return layout.Banner(found["conclusion"], found["conclusion"].upper(), against, words[-1:])
+
+
+def _difference(found: Mapping[str, Any]) -> str:
+    return page.signed(found["difference"], *found["difference_interval"])
+
+
+def about_choice(members: list[Member], scores: list[float], chosen: Member) -> str:
+    """Say how far apart the evolutions are on validation seeds, and which one is loaded."""
+    return (
+        f"{len(members)} evolutions, on validation seeds from {min(scores):.4g} to "
+        f"{max(scores):.4g}; the best there, seed {chosen.seed}, is what the run stands for."
+    )
+
+
+def lines(result: Mapping[str, Any]) -> list[str]:
+    """Return the verdict on every evolution, and on all of them together."""
+    rows = {row["name"]: row for row in result["variants"]}
+    found = []
+    for each in result["evolutions"]:
+        row = rows[each["learned"]]
+        low, high = row["interval"]
+        found.append(
+            f"Seed {each['seed']}: {each['conclusion']}, {row['iqm']:.4g} [{low:.4g}, {high:.4g}]; "
+            f"difference {_difference(each)}."
+        )
+    return [*found, summary(result)]
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """Return the verdict on all evolutions together."""
+    found, rows = result["together"], {row["name"]: row for row in result["variants"]}
+    best = rows[result["best_hand_written"]]
+    tuned = "best tuned" if best["tuning_frames"] else "best"
+    worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
+    low, high = found["interval"]
+    below, above = found["difference_interval"]
+    doubt = ""
+    if found["conclusion"] == "undecided" and not below <= 0 <= above:
+        doubt = ", as a t test of the evolutions does not confirm it"
+    told = verdict.outcome(result)
+    return (
+        f"Better than the {tuned} hand-written one ({verdict.short(best['name'])}, "
+        f"{best['iqm']:.4g}) in {found['better']} of {found['evolutions']} evolutions, worse in "
+        f"{worse}. Mean of the evolutions {found['iqm']:.4g} [{low:.4g}, {high:.4g}], difference "
+        f"{_difference(found)} (95% intervals, the evolution as the unit): "
+        f"{found['conclusion']}{doubt}. {told.budget}"
+    )
+
+
+def on_unseen(unseen: Mapping[str, Any]) -> str:
+    """Return the verdict of all evolutions over all unseen tasks."""
+    if "variants" not in unseen:
+        return unseen_report.conclusion_text(unseen)
+    return f"On unseen tasks, untuned and normalised: {summary(unseen)}"
+
+
+def table(
+    members: list[Member], scores: list[float], result: Mapping[str, Any] | None
+) -> page.Table:
+    """Return the table of the evolutions."""
+    columns = ["evolution", "validation"]
+    cells: list[list[Any]] = [
+        [f"seed {each.seed}", None if score == -math.inf else score]
+        for each, score in zip(members, scores, strict=True)
+    ]
+    if result is None:
+        return page.Table("Evolutions", columns, cells)
+    rows = {row["name"]: row for row in result["variants"]}
+    for row, each in zip(cells, result["evolutions"], strict=True):
+        low, high = rows[each["learned"]]["interval"]
+        row += [rows[each["learned"]]["iqm"], f"[{low:.4g}, {high:.4g}]", _difference(each)]
+        row.append(each["conclusion"])
+    found = result["together"]
+    low, high = found["interval"]
+    mean = ["all", None, found["iqm"], f"[{low:.4g}, {high:.4g}]", _difference(found)]
+    cells.append([*mean, found["conclusion"]])
+    best = verdict.short(result["best_hand_written"])
+    columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
+    note = (
+        "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
+        "over evolutions; its intervals take the evolution as the unit."
+    )
+    return page.Table("Evolutions", columns, cells, note=note, highlight=len(cells) - 1)
+
+
+def _without_others(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the comparison of the chosen evolution alone."""
+    learned = result["learned"]
+    others = {each["learned"] for each in result["evolutions"]} - {learned}
+    names = {verdict.short(other) for other in others}
+    return {
+        **result,
+        "variants": [r for r in result["variants"] if verdict.short(r["name"]) not in names],
+        "pairs": [each for each in result["pairs"] if each["learned"] == learned],
+    }
+
+
+def _draw_scores(result: Mapping[str, Any], path: Path) -> None:
+    """Draw what every evolution has found, their mean, and the hand-written contenders."""
+    rows = {row["name"]: row for row in result["variants"]}
+    best, found = result["best_hand_written"], result["together"]
+    names = [each["learned"] for each in result["evolutions"]]
+    own = {verdict.short(name) for name in names}
+    any_tuned = any(row["tuning_frames"] for row in rows.values())
+    others = [
+        name
+        for name, row in rows.items()
+        if verdict.short(name) not in own and (row["tuning_frames"] or not any_tuned)
+    ]
+    shown = [{**rows[name], "tuned": bool(rows[name]["tuning_frames"])} for name in names]
+    mean = {"name": TOGETHER, "iqm": found["iqm"], "interval": found["interval"]}
+    shown.append({**mean, "tuned": any_tuned})
+    shown += [{**rows[name], "tuned": bool(rows[name]["tuning_frames"])} for name in others]
+    judged = [*result["evolutions"], {**found, "learned": TOGETHER}]
+    score_plots.plot_scores(
+        shown,
+        path,
+        xlabel="fitness on held-out seeds, IQM",
+        differences={
+            each["learned"]: (each["difference"], each["difference_interval"]) for each in judged
+        },
+        learned=TOGETHER,
+        reference=best,
+    )

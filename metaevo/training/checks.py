@@ -1,0 +1,92 @@
+"""Agents that no memory can hold, refused before anything is allocated."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax
+
+from metaevo.evolution import devices
+from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import MetaProblem
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.training.train_learner import Task, training_bytes
+from purerl.types import Hyperparams
+
+
+class Evolves(Protocol):
+    """Settings of such an evolution."""
+
+    @property
+    def hyperparams(self) -> Hyperparams:
+        """Of the agents."""
+
+    @property
+    def strategy(self) -> StrategyConfig:
+        """The algorithm."""
+
+    @property
+    def evolution(self) -> EvolutionConfig:
+        """How candidates are evaluated."""
+
+
+def check_training(
+    section: str,
+    task: Task,
+    hyperparams: Any,
+    meta_params: Any,
+    *,
+    kept: int,
+    at_once: int,
+    points: int = 0,
+) -> None:
+    """Refuse agents that are too large or too many.
+
+    Args:
+        section: the settings that decide how many there are.
+        task: of all agents.
+        hyperparams: an example.
+        meta_params: an example; arrays or their shapes.
+        kept: agents that are in memory together from beginning to end.
+        at_once: agents that are trained at the same time.
+        points: of an agent's learning curve.
+
+    Raises:
+        ConfigError: with the bytes that they need and those that there are.
+    """
+    state, working = training_bytes(task, hyperparams, meta_params)
+    state += points * 6 * 4  # float32 sums
+    devices.check_memory(f"train: a single agent in {task.name}", state + working)
+    agents = max(kept, at_once)
+    devices.check_memory(
+        f"{section}: {agents} agents in {task.name}", agents * state + at_once * working
+    )
+
+
+def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Evolves) -> None:
+    """Refuse an evolution of what trains agents that cannot run, or whose agents are too many.
+
+    Args:
+        problem: what is evolved.
+        tasks: of a candidate.
+        settings: how many candidates there are, and how many agents each of them trains.
+
+    Raises:
+        ConfigError: naming the section.
+    """
+    strategy, config = settings.strategy, settings.evolution
+    solution = jax.eval_shape(problem.init, jax.random.key(0))
+    rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
+    num_devices = len(devices.select(config.num_devices))
+    at_once = min((config.chunk_size or 1) * num_devices, rows)
+    for task in tasks:
+        check_training(
+            "evolution",
+            task,
+            settings.hyperparams,
+            solution,
+            kept=0,
+            at_once=at_once,
+            points=task.learner.config.num_updates,
+        )
+    check_evolution(problem, strategy, config)

@@ -1,0 +1,418 @@
+"""Agents of one learner, trained side by side: dealt to the devices chunk by chunk.
+
+    population = Population(task, hyperparams, meta_params, fitness)
+    agents = population.init(keys, [hyperparams, ...])    # settings x seeds agents, untrained
+    agents = population.advance(agents, 100)              # every one of them takes 100 updates
+    agents = population.select(agents, [0, 3])            # keep two of the settings
+    population.scores(agents)                             # [settings, seeds]
+
+Between two calls these agents lie on the host, so that however many there are, the devices hold one
+chunk, and those that were given up cost nothing. Or they stay on the devices:
+
+    chunks = population.place(population.init(keys).rows)
+    chunks = population.run(chunks, 0, 100)
+    population.rows(chunks)                               # on the host
+
+Or nothing is kept of them but how well they learned: `train`. Another number of updates, other
+settings and other agents never compile anything again, as long as chunks are as large.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from metaevo.evolution import devices
+from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
+from metaevo.training.train_learner import Task, fitness_of, train, working_set
+from purerl.types import EpisodeSums
+
+MAX_POINTS = 200
+"""of a learning curve, by default"""
+BLOCK_SECONDS = 5.0
+"""The longest time between two looks at the host (at least one update)."""
+
+
+class Row(struct.PyTreeNode):
+    """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
+
+    A curve has a fixed number of points, so that memory does not grow with the length of training,
+    and what is logged does not depend on where a run was interrupted.
+    """
+
+    agent: Any
+    """the learner's state; on the host and between programs, its random keys as plain numbers"""
+    hyperparams: Any
+    """its own, or None for those of all agents"""
+    meta_params: Any
+    """its own, or None for those of all agents"""
+    episodes: EpisodeSums
+    """each field [windows]"""
+    metrics: Any
+    """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
+    finite: Any
+    """[] bool, whether the policy's parameters are; None where the metrics are kept, which tell"""
+
+
+class Agents(NamedTuple):
+    """Agents on the host: settings x seeds."""
+
+    rows: Row
+    """each leaf [settings x seeds, ...]"""
+    seeds: int
+    """of every setting"""
+    updates: int
+    """done so far"""
+
+    @property
+    def settings(self) -> int:
+        """How many settings these are."""
+        return len(self.rows.episodes.steps) // self.seeds
+
+
+class Trained(NamedTuple):
+    """How well agents learned that were trained from beginning to end."""
+
+    scores: Any
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
+    diverged: Any
+    """[settings, seeds] whether an agent's parameters are not finite"""
+    episodes: EpisodeSums
+    """fields [settings, seeds, windows]"""
+
+
+class Population:
+    """A learner in an environment, for agents that differ in keys and, if they have any, settings.
+
+    What a row has of its own (hyperparams, meta-parameters) is an input of the compiled program;
+    what all share is a constant in it.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        hyperparams: Any,
+        meta_params: Any,
+        fitness: FitnessConfig,
+        *,
+        agents: int | None = None,
+        log_every: int | None = None,
+        metrics: bool = False,
+        chunk_size: int | None = None,
+        num_devices: int | None = None,
+    ):
+        """Bind the parts; nothing is compiled before `init`.
+
+        Args:
+            task: the learner with its static parts, and its environment.
+            hyperparams: of agents that have none of their own, else an example.
+            meta_params: of agents that have none of their own, else an example.
+            fitness: how a training is scored.
+            agents: how many, from beginning to end: then all chunks have the same size. By default
+                any number: then the last chunks are smaller, powers of two.
+            log_every: updates of one point of the learning curves; by default 200 points at most.
+            metrics: keep the learner's metrics beside the episodes.
+            chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+            num_devices: at most that many; by default all.
+        """
+        config = task.learner.config
+        self.task, self.fitness = task, fitness
+        self.hyperparams, self.meta_params = hyperparams, meta_params
+        self.num_updates, self.frames_per_update = config.num_updates, config.frames_per_update
+        self.windows = (
+            Windows(log_every, config.num_updates)
+            if log_every
+            else Windows.at_most(MAX_POINTS, config.num_updates)
+        )
+        self.agents, self._metrics = agents, metrics
+        available = len(devices.select(num_devices, local=True))
+        self.num_devices = min(available, agents or available)
+        self.chunk_size = chunk_size or devices.choose_chunk_size(
+            agents or 2**30, working_set(task, hyperparams, meta_params), self.num_devices
+        )
+        self._like = jax.eval_shape(
+            task.learner.init, jax.random.key(0), hyperparams, meta_params, task.env_params
+        )
+        own: dict[str, Any] = {"num_devices": self.num_devices, "local": True}
+        self._init = devices.spread(jax.vmap(self._init_row), **own)
+        self._run = devices.spread(self.train_rows, in_axes=(0, None, None), donate=(0,), **own)
+        self._whole = devices.RowMap(
+            self._train_row, chunk_size=self.chunk_size, num_devices=self.num_devices
+        )
+
+    @property
+    def rows_at_once(self) -> int:
+        """Agents that all devices train at once."""
+        return self.chunk_size * self.num_devices
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the agents of a chunk; their network's activations come on top."""
+        return devices.num_bytes(self._shape(self.chunk_size))
+
+    @property
+    def template(self) -> Row:
+        """The shapes of what `rows` returns."""
+        return self._shape(self.agents)
+
+    def _shape(self, agents: int | None) -> Row:
+        keys = jax.random.split(jax.random.key(0), agents or 1)
+        row = jax.eval_shape(
+            lambda keys: jax.vmap(self._init_row)({"key": jax.random.key_data(keys)}), keys
+        )
+        return row.replace(agent=jax.eval_shape(self._unpacked, row.agent))
+
+    # --- On the host ----------------------------------------------------------------------------
+
+    def init(
+        self,
+        keys: jax.Array,
+        hyperparams: Sequence[Any] | None = None,
+        meta_params: Sequence[Any] | None = None,
+    ) -> Agents:
+        """Return untrained agents, setting by setting.
+
+        Args:
+            keys: [seeds], shared by all settings.
+            hyperparams: of every setting; by default one setting, that of the population.
+            meta_params: of every setting; by default those of the population.
+        """
+        inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
+        total = len(inputs["key"])
+        rows = [
+            jax.device_get(self._init(devices.deal(inputs, chunk, self.num_devices)))
+            for chunk in self._chunks(total)
+        ]
+        return Agents(devices.collect(rows, total), len(keys), 0)
+
+    def advance(
+        self, agents: Agents, updates: int, progress: Callable[[int], Any] | None = None
+    ) -> Agents:
+        """Train all agents for some updates, one chunk after the other.
+
+        Args:
+            agents: as they are.
+            updates: how many more.
+            progress: called with the environment steps just done; may raise to stop.
+        """
+        total = agents.settings * agents.seeds
+        trained, length = [], 1
+        for chunk in self._chunks(total):
+            rows = self._place(agents.rows, chunk)
+            done = 0
+            while done < updates:
+                length = max(1, min(length, updates - done))
+                before = time.monotonic()
+                (rows,) = self.run([rows], agents.updates + done, length)
+                jax.block_until_ready(rows)
+                elapsed = time.monotonic() - before
+                done += length
+                if progress is not None:
+                    count = min(chunk.stop, total) - chunk.start
+                    progress(count * length * self.frames_per_update)
+                # The first block compiles; afterwards its length follows from its time.
+                length = min(8 * length, int(BLOCK_SECONDS * length / max(elapsed, 1e-9)))
+            trained.append(jax.device_get(rows))
+        return Agents(devices.collect(trained, total), agents.seeds, agents.updates + updates)
+
+    def select(self, agents: Agents, settings: Sequence[int]) -> Agents:
+        """Return the agents of some settings, in that order; the others are given up."""
+        seeds = np.arange(agents.seeds)
+        index = (np.asarray(settings, dtype=int)[:, np.newaxis] * agents.seeds + seeds).ravel()
+        return agents._replace(rows=jax.tree.map(lambda leaf: leaf[index], agents.rows))
+
+    def states(self, agents: Agents) -> Any:
+        """Return the learner's states, with random keys as such [settings x seeds, ...]."""
+        return self._unpacked(agents.rows.agent)
+
+    def with_hyperparams(self, agents: Agents, hyperparams: Sequence[Any]) -> Agents:
+        """Return the same agents with other hyperparams, one for every setting."""
+        own = _repeated(hyperparams, agents.seeds, np.float32)
+        return agents._replace(rows=agents.rows.replace(hyperparams=own))
+
+    def scores(self, agents: Agents) -> np.ndarray:
+        """Return the fitness of the training so far [settings, seeds].
+
+        NaN where an agent diverged, or where no episode ended and the fitness needs one.
+        """
+        known = len(self.windows.ends(agents.updates))
+        episodes = jax.tree.map(lambda sums: sums[:, :known], agents.rows.episodes)
+        found = scores(self.fitness, episodes, agents.rows.finite)
+        return found.reshape(-1, agents.seeds)
+
+    def diverged(self, agents: Agents) -> np.ndarray:
+        """Return which agents have parameters that are not finite [settings, seeds]."""
+        return ~np.asarray(agents.rows.finite).reshape(-1, agents.seeds)
+
+    def returns(self, agents: Agents) -> tuple[np.ndarray, np.ndarray]:
+        """Return environment steps [points] and mean returns [settings, seeds, points] so far.
+
+        NaN where no episode ended.
+        """
+        ends = self.windows.ends(agents.updates)
+        sums = jax.tree.map(lambda leaf: leaf[:, : len(ends)], agents.rows.episodes)
+        curves = mean_returns(sums).reshape(agents.settings, agents.seeds, len(ends))
+        return ends * self.frames_per_update, curves
+
+    # --- On the devices, for a population of a given number of agents ---------------------------
+
+    def place(self, rows: Row) -> list[Row]:
+        """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
+        rows = _packed(rows)
+        return [self._place(rows, chunk) for chunk in self._chunks(len(rows.episodes.steps))]
+
+    def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
+        """Train for some updates.
+
+        Args:
+            chunks: their buffers are given up.
+            done: updates so far.
+            updates: how many more; 0 only compiles.
+        """
+        return [self._run(chunk, np.int32(done), np.int32(updates)) for chunk in chunks]
+
+    def rows(self, chunks: list[Row]) -> Row:
+        """Return the agents on the host, with random keys as such [agents, ...]."""
+        rows = devices.collect(chunks, self.agents)
+        return rows.replace(agent=self._unpacked(rows.agent))
+
+    def curves(self, chunks: list[Row]) -> tuple[EpisodeSums, dict[str, np.ndarray]]:
+        """Return the episodes and metrics of all agents on the host, each [agents, windows]."""
+        return devices.collect([(each.episodes, each.metrics) for each in chunks], self.agents)
+
+    # --- Whole trainings ------------------------------------------------------------------------
+
+    def train(
+        self,
+        keys: jax.Array,
+        hyperparams: Sequence[Any] | None = None,
+        meta_params: Sequence[Any] | None = None,
+        progress: Callable[[int], Any] | None = None,
+    ) -> Trained:
+        """Train from beginning to end; nothing but scores and curves leaves the devices.
+
+        Args:
+            keys: [seeds], shared by all settings.
+            hyperparams: of every setting.
+            meta_params: of every setting.
+            progress: called with the environment steps just done.
+        """
+        inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
+        frames = self.num_updates * self.frames_per_update
+        count = None if progress is None else lambda agents: progress(agents * frames)
+        return jax.tree.map(
+            lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
+        )
+
+    def _train_row(self, inputs: dict[str, Any]) -> Trained:
+        key = jax.random.wrap_key_data(inputs["key"])
+        hyperparams, meta_params, _ = self._settings(**inputs)
+        result = train(self.task, key, hyperparams, meta_params)
+        score = fitness_of(self.fitness, self.task, result)
+        diverged = ~self._is_finite(result.state)
+        return Trained(score, diverged, self.windows.pooled(result.episodes))
+
+    # --- Inside the programs --------------------------------------------------------------------
+
+    def train_rows(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
+        """On a device: train rows [chunk] for some more updates, after `done` ones."""
+        learner = self.task.learner
+
+        def update(agent, hyperparams, meta_params):
+            settings = self._settings(hyperparams, meta_params)
+            agent, episodes, metrics = learner.update(agent, *settings)
+            return agent, (episodes, metrics if self._metrics else None)
+
+        def step(index, carry):
+            agent, sums = carry
+            agent, new = jax.vmap(update)(agent, rows.hyperparams, rows.meta_params)
+            window = (done + index) // self.windows.every
+            add = lambda total, each: total.at[:, window].add(each)  # noqa: E731
+            return agent, jax.tree.map(add, sums, new)
+
+        start = self._unpacked(rows.agent), (rows.episodes, rows.metrics)
+        agent, (episodes, metrics) = jax.lax.fori_loop(0, updates, step, start)
+        finite = None if self._metrics else jax.vmap(self._is_finite)(agent)
+        return Row(_packed(agent), rows.hyperparams, rows.meta_params, episodes, metrics, finite)
+
+    def _init_row(self, inputs: dict[str, Any]) -> Row:
+        learner, settings = self.task.learner, self._settings(**inputs)
+        agent = learner.init(jax.random.wrap_key_data(inputs["key"]), *settings)
+        _, *sums = jax.eval_shape(learner.update, agent, *settings)
+        episodes, metrics = jax.tree.map(
+            lambda leaf: jnp.zeros((self.windows.count, *leaf.shape), leaf.dtype), sums
+        )
+        return Row(
+            _packed(agent),
+            inputs.get("hyperparams"),
+            inputs.get("meta_params"),
+            episodes,
+            metrics if self._metrics else None,
+            None if self._metrics else self._is_finite(agent),
+        )
+
+    def _settings(self, hyperparams: Any = None, meta_params: Any = None, key: Any = None) -> Any:
+        """What a learner is called with: an agent's own settings, or those of all."""
+        del key
+        return (
+            self.hyperparams if hyperparams is None else hyperparams,
+            self.meta_params if meta_params is None else meta_params,
+            self.task.env_params,
+        )
+
+    def _is_finite(self, agent: Any) -> jax.Array:
+        return all_finite(self.task.learner.policy(agent))
+
+    def _inputs(
+        self,
+        keys: np.ndarray,
+        hyperparams: Sequence[Any] | None = None,
+        meta_params: Sequence[Any] | None = None,
+    ) -> dict[str, Any]:
+        """All settings with all keys; in NumPy, which compiles nothing for every new number."""
+        settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
+        rows: dict[str, Any] = {"key": np.tile(keys, (settings, 1))}
+        if hyperparams is not None:
+            rows["hyperparams"] = _repeated(hyperparams, len(keys), np.float32)
+        if meta_params is not None:
+            rows["meta_params"] = _repeated(meta_params, len(keys))
+        return rows
+
+    def _chunks(self, total: int) -> list[slice]:
+        return devices.chunks(total, self.chunk_size, self.num_devices, fitting=self.agents is None)
+
+    def _place(self, rows: Row, chunk: slice) -> Row:
+        # Placed as they come back, or the second block would compile again.
+        dealt = devices.deal(rows, chunk, self.num_devices)
+        return devices.place(dealt, self.num_devices, local=True)
+
+    def _unpacked(self, agent: Any) -> Any:
+        def wrap(leaf, like):
+            is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
+            return jax.random.wrap_key_data(leaf) if is_key else leaf
+
+        return jax.tree.map(wrap, agent, self._like)
+
+
+def _packed(tree: Any) -> Any:
+    """Return a tree with its random keys as plain numbers, which lie on the host like others."""
+
+    def unwrap(leaf):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jax.random.key_data(leaf) if is_key else leaf
+
+    return jax.tree.map(unwrap, tree)
+
+
+def _repeated(settings: Sequence[Any], seeds: int, dtype: Any = None) -> Any:
+    """Stack settings, and repeat each one for all its seeds."""
+    return jax.tree.map(
+        lambda *leaves: np.repeat(
+            np.stack(leaves, dtype=dtype, casting="same_kind"), seeds, axis=0
+        ),
+        *settings,
+    )

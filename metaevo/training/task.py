@@ -1,0 +1,197 @@
+"""What agents are trained on and with: environments, and a learner with functions in its slots."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from metaevo.components.parts import Evolved
+from metaevo.config import ConfigError, show
+from metaevo.config.hints import of_value
+from metaevo.training.train_learner import Task
+from purerl import envs
+from purerl.learners import LEARNERS, LearnerEntry
+from purerl.parts.own_task import OwnTask, sampler
+from purerl.types import Hyperparams, Learner
+
+
+class LearnerConfig(Protocol):
+    """The section `train` of any learner."""
+
+    @property
+    def total_timesteps(self) -> int:
+        """Environment steps that an agent may take."""
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+
+
+class LearnerSettings(Protocol):
+    """Settings with a learner in them."""
+
+    @property
+    def learner(self) -> str:
+        """Its name."""
+
+    @property
+    def train(self) -> LearnerConfig:
+        """What is static of it."""
+
+    @property
+    def hyperparams(self) -> Hyperparams:
+        """What is traced."""
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What agents are trained on."""
+
+    env: str | tuple[str, ...] = "CartPole-v1"
+    """an environment's name, or several: then fitness is normalised and averaged"""
+    env_params: dict[str, Any] = field(default_factory=dict)
+    """overrides of the environment's parameters; with several environments, by their names"""
+
+    def items(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return every environment's name and overrides."""
+        if isinstance(self.env, str):
+            return [(self.env, self.env_params)]
+        return [(name, self.env_params.get(name, {})) for name in self.env]
+
+
+def learner_entry(name: Any) -> LearnerEntry:
+    """Return a learner by its name.
+
+    Raises:
+        ConfigError: for an unknown one.
+    """
+    if not isinstance(name, str) or name not in LEARNERS:
+        hint = of_value(name, LEARNERS)
+        raise ConfigError(
+            f"learner = {show(name)} is not known{hint}; allowed: {', '.join(LEARNERS)}"
+        )
+    return LEARNERS[name]
+
+
+def learner_sections(learner: str) -> dict[str, type]:
+    """Return the sections that belong to a learner.
+
+    Raises:
+        ConfigError: for an unknown one.
+    """
+    module = learner_entry(learner).module
+    return {"train": module.Config, "hyperparams": module.Hyperparams}
+
+
+def make_learner(
+    settings: LearnerSettings, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
+) -> Learner:
+    """Bind the learner of the settings to an environment.
+
+    Where that is a distribution of tasks, every agent gets one of its own.
+
+    Args:
+        settings: name the learner.
+        env: the environment.
+        env_params: its parameters.
+        meta_params: an example of what the functions in the slots take: arrays, or their shapes.
+        slots: those functions.
+
+    Raises:
+        ConfigError: if the learner cannot act in the environment.
+    """
+    try:  # traces the networks, which compiles nothing
+        learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
+        sample_params = sampler(env)
+        if sample_params is not None:
+            learner = OwnTask(learner, sample_params)
+        jax.eval_shape(
+            lambda key, example: learner.init(key, settings.hyperparams, example, env_params),
+            jax.random.key(0),
+            meta_params,
+        )
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"task.env: learner {settings.learner!r} cannot act in {env.name}: {error}"
+        ) from error
+    return learner
+
+
+def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
+    """Build the environments of a task as a learner needs them: name, environment, parameters.
+
+    Raises:
+        ConfigError: for an unknown environment or parameter.
+    """
+    if not task.items():
+        raise ConfigError("task.env must name at least one environment")
+    if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
+        raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
+    built = []
+    default = {"observations": LEARNERS[learner].observations}
+    for name, overrides in task.items():
+        try:
+            env, params = envs.make(name, **{**default, **overrides})
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"task.env: {error}") from error
+        _rehearse(name, env, params)
+        built.append((name, env, params))
+    return built
+
+
+def _rehearse(name: str, env: Any, params: Any) -> None:
+    """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
+
+    Raises:
+        ConfigError: naming the environment.
+    """
+
+    def play(key):
+        _, state = env.reset(key, params)
+        return env.step(key, state, env.action_space(params).sample(key), params)
+
+    try:
+        jax.eval_shape(play, jax.random.key(0))
+    except Exception as error:
+        raise ConfigError(
+            f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
+        ) from error
+
+
+def with_changes(hyperparams: Any, changes: Mapping[str, Any]) -> Any:
+    """Return hyperparams with some of them changed, those of a part by dotted names."""
+    for name, value in changes.items():
+        first, _, rest = name.partition(".")
+        new = with_changes(getattr(hyperparams, first), {rest: value}) if rest else value
+        hyperparams = hyperparams.replace(**{first: new})
+    return hyperparams
+
+
+class Parts(NamedTuple):
+    """What an experiment is made of."""
+
+    evolved: Evolved
+    fixed: dict[str, Callable[..., Any]]
+    """what fills the other slots; none of it looks at meta-parameters that it is given"""
+    environments: list[tuple[str, Any, Any]]
+
+    def tasks(
+        self, settings: LearnerSettings, functions: Mapping[str, Callable[..., Any]], example: Any
+    ) -> list[Task]:
+        """Bind the learner to every environment.
+
+        Args:
+            settings: of the experiment.
+            functions: for the slots that are evolved.
+            example: of the meta-parameters that they take: arrays, or their shapes.
+        """
+        slots = {**self.fixed, **functions}
+        return [
+            Task(name, make_learner(settings, env, params, example, **slots), params)
+            for name, env, params in self.environments
+        ]

@@ -1,0 +1,155 @@
+"""The meta-problem of this project: train a learner with a learned part; fitness is how it learned.
+
+problem = TrainLearner(tasks, hyperparams, component, FitnessConfig())
+problem.evaluate(key, meta_params)       # trains one agent from scratch in every environment
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.components import Component
+from metaevo.components.parts import Evolved
+from metaevo.evolution import devices
+from metaevo.evolution.problem import Evaluation, MetaParams
+from metaevo.training.derivatives import train_and_differentiate
+from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
+from purerl.learners import num_frames
+from purerl.types import Learner, TrainResult
+
+
+class Task(NamedTuple):
+    """A learner bound to one environment and to the slot function under test."""
+
+    name: str
+    learner: Learner
+    env_params: Any
+
+
+class Normalisation(NamedTuple):
+    """Measured fitness that makes environments comparable: 0 is random play, 1 the reference."""
+
+    random: tuple[float, ...]
+    """of an agent that never learns, per environment"""
+    reference: tuple[float, ...]
+    """of the hand-written part, per environment"""
+
+
+@dataclass(frozen=True)
+class TrainLearner:
+    """Conforms to `metaevo.evolution.problem.MetaProblem`."""
+
+    tasks: Sequence[Task]
+    hyperparams: Any
+    component: Component | Evolved
+    fitness: FitnessConfig
+    normalisation: Normalisation | None = None
+    """needed for several environments: their fitness is normalised, then averaged"""
+
+    @property
+    def frames(self) -> int:
+        """Environment steps of one evaluation."""
+        return sum(num_frames(task.learner.config) for task in self.tasks)
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
+        meta_params = jax.eval_shape(self.init, jax.random.key(0))
+        return max(working_set(task, self.hyperparams, meta_params) for task in self.tasks)
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return meta-parameters of the component."""
+        return self.component.init(key)
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Train one agent in every environment with these meta-parameters."""
+        total = jnp.float32(0.0)
+        metrics: dict[str, jax.Array] = {}
+        for index, task in enumerate(self.tasks):
+            result = train(task, jax.random.fold_in(key, index), self.hyperparams, meta_params)
+            value, measured = self._judged(index, result)
+            total += value
+            metrics |= measured
+        return Evaluation(total, metrics)
+
+    def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
+        """The same with a gradient: through `window` updates of every training.
+
+        Raises:
+            ValueError: if a learner has no derivatives, or its updates do not fill windows.
+        """
+        total, gradients = jnp.float32(0.0), []
+        metrics: dict[str, jax.Array] = {}
+        for index, task in enumerate(self.tasks):
+            result, gradient = train_and_differentiate(
+                task.learner,
+                jax.random.fold_in(key, index),
+                self.hyperparams,
+                meta_params,
+                task.env_params,
+                window,
+            )
+            value, measured = self._judged(index, result)
+            total += value
+            metrics |= measured
+            gradients.append(gradient)
+        mean = jax.tree.map(lambda *leaves: sum(leaves) / len(leaves), *gradients)
+        return Evaluation(total, metrics, mean)
+
+    def _judged(self, index: int, result: TrainResult) -> tuple[jax.Array, dict[str, jax.Array]]:
+        """Return the share of a training in the fitness, and its metrics."""
+        task, measured = self.tasks[index], measures(result.episodes)
+        value = fitness_of(self.fitness, task, result)
+        if self.normalisation is not None:
+            low, high = (bounds[index] for bounds in self.normalisation)
+            value = (value - low) / (high - low)
+        prefix = f"{task.name}/" if len(self.tasks) > 1 else ""
+        metrics = {prefix + name: measure for name, measure in measured.items()}
+        return value / len(self.tasks), metrics
+
+
+def train(task: Task, key: jax.Array, hyperparams: Any, meta_params: MetaParams) -> TrainResult:
+    """Train one agent from scratch."""
+    return task.learner.train(key, hyperparams, meta_params, task.env_params)
+
+
+def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Array:
+    """Return the fitness of one training run, NaN if its parameters are no longer finite.
+
+    A diverged agent still acts and collects returns, so its fitness alone would not tell.
+    """
+    finite = all_finite(task.learner.policy(result.state))
+    return jnp.where(finite, fitness(config, measures(result.episodes)), jnp.nan)
+
+
+def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
+    """Estimate the bytes that training one agent walks over: its state, a gradient and a batch.
+
+    On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
+    touches a few of its rows only. On an accelerator, whose memory is shared out by it, it does.
+    """
+    state, working = training_bytes(task, hyperparams, meta_params)
+    if jax.devices()[0].platform == "cpu":
+        state -= devices.num_bytes(getattr(_state(task, hyperparams, meta_params), "ring", ()))
+    return state + working
+
+
+def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tuple[int, int]:
+    """Estimate what an agent keeps from update to update, and what an update takes besides.
+
+    The latter is a gradient and a batch.
+    """
+    learner, state = task.learner, _state(task, hyperparams, meta_params)
+    obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)
+    gradient = devices.num_bytes(jax.eval_shape(learner.policy, state))
+    return devices.num_bytes(state), gradient + learner.config.batch_size * (
+        2 * devices.num_bytes(obs) + 64
+    )
+
+
+def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
+    key = jax.random.key(0)
+    return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)

@@ -1,1 +1,0 @@
-"""Judging what was found on a task that its evolution has not seen."""

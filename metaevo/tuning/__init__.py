@@ -1,0 +1,1 @@
+"""Search spaces and studies of settings, on top of Optuna."""

@@ -1,0 +1,355 @@
+"""What a sweep tries: a search space over the settings, declared in the config's section `space`.
+
+    space:
+      hyperparams.learning_rate: {log_uniform: [1e-4, 1e-2]}
+      train.num_steps: {integer: [32, 128], step: 32}
+      value_loss: [squared, huber] # short for {choice: [squared, huber]}
+      hyperparams.vf_coef: {fixed: 0.5}
+
+Everything that a user can get wrong here is found before anything is trained.
+"""
+
+import dataclasses
+import difflib
+import itertools
+import math
+import types
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from optuna.distributions import BaseDistribution
+
+from metaevo.config import ConfigError, from_dict, merge, show
+from metaevo.tuning.ranges import Choice, Entry, Range
+
+NOT_SEARCHABLE = ("space", "sweep", "pbt", "run", "evaluation", "seeds", "learner", "evolve")
+"""Settings that belong to the sweep as a whole, not to a trial."""
+TRACED = "hyperparams."
+"""What the names of settings begin with that need no compilation of their own."""
+FREE = "task.env_params."
+"""What the names of settings begin with that depend on the environment."""
+KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
+FEW = 3
+"""Values that represent a range of real numbers where every combination is tried."""
+
+
+class Space:
+    """What is tried, and what is fixed; see `make_space`."""
+
+    def __init__(self, entries: dict[str, Entry], fixed: dict[str, Any]) -> None:
+        """Take what has been checked.
+
+        Args:
+            entries: ranges and choices by the dotted names of their settings.
+            fixed: values of other settings, by their names.
+        """
+        self.entries, self.fixed = entries, fixed
+        self.distributions: dict[str, BaseDistribution] = {
+            key: entry.distribution for key, entry in entries.items()
+        }
+        self.traced = tuple(key for key in entries if key.startswith(TRACED))
+        self.static = tuple(key for key in entries if not key.startswith(TRACED))
+
+    def traced_only(self, *names: str) -> "Space":
+        """Return the same space where these settings alone need no compilation of their own."""
+        copy = Space(self.entries, self.fixed)
+        copy.traced = tuple(key for key in self.entries if key in names)
+        copy.static = tuple(key for key in self.entries if key not in names)
+        return copy
+
+    def settings(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
+        nested: dict[str, Any] = {}
+        for key, value in {**self.fixed, **params}.items():
+            nested = merge(nested, _nest(key, value))
+        return nested
+
+    def encode(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return values as Optuna keeps them."""
+        return {key: self.entries[key].encode(value) for key, value in params.items()}
+
+    def decode(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return values that Optuna kept, in the order of the space."""
+        return {key: e.decode(params[key]) for key, e in self.entries.items() if key in params}
+
+    def describe(self) -> list[tuple[str, str, str]]:
+        """Return the rows of a table: a setting, the kind of its range, the range."""
+        rows = [(key, entry.kind, entry.describe()) for key, entry in self.entries.items()]
+        return rows + [(key, "fixed", show(value)) for key, value in self.fixed.items()]
+
+    def num_static(self) -> int | None:
+        """Return the number of combinations of static values; None if it has no bound."""
+        counts = [self.entries[key].count() for key in self.static]
+        return None if None in counts else math.prod(count for count in counts if count)
+
+    def static_grid(self, limit: int) -> list[dict[str, Any]]:
+        """Return combinations of static values, `limit` at most; a few of a real range."""
+        axes = []
+        for key in self.static:
+            count = self.entries[key].count()
+            axes.append(self.entries[key].points(min(count, limit) if count else FEW))
+        combinations = itertools.islice(itertools.product(*axes), limit)
+        return [dict(zip(self.static, values, strict=True)) for values in combinations]
+
+    def axes(self, points: int) -> dict[str, list[Any]]:
+        """Return the values of every setting in a grid; ranges have `points` of them at most."""
+        return {key: entry.points(points) for key, entry in self.entries.items()}
+
+    def grid(self, points: int) -> list[dict[str, Any]]:
+        """Return all combinations of `axes`; the last setting changes fastest."""
+        axes = self.axes(points)
+        return [
+            dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+        ]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the space as a YAML has it; two spaces are the same if these are."""
+        plain = {key: entry.to_plain() for key, entry in self.entries.items()}
+        return plain | {key: {"fixed": value} for key, value in self.fixed.items()}
+
+    def to_wandb(self) -> dict[str, Any]:
+        """Return the `parameters` of a wandb sweep."""
+        searched = {key: entry.to_wandb() for key, entry in self.entries.items()}
+        return searched | {key: {"value": value} for key, value in self.fixed.items()}
+
+
+def make_space(
+    raw_space: dict[str, Any], settings_class: type, raw_settings: dict[str, Any]
+) -> Space:
+    """Read a search space.
+
+    Args:
+        raw_space: the section `space`.
+        settings_class: the dataclass of the settings that it is about.
+        raw_settings: plain data of these settings, to which the values of a trial are added.
+
+    Raises:
+        ConfigError: for anything wrong in the space.
+    """
+    leaves = dict(_leaves(settings_class))
+    entries: dict[str, Entry] = {}
+    fixed: dict[str, Any] = {}
+    for key, rule in raw_space.items():
+        hint = _hint_of(key, leaves)
+        kind, value, step = _read_rule(key, rule)
+        if kind == "fixed":
+            fixed[key] = value
+        elif kind == "choice":
+            entries[key] = _make_choice(key, value)
+        else:
+            _check_numeric(key, kind, hint)
+            entries[key] = _make_range(key, kind, value, step)
+    if not entries:
+        raise ConfigError(
+            f"space: nothing to try; add a setting with one of {', '.join(KINDS[:5])}"
+        )
+    _check_values(Space(entries, fixed), settings_class, raw_settings)
+    return Space(entries, fixed)
+
+
+def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a space with the dotted names of its settings, each with its rule.
+
+    A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
+    comes last and wins.
+    """
+    found: dict[str, Any] = {}
+    for key, rule in space.items():
+        nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
+        found |= dotted_space(rule, f"{prefix}{key}.") if nested else {f"{prefix}{key}": rule}
+    return found
+
+
+# --- Names ----------------------------------------------------------------------------------------
+
+
+def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted names of all settings that may be searched, with their annotations."""
+    hints = get_type_hints(cls, include_extras=True)
+    for field in dataclasses.fields(cls):
+        name, hint = prefix + field.name, hints[field.name]
+        if not field.init or name in NOT_SEARCHABLE:
+            continue
+        if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            yield from _leaves(hint, name + ".")
+        elif name + "." != FREE:
+            yield name, hint
+
+
+def _hint_of(key: str, leaves: dict[str, Any]) -> Any:
+    """Return the annotation of a setting; refuses names that cannot be searched."""
+    if key in leaves:
+        return leaves[key]
+    section = key.split(".")[0]
+    if section in NOT_SEARCHABLE:
+        raise ConfigError(f"space.{key}: {section!r} belongs to the whole sweep, not to a trial")
+    if key.startswith(FREE) and key.count(".") == FREE.count("."):
+        return Any
+    inside = [leaf for leaf in leaves if leaf.startswith(key + ".")]
+    if inside:
+        raise ConfigError(f"space.{key}: is a section; name a setting: {', '.join(inside)}")
+    close = _close(key, leaves)
+    hint = f" (did you mean {close!r}?)" if close else ""
+    raise ConfigError(
+        f"unknown setting {show(f'space.{key}')}{hint}; "
+        f"allowed: {', '.join([*sorted(leaves), FREE + '*'])}"
+    )
+
+
+def _close(key: str, names: Iterable[str]) -> str | None:
+    """Return the setting that was probably meant: its section may be missing, too."""
+    by_last = {name.rpartition(".")[2]: name for name in names}
+    if close := difflib.get_close_matches(key, list(names), n=1, cutoff=0.8):
+        return close[0]
+    close = difflib.get_close_matches(key.rpartition(".")[2], list(by_last), n=1)
+    return by_last[close[0]] if close else None
+
+
+# --- Rules ----------------------------------------------------------------------------------------
+
+
+def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
+    """Return kind, value and step from the rule of a setting."""
+    allowed = f"a single one of {', '.join(KINDS)}"
+    if isinstance(rule, list | tuple):
+        return "choice", rule, 1
+    if not isinstance(rule, dict):
+        raise ConfigError(
+            f"space.{key} = {show(rule)}: must be a list, or a mapping with {allowed}"
+        )
+    for name in rule:
+        if name not in (*KINDS, "step"):
+            close = difflib.get_close_matches(str(name), KINDS, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise ConfigError(f"space.{key}: unknown kind {show(name)}{hint}; allowed: {allowed}")
+    kinds = [name for name in rule if name != "step"]
+    if len(kinds) != 1:
+        found = " and ".join(kinds) or "none"
+        raise ConfigError(f"space.{key}: must have {allowed}, not {found}")
+    if "step" in rule and kinds[0] != "integer":
+        raise ConfigError(f"space.{key}.step: only integer has a step, not {kinds[0]}")
+    return kinds[0], rule[kinds[0]], rule.get("step", 1)
+
+
+def _make_choice(key: str, value: Any) -> Choice:
+    where = f"space.{key}.choice = {show(value)}"
+    if not isinstance(value, list | tuple) or not value:
+        raise ConfigError(f"{where}: must be a list of at least one value")
+    for index, each in enumerate(value):
+        if each in value[:index]:
+            raise ConfigError(f"{where}: {show(each)} is there twice")
+    values = tuple(list(each) if isinstance(each, tuple) else each for each in value)
+    if key == "task.env" and not all(isinstance(each, str) for each in values):
+        raise ConfigError(f"{where}: must be names, each of a single environment")
+    return Choice(values)
+
+
+def _make_range(key: str, kind: Any, value: Any, step: Any) -> Range:
+    where = f"space.{key}.{kind} = {show(value)}"
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise ConfigError(f"{where}: must be a pair [low, high]")
+    low, high = (_number(where, each, kind) for each in value)
+    if low >= high:
+        raise ConfigError(f"{where}: low must be less than high")
+    if kind.startswith("log_") and low <= 0:
+        raise ConfigError(f"{where}: low must be greater than 0 for a logarithm")
+    if not isinstance(step, int) or isinstance(step, bool) or step <= 0:
+        raise ConfigError(f"space.{key}.step = {show(step)}: must be an integer greater than 0")
+    if kind.endswith("integer") and (high - low) % step:
+        raise ConfigError(f"space.{key}.step = {step}: must divide high - low = {high - low}")
+    return Range(kind, low, high, step)
+
+
+def _number(where: str, value: Any, kind: str) -> float:
+    """Return a bound, which may be written in any way."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number):
+        raise ConfigError(f"{where}: both must be finite numbers")
+    if not kind.endswith("integer"):
+        return number
+    if number != int(number):
+        raise ConfigError(f"{where}: both must be integers")
+    return int(number)
+
+
+def _check_numeric(key: str, kind: str, hint: Any) -> None:
+    """Refuse a range over text, and real numbers where only whole ones are possible."""
+    kinds = set(_kinds(hint))
+    if not kinds & {int, float, Any}:
+        raise ConfigError(f"space.{key}: {kind} needs a setting that is a number; use choice")
+    if not kinds & {float, Any} and not kind.endswith("integer"):
+        allowed = "integer, log_integer, choice or fixed"
+        raise ConfigError(f"space.{key}: {kind} over a whole number; allowed: {allowed}")
+
+
+def _kinds(hint: Any) -> Iterator[Any]:
+    """Yield the plain types that an annotation allows."""
+    if get_origin(hint) is Annotated:
+        yield from _kinds(get_args(hint)[0])
+    elif get_origin(hint) in (Union, types.UnionType):
+        for option in get_args(hint):
+            yield from _kinds(option)
+    else:
+        yield hint
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def _check_values(space: Space, settings_class: type, raw_settings: dict[str, Any]) -> None:
+    """Refuse fixed values, choices and ends of ranges that their settings do not allow.
+
+    A value may need another one beside it (as many minibatches as divide the batch): it is allowed
+    if it goes with the settings as they are, or with one value of one other setting of the space.
+    """
+    base = merge(raw_settings, space.settings({}))
+    _check(settings_class, base, space.fixed, raw_settings)
+    for key, entry in space.entries.items():
+        others = [
+            {other: value}
+            for other, another in space.entries.items()
+            if other != key and other.split(".")[0] == key.split(".")[0]
+            for value in another.ends()
+        ]
+        for value in entry.ends():
+            problem = _problem(settings_class, base, {key: value})
+            if problem is None:
+                continue
+            if all(_problem(settings_class, base, {key: value, **other}) for other in others):
+                raise ConfigError(_prefixed(key, value, problem))
+
+
+def _check(cls: type, base: dict[str, Any], fixed: dict[str, Any], raw: dict[str, Any]) -> None:
+    """Refuse fixed values that are wrong in themselves; only said if the base without is right."""
+    for key, value in fixed.items():
+        problem = _problem(cls, raw, {key: value})
+        if problem is not None and _problem(cls, base, {}) and not _problem(cls, raw, {}):
+            raise ConfigError(_prefixed(key, value, problem))
+
+
+def _problem(cls: type, base: dict[str, Any], params: dict[str, Any]) -> str | None:
+    """Return what is wrong with some values in the place of those of the settings."""
+    for key, value in params.items():
+        base = merge(base, _nest(key, value))
+    try:
+        from_dict(cls, base)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _prefixed(key: str, value: Any, problem: str) -> str:
+    if problem.startswith(key):
+        return f"space.{problem}"
+    return f"space.{key} = {show(value)}: {problem}"
+
+
+def _nest(key: str, value: Any) -> dict[str, Any]:
+    *sections, name = key.split(".")
+    nested = {name: value}
+    for section in reversed(sections):
+        nested = {section: nested}
+    return nested
