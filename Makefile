@@ -11,7 +11,7 @@ RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-browser test-suites smoke constraints
+.PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -22,12 +22,12 @@ evolve: $(STAMP) ## set up, then evolve an optimizer for PPO and compare it with
 	$(RUN) -m metaevo evolve $(ARGS)
 
 PYTEST = $(RUN) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
-OTHERS = not slow and not faults and not postgres and not browser
+OTHERS = not slow and not faults and not postgres and not slurm and not browser
 
 test: $(STAMP) lint ## set up, then lint, type-check and test
 	$(PYTEST) -m 'not long and $(OTHERS)' $(ARGS)
 	@echo 'Left out: whole runs of the commands and of learners (make test-all), what needs minutes each'
-	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, a browser.'
+	@echo '(make test-slow), kills and broken disks (make test-faults), PostgreSQL, SLURM, a browser.'
 
 test-all: test ## the same, and whole runs of the commands and of learners
 	$(PYTEST) -m 'long and $(OTHERS)' $(ARGS)
@@ -42,6 +42,10 @@ test-faults: $(STAMP) ## kills, full disks, signals, damaged files (docs/explana
 test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postgresql)
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,postgres]' --constraint constraints.txt
 	$(RUN) -m pytest -m postgres $(ARGS)
+
+# Needs Debian's packages slurm-wlm and munge; the daemons are started, and stopped, by tests/slurm/server.sh.
+test-slurm: $(STAMP) ## the batch script on a SLURM cluster (apt install slurm-wlm munge)
+	$(RUN) -m pytest -m slurm $(ARGS)
 
 test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
 	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
