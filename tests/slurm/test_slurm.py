@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.evolving import assert_same_run, checkpoints, metrics
+from tests.experiments.evolving import assert_same_run, metrics
 
 pytestmark = pytest.mark.slurm
 
@@ -80,7 +80,7 @@ class Job:
         return self.log.read_text() if self.log.exists() else ""
 
     def shown(self):
-        """What `scontrol` knows of the job."""
+        """Return the fields of `scontrol show job`."""
         return dict(re.findall(r"(\w+)=(\S*)", self._call("scontrol", "show", "job", self.id)))
 
     def send(self, name):
@@ -91,7 +91,7 @@ class Job:
         self._call("scancel", self.id)
 
     def wait(self, *states):
-        """Return what `scontrol` knows, as soon as the job is in one of these states."""
+        """Return the fields of `scontrol show job` once the job is in one of these states."""
         deadline = time.monotonic() + 240
         while (found := self.shown())["JobState"] not in states:
             assert time.monotonic() < deadline, (found, self.output)
@@ -110,7 +110,7 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 @pytest.fixture(scope="module")
 def undisturbed(cluster):
-    """The directory of a run that was never stopped, its job, and one that depended on it."""
+    """The directory of a run that was never stopped, its job, and a job that depends on it."""
     run_dir = cluster / "undisturbed"
     job = Job(cluster, run_dir)
     after = cluster / "after.sh"
