@@ -1,6 +1,5 @@
 """Whatever happens to the files of a checkpoint, it is found out and the one before is taken."""
 
-import pickle
 import re
 import shutil
 import warnings
@@ -73,17 +72,6 @@ def test_a_damaged_file_is_found_out(saved, name):
     path.write_bytes(content)
     assert restored(saved)[0] == 2
     assert not Path("exploded").exists()
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_the_warning_names_the_file_and_nothing_technical(saved, name):
-    path, begins = saved / "000002" / name, f"{saved / '000002'} is not usable: {name}"
-    content = path.read_bytes()
-    for damaged in (b"", content[: len(content) // 2], content[:-1], pickle.dumps([1]), b"[1]"):
-        path.write_bytes(damaged)
-        assert restored(saved)[2] == [f"{begins} is cut off or damaged"]
-    path.unlink()
-    assert restored(saved)[2] == [f"{begins}: No such file or directory"]
 
 
 @pytest.mark.parametrize("case", STRUCTURAL)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import metaevo
-from metaevo.__main__ import COMMANDS, examples_of, help_of, wants_short_help
+from metaevo.__main__ import COMMANDS, examples_of, help_of
 from metaevo.config import flatten, to_dict
 from metaevo.evolution import hosts
 from metaevo.runs.lifecycle import run_parser
@@ -83,20 +82,6 @@ def test_the_short_help_names_what_there_is(name):
     assert f"metaevo {name}" in examples_of(name)
 
 
-def test_short_help_and_all_of_it_are_told_apart():
-    assert wants_short_help(["--help"])
-    assert wants_short_help(["--learner", "dqn", "-h"])
-    assert not wants_short_help(["--help", "all"])
-    assert not wants_short_help(["--learner", "dqn"])
-
-
-def test_all_settings_of_a_comparison_need_no_run():
-    done = run("evaluate", "--help", "all")
-    assert done.returncode == 0
-    assert "usage: metaevo evaluate" in done.stdout
-    assert "settings: missing --run-dir" in done.stdout
-
-
 def test_a_wrong_command_is_one_line():
     done = run("trian")
     assert (done.returncode, done.stdout) == (2, "")
@@ -115,17 +100,6 @@ def test_a_platform_that_is_not_there_is_one_line(platform):
     last = done.stderr.splitlines()[-1]
     assert last.startswith(f"error: JAX_PLATFORMS = {platform}: there is no such device")
     assert "Traceback" not in done.stderr
-
-
-def test_the_first_word_on_a_terminal_is_what_takes_long():
-    leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "metaevo", "train", "--train.lr", "3"]
-    with subprocess.Popen(command, cwd=ROOT, stderr=follower, stdout=subprocess.DEVNULL) as process:
-        first = os.read(leader, 100)
-        process.wait(timeout=120)
-    os.close(follower)
-    os.close(leader)
-    assert first.split() == [b"importing", b"JAX"]
 
 
 def test_reproduce_becomes_the_script_of_the_repository(tmp_path):

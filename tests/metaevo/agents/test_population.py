@@ -7,7 +7,7 @@ import pytest
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task, fitness_of
-from purerl import envs, ppo, q_learning
+from purerl import envs, q_learning
 from purerl.parts import losses
 
 SEEDS = 3
@@ -169,28 +169,6 @@ def test_curves_end_where_training_stands(keys):
     np.testing.assert_array_equal(np.isfinite(curves[0]), known)
     total = (np.nan_to_num(curves[0]) * sums.episodes[:, :34]).sum(axis=1)
     np.testing.assert_allclose(total, sums.returns.sum(axis=1), rtol=1e-6)
-
-
-@pytest.mark.slow  # Q-learning says the same, exactly
-def test_ppo_over_a_short_horizon(keys):
-    env, env_params = envs.make("CartPole-v1")
-    config = ppo.Config(
-        total_timesteps=128, num_envs=2, num_steps=16, num_minibatches=2, hidden_sizes=(8,)
-    )
-    task = Task("CartPole-v1", ppo.PPO(config, env), env_params)
-    rates = [ppo.Hyperparams(learning_rate=rate) for rate in (1e-4, 1e-2)]
-    population = Population(task, ppo.Hyperparams(), None, FitnessConfig(), chunk_size=2)
-    agents = population.advance(population.init(keys, rates), population.num_updates)
-    train = jax.jit(task.learner.train)
-    for trial, hyperparams in enumerate(rates):
-        result = train(keys[1], hyperparams, None, env_params)
-        row = trial * SEEDS + 1
-        for ours, theirs in zip(
-            jax.tree.leaves(agents.rows.agent.params),
-            jax.tree.leaves(result.state.params),
-            strict=True,
-        ):
-            np.testing.assert_allclose(ours[row], theirs, atol=2e-5)
 
 
 # --- Of a given number of agents, and whole trainings -------------------------------------------

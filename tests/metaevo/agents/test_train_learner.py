@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import Component, value_loss
+from metaevo.components import Component
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import bytes_per_evaluation, frames_per_evaluation
 from metaevo.training.fitness import FitnessConfig, fitness, measures
@@ -173,11 +173,3 @@ def test_fitness_of_looks_at_every_parameter():
         leaves[index] = leaves[index].at[(0,) * leaves[index].ndim].set(jnp.inf)
         result.state = state.replace(params=jax.tree.unflatten(structure, leaves))
         assert np.isnan(fitness_of(FitnessConfig(), task, result))
-
-
-def test_the_component_is_what_is_evolved():
-    problem = ppo_problem()
-    shapes = [layer["kernel"].shape for layer in problem.init(jax.random.key(0))]
-    assert shapes == [(1, 4), (4, 1)]
-    assert problem.tasks[0].learner.config is TINY
-    assert value_loss.SLOT == "value_loss"

@@ -16,7 +16,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, make_parts
-from metaevo.training.settings import load_policies, training_class
+from metaevo.training.settings import load_policies
 from purerl import envs
 from purerl.parts.channels import HAND_WRITTEN
 
@@ -74,13 +74,6 @@ def test_candidates_of_an_evolution_hear_it(talk):
     settings = from_dict(experiment_class(raw, None), raw)
     ((_, env, params),) = make_parts(settings).environments
     assert env.observation_space(params).shape == (7,)
-
-
-def test_runs_of_earlier_versions_heard_nothing():
-    settings = from_dict(training_class({}), {})
-    assert settings.channel == "none"
-    same = cartpole()
-    assert channels.hear(settings.channel, same, "ppo") is same
 
 
 def test_what_cannot_be_heard_is_said(talk, tmp_path):

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components import Component, discovery, find, known, parts, value_loss
+from metaevo.components import Component, discovery, parts, value_loss
 from metaevo.components.registry import IMPORTED
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.checkpoint import load_tree, save_tree
@@ -22,13 +22,6 @@ from purerl import envs, ppo
 from tests.metaevo.toy import TINY, assert_same
 
 CONFIG = value_loss.Config(hidden_sizes=(3,), inputs=("error", "target"), even=True)
-
-
-def test_what_is_named_as_a_component_is_one():
-    """`find` refuses what has no slot, settings and `make`."""
-    assert {find(name).__name__ for name in known()} == {
-        f"metaevo.components.{name}" for name in known()
-    }
 
 
 @pytest.fixture

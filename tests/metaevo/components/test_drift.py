@@ -1,6 +1,5 @@
 """The drift network: what holds for any parameters, where it starts, what extremes do to it."""
 
-from dataclasses import replace
 from functools import cache
 
 import jax
@@ -12,12 +11,9 @@ from hypothesis import strategies as st
 
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import drift, find, policy_losses
-from metaevo.components.component import Found
 from metaevo.components.drift import Config, clip_drift, make
 from metaevo.config import ConfigError, from_dict
-from metaevo.reports.policy_plots import plot_policy_losses
 from purerl import ppo
-from purerl.learners import LEARNERS
 from purerl.parts import losses
 from purerl.types import Context, EpisodeSums
 from tests.metaevo.toy import cartpole
@@ -277,35 +273,6 @@ def test_the_curves_of_known_losses():
         np.testing.assert_allclose(found > 1e-6, clipped)
         np.testing.assert_allclose(slope, np.where(clipped, 0, advantage), atol=1e-5)
         assert (curves["dpo"].drift >= -1e-6).all()
-
-
-@pytest.mark.long
-def test_the_picture_is_drawn(tmp_path, monkeypatch):
-    meta_params, _, component = built()
-    found = Found(component.apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)
-    policy_losses.draw(found, tmp_path / "figures")
-    assert len(policy_losses.findings(found, {})) == 1
-    _, component = temporal()
-    hidden = np.zeros((24, UNITS), np.float32)
-    hidden[3], hidden[11] = 1.0, 2.0  # tanh((1 + 2 n/N) (ratio - 1)^2): steeper and steeper
-    meta_params = {"hidden": hidden, "output": np.ones(UNITS, np.float32)}
-    moving = replace(found, apply=component.apply, meta_params=meta_params)
-    start, end = policy_losses.findings(moving, {})
-    assert start.startswith("At the start of training: The policy loss pushes")
-    assert end.startswith("At its end: The policy loss pushes")
-    drawn = {}
-    monkeypatch.setattr(policy_losses, "plot_policy_losses", lambda panels, _: drawn.update(panels))
-    policy_losses.draw(moving, tmp_path)
-    names = [f"{LEARNED} at {percent}%" for percent in (0, 25, 50, 75, 100)]
-    assert list(drawn[1.0]) == [*names, "clipped_surrogate", "dpo"]
-    shapes = {np.asarray(drawn[1.0][name].drift).tobytes() for name in names}
-    assert len(shapes) == 5
-    assert plot_policy_losses(drawn, tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
-    path = tmp_path / "figures" / "policy_loss.png"
-    assert path.read_bytes().startswith(b"\x89PNG")
-    for nothing in ({}, {1.0: {}}):
-        with pytest.raises(ValueError, match="no policy losses"):
-            plot_policy_losses(nothing, path)
 
 
 @pytest.mark.parametrize("data", [{"hidden_size": 0}, {"start": "dpo"}, {"offset": 0}])

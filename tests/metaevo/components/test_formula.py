@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components import find, formula, registry, schedule
-from metaevo.components.component import Found
+from metaevo.components import formula, registry, schedule
 from metaevo.components.expressions import parse
 from metaevo.components.formula import Config, make
 from metaevo.components.formulas import HAND_WRITTEN
@@ -16,7 +15,6 @@ from metaevo.config import ConfigError, from_dict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import ppo
-from purerl.learners import LEARNERS
 from purerl.parts import losses, optimizers, schedules
 from purerl.types import Context
 
@@ -149,14 +147,6 @@ def test_a_component_of_several_slots_says_which():
             registry.checked("mine", module(slot))
     with pytest.raises(ConfigError, match=r"Config\.slot: must say which"):
         registry.checked("mine", module(("value_loss",), schedule.Config))
-
-
-def test_text_with_numbers():
-    expression = parse("error * (c0 - c1)", ["error"], {"c0": -1.23456, "c1": 2})
-    assert expression.text({"c0": -1.23456}) == "error * (-1.235 - c1)"
-    assert expression.text() == "error * (c0 - c1)"
-    assert expression.length == 5
-    assert parse("where(error > 0, -error, 1)", ["error"], {}).length == 6
 
 
 VALUES = {"squared": Config(expression="error**2 / 2", constants={})}
@@ -295,20 +285,3 @@ def test_a_schedule():
     unknown = Config(slot="schedule", expression="c0", hyperparam="leaning_rate")
     with pytest.raises(TypeError, match="the learner has no leaning_rate"):
         make(unknown).apply({"relative": {"c0": 1.0}}, CONTEXT)
-
-
-def test_findings_write_the_formula_down():
-    assert find("formula") is formula
-    config = Config(expression="error**2 / 2 + c0 * error", constants={"c0": 0.2})
-    apply = make(config).apply
-    found = Found(
-        apply,
-        {"relative": {"c0": np.float32(1.5)}},
-        LEARNERS["q_learning"],
-        None,
-        lambda: np.zeros((2, 4), np.float32),
-        config=config,
-    )
-    first, second = formula.findings(found, {})
-    assert first == "The formula: value_loss = error ** 2 / 2 + 0.3 * error."
-    assert "its slope at zero error is 0.3" in second

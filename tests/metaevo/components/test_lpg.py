@@ -197,16 +197,3 @@ def test_rules_that_are_refused(function, message):
     with pytest.raises(ConfigError, match=message) as caught:
         SLOTS["update_rule"].check("mine", broken, HYPERPARAMS)
     assert "\n" not in str(caught.value)
-
-
-def test_no_lapack_in_a_population():
-    """Batched calls of LAPACK deadlock on few cores."""
-    made = component.make(component.Config(SIZE))
-    env, env_params = envs.make("CartPole-v1")
-    learner = lpg.LPG(lpg.Config(T * N, N, T, hidden_sizes=(8,)), env, made.apply)
-
-    def train(key):
-        return learner.train(key, HYPERPARAMS, made.init(key), env_params).episodes
-
-    lowered = jax.jit(jax.vmap(train)).lower(jax.random.split(KEY, 2)).as_text().lower()
-    assert not any(name in lowered for name in ("lapack", "geqrf", "householder"))

@@ -80,15 +80,6 @@ def found(name, learner="ppo"):
     )
 
 
-@pytest.mark.parametrize(("name", "learner"), [("optimizer", "ppo"), ("open", "dqn")])
-def test_pictures_and_sentences(name, learner, tmp_path):
-    optimizers.draw(found(name, learner), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(optimizers.CAPTIONS)
-    (sentence,) = optimizers.findings(found(name, learner), {"start": 2.0, "end": 0.345})
-    assert "are 2 times as large" in sentence
-    assert "0.34 times" in sentence
-
-
 def test_at_the_start_its_curves_are_those_of_adam():
     """And Adam's, after gradients of one sign, go on against a small gradient of the other."""
     it = found("optimizer")

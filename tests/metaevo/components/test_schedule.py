@@ -7,16 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaevo.comparison import entries
-from metaevo.components import find, schedule, schedules
-from metaevo.components.component import Found
+from metaevo.components import find, schedule
 from metaevo.components.schedule import Config, make
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict
-from metaevo.reports.schedule_plots import plot_schedules
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl import dqn, ppo
-from purerl.learners import LEARNERS
 from purerl.types import Context
 
 HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2, gae_lambda=0.9)
@@ -137,29 +134,3 @@ def test_what_is_no_schedule_is_refused():
     component = make(Config())._replace(apply=lambda meta_params, context: {"learning_rate": 1.0})
     with pytest.raises(ConfigError, match="must return the hyperparams that it is"):
         SLOTS["schedule"].check("schedule", component, HYPERPARAMS)
-
-
-def test_its_picture_and_its_words(tmp_path, monkeypatch):
-    drawn = {}
-    monkeypatch.setattr(schedules, "plot_schedules", lambda panels, path: drawn.update(panels))
-    meta_params = make(Config()).init(jax.random.key(0))
-    found = Found(make(Config()).apply, meta_params, LEARNERS["ppo"], HYPERPARAMS, lambda: None)
-    assert schedules.findings(found, {}) == ["The schedule leaves all hyperparameters as they are."]
-    meta_params["learning_rate"]["slope"] = np.log(2.0, dtype=np.float32)
-    (sentence,) = schedules.findings(found, {})
-    assert sentence == (
-        "The schedule: learning_rate is 0.005 at the start, 0.01 half-way and 0.02 at the end of "
-        "training (the run's: 0.01)."
-    )
-    schedules.draw(found, tmp_path)
-    assert list(drawn) == ["learning_rate"]
-    curves = {name: curve[[0, 100, 200]] for name, curve in drawn["learning_rate"].items()}
-    assert list(curves) == ["learned", "constant", "linear", "cosine"]
-    np.testing.assert_allclose(curves["learned"], [0.005, 0.005, 0.0], atol=1e-6)  # annealed
-    np.testing.assert_allclose(curves["constant"], [0.01, 0.005, 0.0], atol=1e-6)
-    np.testing.assert_allclose(curves["cosine"], [0.01, 0.005, 0.0], atol=1e-6)
-    for count in (1, 3):
-        panels = dict.fromkeys("abc"[:count], drawn["learning_rate"])
-        assert plot_schedules(panels, tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="no schedules"):
-        plot_schedules({}, tmp_path / "none.png")

@@ -1,14 +1,11 @@
 """What every learned value loss is drawn and ablated by."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from metaevo.components import temporal, value_losses
-from metaevo.components.component import LEARNED, Found
+from metaevo.components import value_losses
+from metaevo.components.component import LEARNED
 from purerl import ppo, q_learning
-from purerl.learners import LEARNERS
 from purerl.parts import losses
 
 
@@ -68,32 +65,3 @@ def test_the_sides_of_a_loss_by_hand():
     expected = [0.95, 0.75, 0.75, 0.125, 0.325, 0.325, 0.125 + 0.4 * 0.5 / 6.0]
     expected += [0.125 + 0.2 * part for part in (0.1, 0.01, 0.001)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_a_loss_that_looks_at_time_is_drawn_for_every_quarter(tmp_path):
-    def moving(scale, context, prediction, target, old_prediction):
-        length = context.num_updates  # 10: the curvature is 10 at the start, 30 at the end
-        squared = 0.5 * scale * length * (prediction - target) ** 2
-        return (1.0 + 2.0 * context.progress) * squared + 1e-3 * context.progress * prediction
-
-    errors = np.float32([[0.5, 1.0, -1.0], [0.0, 0.0, 0.0]])
-    found = Found(moving, 1.0, LEARNERS["ppo"], ppo.Hyperparams(), lambda: errors, 10)
-    curves = value_losses.loss_curves(
-        temporal.quarters(found, value_losses.SCALARS), 1.0, found.hyperparams, errors
-    )
-    assert list(curves) == [*temporal.QUARTERS, "squared", "huber"]
-    squared = curves.pop("squared").derivative
-    curves.pop("huber")
-    for factor, curve in zip((10, 15, 20, 25, 30), curves.values(), strict=True):
-        np.testing.assert_allclose(curve.derivative, factor * squared, atol=2e-3)
-    observed = value_losses.observe(found)
-    assert observed["steepness"] == pytest.approx(20.0, rel=1e-3)  # half-way, as the errors are
-    start, end = value_losses.findings(found, observed)
-    assert start.startswith("At the start of training: The loss has its minimum at error 0")
-    assert end.startswith("At its end: The loss has its minimum at error 0")
-    assert "slope at zero error is 0.001" in end
-    value_losses.draw(found, tmp_path)
-    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
-    still = replace(found, apply=losses.squared)
-    assert temporal.quarters(still, 3) == {LEARNED: losses.squared}
-    assert len(value_losses.findings(still, observed)) == 1

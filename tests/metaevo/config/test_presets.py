@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from metaevo.config import ConfigError, load_yaml, presets
+from metaevo.config import load_yaml, presets
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -29,27 +29,8 @@ def test_a_file_goes_before_a_preset(tmp_path, monkeypatch):
     assert load_yaml(presets.find("train/ppo_cartpole")) == {"seeds": 3}
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("evolve_value_loss/standart", "did you mean the preset evolve_value_loss/standard"),
-        ("configs/evolve_value_loss/standart.yaml", "evolve_value_loss/standard"),
-        ("standard", "evolve_optimizer/standard or evolve_value_loss/standard?"),
-        ("train/nothing_like_it", "the presets there: train/dqn_cartpole, "),
-    ],
-)
-def test_what_is_nearly_one_is_named(text, hint):
-    with pytest.raises(ConfigError, match="cannot be read") as caught:
-        presets.find(text)
-    assert hint in str(caught.value)
-
-
 def test_an_installed_copy_goes_first(tmp_path, monkeypatch):
     monkeypatch.setattr(presets, "__file__", str(tmp_path / "metaevo" / "config" / "presets.py"))
     assert presets.folder() == tmp_path / "configs"
     (tmp_path / "metaevo" / "presets").mkdir(parents=True)
     assert presets.folder() == tmp_path / "metaevo" / "presets"
-
-
-def test_a_file_that_is_like_no_preset_is_left_to_who_reads_it():
-    assert presets.find("../../nothing") == Path("../../nothing")

@@ -260,13 +260,3 @@ def test_bad_input_is_one_line(argv, message, capsys):
     code, out, err = run_zoo(capsys, *argv)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {message}")
-
-
-def test_the_list_and_a_card(capsys):
-    code, out, _ = run_zoo(capsys)
-    assert code == 0
-    assert all(f"zoo:{name} " in out for name in zoo.names())
-    code, out, _ = run_zoo(capsys, "show", "zoo:dpo")
-    assert code == 0
-    assert "Lu et al. 2022" in out
-    assert "--policy_loss zoo:dpo" in out

@@ -70,30 +70,6 @@ def test_a_tree_means_the_same_as_text(seed):
     )
 
 
-def test_texts_are_short():
-    x = Node("NodeType.Variable", 0, -2.0, 1)
-    one, plus, times = (
-        Node("NodeType.Constant", 0, 1.5),
-        Node("NodeType.Add", 2),
-        Node("NodeType.Mul", 2),
-    )
-
-    def text(*nodes):
-        return regression.text_of(regression._terms(nodes, NAMES))
-
-    assert text(x, one, plus) == "1.5 - 2.0 * x"
-    assert text(x, x, plus) == "-4.0 * x"
-    assert text(x, one, times) == "-3.0 * x"
-    assert text(x, Node("NodeType.Tanh", 1)) == "-tanh(2.0 * x)"
-    assert text(x, x, Node("NodeType.Sub", 2)) == "0.0"
-    assert text(one, x, Node("NodeType.Aq", 2)) == "-1.109 * x"
-    assert text(x, one, Node("NodeType.Aq", 2)) == "1.5 / sqrt(4.0 * x**2 + 1.0)"
-    assert (
-        text(one, x, plus, x, Node("NodeType.Aq", 2))
-        == "-2.0 * x / sqrt((-2.0 * x + 1.5)**2 + 1.0)"
-    )
-
-
 def formula(length, error):
     return Formula(Config(expression="error", constants={}), length, error)
 

@@ -16,9 +16,8 @@ from metaevo.evolution import blocks as loop
 from metaevo.runs.checkpoint import load_tree
 from metaevo.runs.latest import newest_run
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies import several, spread
+from metaevo.studies import several
 from metaevo.studies.settings import RunConfig
-from tests.metaevo.fake_contenders import comparison
 from tests.metaevo.toy import Quadratic, assert_same
 
 GENERATIONS, SEEDS = 12, (5, 6, 7)
@@ -78,16 +77,6 @@ def test_the_best_on_validation_seeds_is_what_is_found(found):
     assert_same(tree, load_tree(found.path / f"seed_{best}" / "meta_params")[0])
     assert_same(found.meta_params, tree)
     assert found.metrics == RunDirectory(found.path / f"seed_{best}").read_metrics("generation")
-
-
-def test_the_report_shows_all(found):
-    page = (found.path / "report.html").read_text()
-    assert "3 evolutions, 12 generations" in page
-    for seed in SEEDS:
-        assert f"seed {seed}" in page
-        assert (found.path / f"seed_{seed}" / "report.html").exists()
-    assert page.count("<img") == 1
-    assert not (found.path / "evaluation.json").exists()
 
 
 def test_another_seed_compiles_and_traces_nothing(tmp_path, compilations, monkeypatch):
@@ -152,25 +141,6 @@ def test_a_new_run_takes_over_no_old_one(tmp_path):
     (tmp_path / "run" / "config.yaml").unlink()
     with pytest.raises(ConfigError, match="seed_5 already holds a run"):
         evolve(tmp_path / "run", count=2, generations=2)
-
-
-def test_one_that_has_lost_its_settings_is_not_begun_anew(tmp_path):
-    path = tmp_path / "run"
-    evolve(path, count=2, generations=2)
-    (path / "seed_6" / "config.yaml").unlink()
-    with pytest.raises(ConfigError, match=r"seed_6 holds no run \(it has no config\.yaml\)"):
-        evolve(path, count=2, generations=4, resume=True)
-
-
-def test_links_of_wandb_are_no_obstacle_and_others_are(tmp_path):
-    path = tmp_path / "run"
-    evolve(path, count=2, generations=2)
-    (path / "seed_5" / "wandb").mkdir()
-    (path / "seed_5" / "wandb" / "latest-run").symlink_to(tmp_path)
-    evolve(path, count=2, generations=3, resume=True)
-    (path / "seed_5" / "link").symlink_to(tmp_path)
-    with pytest.raises(ConfigError, match="link is a symbolic link"):
-        evolve(path, count=2, generations=4, resume=True)
 
 
 def test_one_of_them_can_be_continued_alone(found, tmp_path):
@@ -242,21 +212,3 @@ def test_several_processes_are_refused(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"run\.evolution_seeds = 3: must be 1 with several"):
         evolve(tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_quick_look_has_two_unless_the_command_line_says_more():
-    settings = "--quick --evolution-seeds 5"
-    assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 5
-    settings = "--quick"
-    assert _parse(settings.split(), None, None)["settings"]["run"]["evolution_seeds"] == 1
-
-
-def test_the_last_words_say_what_the_verdict_rests_on(tmp_path):
-    """Of 4, 6 and 30 above the best other one, the bootstrap is sure, the t test is not."""
-    result, _ = comparison(meta=0.2, others=(0.4, 2.8)).run(tmp_path / "tuning")
-    words = spread.summary(result)
-    assert words.startswith("Better than the best tuned hand-written one (huber, ")
-    assert "in 3 of 3 evolutions, worse in 0. Mean of the evolutions" in words
-    assert ": undecided, as a t test of the evolutions does not confirm it. Each was" in words
-    result, _ = comparison(meta=0.9, others=(1.0, 1.1)).run(tmp_path / "alike")
-    assert "(95% intervals, the evolution as the unit): better. Each was" in spread.summary(result)

@@ -17,9 +17,8 @@ from metaevo.comparison.generality.measure import key_of, rates_of
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, benchmark, read_references
-from metaevo.components import discovery, parts, value_loss, zoo
+from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError, to_dict
-from metaevo.discovery import zoo_card as card
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 from purerl import envs
@@ -249,14 +248,3 @@ def test_a_run_is_a_rule(tmp_path):
         assert found.name == str(seed)
         keys.append(found.key)
     assert keys[0] != keys[1]
-
-
-def test_the_rows_are_listed_and_stand_on_the_cards_of_the_zoo(capsys):
-    code, listed, _ = run(capsys)
-    assert code == 0
-    found = rows.entered()
-    names = [line.split()[0] for line in listed.splitlines()[1 : len(found) + 1]]
-    assert names == [row["rule"] for row in found]
-    assert rows.score_of(rows.row_of("adam")) in listed
-    assert rows.row_of("a2c") is None
-    assert f"generality {rows.score_of(rows.row_of('dpo'))}" in card.text_of(zoo.find("dpo"))

@@ -10,7 +10,6 @@ from metaevo.comparison.evaluation import EvaluationConfig
 from metaevo.comparison.racing import cost, rounds_of
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.studies.verdict import conclusion_text
 from tests.metaevo.fake_contenders import GRID, Fake, comparison, learned_score
 
 CALLS = [(4, 7), (64, 4)]
@@ -46,25 +45,6 @@ def test_other_tuning_is_not_reused(tmp_path, changed):
     this = comparison(**changed)
     this.run(directory)
     assert len(this.baselines.calls) >= 3  # beside the held-out seeds
-
-
-def test_an_interrupted_tuning_goes_on_with_what_is_missing(tmp_path):
-    class Interrupted(Fake):
-        rows_at_once = 2  # two settings of four seeds between two savings
-
-        def run(self, keys, settings, meta_params, progress=None):
-            if len(self.calls) == 2:
-                raise KeyboardInterrupt
-            return super().run(keys, settings, meta_params, progress)
-
-    first, _ = comparison().run(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        comparison(Interrupted(learned_score)).run(tmp_path / "tuning")
-    again, frames = comparison(), []
-    second, _ = again.run(tmp_path / "tuning", frames.append)
-    assert again.learned.calls == [(4, 2), (64, 4), (32, 2)]
-    assert second == first
-    assert sum(frames) == again.frames
 
 
 def test_a_damaged_tuning_is_done_again(tmp_path):
@@ -214,18 +194,6 @@ def test_names_of_a_space_may_be_nested_as_on_the_command_line():
     }
 
 
-def test_the_grid_of_earlier_versions_is_a_space():
-    grid = {"vf_coef": [0.5, 1.0]}
-    same = EvaluationConfig(space=grid, sampler="grid")
-    assert from_dict(EvaluationConfig, {"grid": grid, "space": {}, "sampler": "tpe"}) == same
-    ranges = {"vf_coef": {"uniform": [0.0, 1.0]}}
-    kept = from_dict(EvaluationConfig, {"grid": {}, "space": ranges, "sampler": "sobol"})
-    assert kept == EvaluationConfig(space=ranges, sampler="sobol")
-    for both in ({"space": ranges}, {"space": grid, "sampler": "grid"}):
-        with pytest.raises(ConfigError, match="unknown key 'grid'"):
-            from_dict(EvaluationConfig, {"grid": grid, **both})
-
-
 def test_a_setting_that_diverges_is_not_chosen(tmp_path):
     def score(setting, meta, luck):
         values = learned_score(setting, meta, luck)
@@ -236,33 +204,3 @@ def test_a_setting_that_diverges_is_not_chosen(tmp_path):
     result, _ = comparison(Fake(score)).run(tmp_path / "tuning")
     rows = {row["name"]: row for row in result["variants"]}
     assert rows["learned (tuned)"]["settings"]["learning_rate"] != 0.2
-
-
-def test_settings_and_results_of_earlier_versions_are_understood():
-    """A run directory of a version that had no race can be resumed, and its result told."""
-    old = {"grid": {"learning_rate": [0.1]}, "space": {}, "sampler": "tpe", "trials": 64}
-    config = from_dict(EvaluationConfig, {**old, "tuning_seeds": 8, "seeds": 128})
-    assert rounds_of(1 + len(config.space["learning_rate"]), config.tuning_seeds)[0].seeds == 64
-    row = {"iqm": 2.0, "interval": [1.0, 3.0], "seeds": 8, "tuning_frames": 10}
-    pair = {
-        "learned": "learned (tuned)",
-        "other": "squared (same hyperparameters)",
-        "conclusion": "better",
-        "difference": 1.0,
-        "difference_interval": [0.5, 1.5],
-        "probability_of_improvement": 0.9,
-        "probability_interval": [0.8, 1.0],
-    }
-    result = {
-        "variants": [{**row, "name": pair["learned"]}, {**row, "name": pair["other"]}],
-        "pairs": [pair],
-        "learned": pair["learned"],
-        "best_hand_written": pair["other"],
-        "conclusion": "better",
-        "tuning_settings": 96,
-        "tuning_seeds": 8,
-    }
-    assert "96 settings x 8 seeds (10 frames)" in conclusion_text(result)
-    race = {"tuning_rounds": [[13, 4], [4, 64]], "against_best": {**pair, "difference": 0.75}}
-    assert "the last 4 on 64 fresh seeds" in conclusion_text(result | race)
-    assert "difference is +0.8 [+0.5, +1.5]" in conclusion_text(result | race)

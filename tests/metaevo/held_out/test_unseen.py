@@ -11,10 +11,9 @@ from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from metaevo.comparison import unseen
 from metaevo.comparison.comparison import Variant, summary
-from metaevo.config import ConfigError, from_dict, load_yaml, to_dict
+from metaevo.config import ConfigError, from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.lifecycle import StopRequestedError
-from metaevo.runs.quick import quickened
 from metaevo.studies import unseen_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
@@ -158,18 +157,6 @@ def test_of_several_evolutions_the_evolution_is_the_unit():
     assert "1 the tuned squared" in table.note
 
 
-def test_the_words_say_who_was_tuned(results):
-    found = unseen.aggregate(results)
-    text = unseen_report.conclusion_text(found)
-    assert text.startswith("On unseen tasks better: learned 1.3")
-    assert "40 held-out seeds on each of 2 unseen tasks, normalised" in text
-    assert "learned has the run's hyperparameters on every task; squared was tuned on each" in text
-    table = unseen_report.table(found)
-    assert [row[0] for row in table.rows] == ["one", "two", "flat", "all, normalised"]
-    assert "Left out of all: flat" in table.note
-    assert table.columns[1] == "learned (untuned)"
-
-
 def test_without_any_scale_there_is_no_verdict(results):
     found = unseen.aggregate({"flat": results["flat"]})
     assert "variants" not in found
@@ -232,23 +219,6 @@ def test_what_is_left_out_has_its_default_where_tasks_are_compared():
             TINY.replace("{size: 3, slip_probability: 0.1}", "{}"),
             again={"env": "GridWorld", "env_params": {"observations": "index"}},
         )
-
-
-def test_a_quick_look_is_small():
-    study = study_of()
-    small = quickened(to_dict(study.settings))
-    tasks = small["evaluation"]["unseen"]
-    assert len(tasks) <= 2
-    assert tasks["corridor"]["train"] == {"total_timesteps": 400}  # 20 updates already
-    long = to_dict(study.settings)
-    long["evaluation"]["unseen"]["corridor"]["train"] = {"total_timesteps": 10_000}
-    tasks = quickened(long)["evaluation"]["unseen"]
-    assert tasks["corridor"]["train"] == {"total_timesteps": 400}
-    large = to_dict(study.settings)
-    large["train"] |= {"total_timesteps": 100_000, "num_steps": 1024}
-    assert quickened(large)["train"]["total_timesteps"] == 5 * 1024
-    large["train"]["num_steps"] = 4096
-    assert quickened(large)["train"]["total_timesteps"] == 4 * 4096
 
 
 # --- A whole run --------------------------------------------------------------------------------

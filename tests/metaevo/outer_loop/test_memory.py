@@ -4,7 +4,6 @@ import os
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from metaevo.config import ConfigError
@@ -144,24 +143,6 @@ def test_memory_of_accelerators_is_what_they_report(monkeypatch):
     assert devices.choose_chunk_size(100, 100) == 3
     assert devices.choose_chunk_size(28, 100) == 3
     assert devices.choose_chunk_size(16, 100) == 2
-
-
-def test_numbers_of_bytes_are_read_easily():
-    texts = [memory.as_text(count) for count in (35, 5 * 2**20, 2**30 // 8, 3 * 2**40)]
-    assert texts == ["0.0 KiB", "5.0 MiB", "0.1 GiB", "3072.0 GiB"]
-    assert np.all([memory.fitting_chunk_size(8, 10**12, free) == 1 for free in (0, 1)])
-
-
-def test_an_accelerator_that_does_not_tell_its_memory_refuses_nothing(monkeypatch):
-    class Device:
-        platform = "gpu"
-
-        def memory_stats(self):
-            return None
-
-    monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
-    limits.check_memory("anything", 2**60)
-    assert devices.free_bytes() == devices.UNKNOWN_BYTES
 
 
 def test_a_cpu_has_the_memory_of_the_machine():

@@ -61,34 +61,6 @@ def test_the_users_flags_are_respected():
     assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
 
 
-def test_compilation_is_told_to_hurry_where_there_are_only_cpus():
-    plugin = "import importlib.metadata as m; m.entry_points = lambda **_: {};"
-    level = "--xla_backend_optimization_level"
-    assert f"{level}=1" in python(plugin.format([]) + SETUP.format("2"))
-    assert level not in python(plugin.format(["a GPU's"]) + SETUP.format("2"))
-    assert f"{level}=1" not in python(SETUP.format("2"), XLA_FLAGS=f"{level}=3")
-
-
-SPLIT = """
-import jax.numpy as jnp
-from purerl.fast import switch
-x = jnp.ones((256, 64))
-polynomial = jax.jit(lambda x: sum(i * x**i for i in range(1, 20)))
-print('outer_dimension_partitions":["' in polynomial.lower(x).compile().as_text())
-print(switch.cpu_arithmetic())
-"""
-
-
-def test_operations_are_not_split_among_threads():
-    """With two devices XLA has two threads at least, whatever the machine."""
-    assert python(SETUP.format("2") + SPLIT).splitlines()[-2:] == ["False", "True"]
-    other_passes = "--xla_disable_hlo_passes=another"
-    found = python(SETUP.format("2") + SPLIT, XLA_FLAGS=other_passes).splitlines()
-    assert found[-2:] == ["True", "False"]
-    only = "--xla_enable_hlo_passes_only=fusion"  # beside which XLA would not take ours
-    assert "disable_hlo_passes" not in python(SETUP.format("2"), XLA_FLAGS=only)
-
-
 def test_setup_after_jax_has_started_is_an_error():
     code = "import jax; jax.devices(); from metaevo import devices; devices.setup(3)"
     assert python(code) == "RuntimeError: call metaevo.devices.setup() before JAX is used"
@@ -203,12 +175,6 @@ def test_replicated_trees_come_back():
     np.testing.assert_array_equal(first["a"], tree["a"])
     assert first["b"] == 1.5
     assert not first["b"].weak_type
-
-
-def test_devices_are_described():
-    lines = devices.describe()
-    assert len(lines) == jax.device_count()
-    assert all(line.startswith("cpu:") for line in lines)
 
 
 def test_rows_that_hold_nothing_come_back():

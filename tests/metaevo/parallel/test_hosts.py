@@ -111,29 +111,6 @@ def test_a_first_process_that_never_comes_is_one_clear_error(monkeypatch, capsys
     assert not hosts._connected
 
 
-@pytest.mark.parametrize(
-    ("argv", "hint"),
-    [
-        (["--distributed"], "no cluster that JAX knows? name --coordinator"),
-        (
-            ["--coordinator", "node1:1234", "--processes", "2", "--process", "0"],
-            "is the port of node1:1234 free?",
-        ),
-    ],
-)
-def test_processes_that_cannot_connect_say_what_to_look_at(monkeypatch, capsys, argv, hint):
-    def fail(**_: object) -> None:
-        raise RuntimeError("JAX's words\nand more of them")
-
-    monkeypatch.setattr(hosts.jax.distributed, "initialize", fail)
-    with pytest.raises(SystemExit, match="2"):
-        hosts.join(argv)
-    _, error = capsys.readouterr()
-    assert error.startswith("error: the processes cannot connect: JAX's words (")
-    assert hint in error
-    assert error.count("\n") == 1
-
-
 def test_alone_everything_is_ones_own():
     def refuse():
         raise ConfigError("no")

@@ -15,16 +15,6 @@ def normal(seed: int, *sizes: int, shift: float = 0.0) -> list[np.ndarray]:
     return [rng.normal(shift, 1, size) for size in sizes]
 
 
-def test_a_table_has_the_verdict_of_its_strata():
-    x, y = normal(0, 12, 12), normal(1, 9, 9, shift=0.7)
-    result = statistics.contrast(x, y)
-    other = statistics.compare(np.stack(x, axis=1), np.stack(y, axis=1))
-    assert other.conclusion == statistics.verdict(result, result.p)
-    assert other.difference_interval == result.difference.interval
-    assert other.probability_interval == result.probability.interval
-    assert other.p == result.p
-
-
 def test_the_interval_is_that_of_scipy():
     (x,) = normal(2, 15)
     bootstrap = stats.bootstrap(
@@ -34,13 +24,6 @@ def test_the_interval_is_that_of_scipy():
     found = statistics.estimate([x], resamples=20_000)
     assert found.value == pytest.approx(stats.trim_mean(x, 0.25))
     assert found.interval == pytest.approx(tuple(bootstrap), abs=0.02)
-
-
-def test_runs_are_redrawn_within_their_task():
-    """Two constant tasks: however runs are drawn, the mean stays."""
-    found = statistics.estimate([np.zeros(3), np.ones(9)], lambda s: np.concatenate(s, -1).mean(-1))
-    assert found.value == pytest.approx(0.75)
-    assert found.interval == pytest.approx((0.75, 0.75))
 
 
 def test_the_rank_test_is_exact_for_few_runs():

@@ -59,15 +59,6 @@ def own(tmp_path, monkeypatch):
     return tmp_path / "entries"
 
 
-def test_an_unknown_name_is_told_the_nearest_one():
-    with pytest.raises(ConfigError, match=r"'zoo:dpp' is not .* \(did you mean zoo:dpo\?\)"):
-        metaevo.load("zoo:dpp")
-    with pytest.raises(ConfigError, match=r"policy_loss = 'zoo:dpp': .*did you mean zoo:dpo"):
-        filling.fill("policy_loss", "zoo:dpp", "ppo")
-    with pytest.raises(ConfigError, match="not in the zoo"):
-        zoo.find("zoo:../entries/dpo")
-
-
 def test_an_entry_fits_its_own_slot_only():
     with pytest.raises(ConfigError, match="zoo:dpo fills policy_loss, not value_loss"):
         filling.fill("value_loss", "zoo:dpo", "ppo")
