@@ -69,6 +69,14 @@ class Range:
             value = low + fraction * (high - low)
         return self._nearest(value)
 
+    def fraction(self, value: float) -> float:
+        """Return the share of the range that lies below a value: the inverse of `at`."""
+        half = 0.5 * self.step if self.is_integer else 0.0
+        low, high = self.low - half, self.high + half
+        if self.is_log:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
     def encode(self, value: Any) -> Any:
         """Return a value as Optuna keeps it."""
         return value

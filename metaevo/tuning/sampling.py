@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.trial import FrozenTrial
 
 from metaevo.config import ConfigError
+from metaevo.tuning.cma import CmaSampler
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
@@ -31,17 +32,13 @@ def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
         return TPESampler(multivariate=True, constant_liar=True, seed=seed)
     if config.sampler == "cma_es":
         numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
-        if len(numeric) < 2:  # Optuna would draw at random instead, with no more than a warning
+        if len(numeric) < 2:
             found = ", ".join(numeric) or "none"
             raise ConfigError(
                 f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {found}; "
                 "allowed: tpe, random, sobol, grid"
             )
-        return CmaEsSampler(
-            seed=seed,
-            independent_sampler=RandomSampler(seed=seed),
-            warn_independent_sampling=False,
-        )
+        return CmaSampler(space, seed)
     return DesignSampler(config, space, seed)
 
 

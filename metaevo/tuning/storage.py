@@ -1,7 +1,7 @@
 """Where a study is kept: a journal in the run directory, or a database that machines share.
 
-The journal is text, one JSON object per line. Nothing in it is ever unpickled: Optuna does that
-with snapshots only, which its Redis backend has and files have not.
+The journal is text, one JSON object per line. No pickle in either is loaded: Optuna unpickles only
+the snapshots of its Redis backend and the state of its own CMA-ES, for which `cma` stands in here.
 """
 
 import contextlib

@@ -65,7 +65,7 @@ def compiled_once(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def fewer_figures(request, monkeypatch):
-    """Draw figures in one test only; tests/metaevo/sweep/test_figures.py has the others."""
+    """Draw figures in one test only; tests/metaevo/tuning/test_figures.py has the others."""
     if "schedule" not in request.fixturenames:
         monkeypatch.setattr(figures, "draw", lambda study, directory: [])
 

@@ -69,6 +69,15 @@ def test_places_in_the_design_count_no_retries():
     assert design_indices(study.trials) == [0, 1, 1, 2, 1, 0, 3]
 
 
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_a_fraction_of_a_range_is_that_of_its_value(key):
+    entry = MIXED.entries[key]
+    for fraction in np.linspace(0.01, 0.99, 25):
+        value = entry.at(fraction)
+        assert entry.at(entry.fraction(value)) == pytest.approx(value, rel=1e-12)
+    assert MIXED.entries["a"].fraction(MIXED.entries["a"].at(0.3)) == pytest.approx(0.3)
+
+
 @pytest.mark.parametrize("numeric", [0, 1])
 def test_cma_es_refuses_a_space_that_it_would_search_at_random(make_config, numeric):
     entries = {"c": Choice((1, 2)), **{f"x{i}": Range("uniform", 0, 1) for i in range(numeric)}}

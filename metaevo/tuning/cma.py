@@ -1,0 +1,98 @@
+"""CMA-ES for a study, rebuilt from the numbers of its finished trials.
+
+Optuna's own sampler keeps its state as a pickle in the study, and loads the pickles that it finds
+there. A study is data that anybody may have written, so this sampler keeps nothing but the
+generation of each trial, and tells the algorithm all earlier generations again.
+"""
+
+from typing import Any
+
+import numpy as np
+import optuna
+from cmaes import CMA
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import FrozenTrial, TrialState
+
+from metaevo.tuning.ranges import Range
+from metaevo.tuning.space import Space
+
+GENERATION = "cma:generation"
+"""System attribute of a trial: the generation that it was drawn from."""
+INITIAL_SIGMA = 1 / 6
+"""Standard deviation of the first generation, as a share of every range."""
+
+
+class CmaSampler(BaseSampler):
+    """CMA-ES (Hansen, arXiv:1604.00772) over the ranges of a space; choices are drawn at random.
+
+    The algorithm sees every setting as a fraction of its range. A generation is complete as soon
+    as enough of its trials are; further trials of the same generation are ignored.
+    """
+
+    def __init__(self, space: Space, seed: int) -> None:
+        """Begin at the centre of the space.
+
+        Args:
+            space: with at least one range.
+            seed: of everything random.
+        """
+        self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
+        dimensions = len(self._ranges)
+        self._optimizer = CMA(
+            mean=np.full(dimensions, 0.5),
+            sigma=INITIAL_SIGMA,
+            bounds=np.tile([0.0, 1.0], (dimensions, 1)),
+            n_max_resampling=10 * dimensions,
+            seed=seed,
+        )
+        self._choices = RandomSampler(seed=seed)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the ranges, which are sampled together."""
+        del study, trial
+        return {key: entry.distribution for key, entry in self._ranges.items()}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Tell the algorithm the generations that have been completed, and sample the next one."""
+        complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        while (solutions := self._solutions(complete)) is not None:
+            self._optimizer.tell(solutions)
+        fractions = self._optimizer.ask()
+        generation = self._optimizer.generation
+        study._storage.set_trial_system_attr(trial._trial_id, GENERATION, generation)
+        pairs = zip(self._ranges.items(), fractions.tolist(), strict=True)
+        return {key: entry.at(fraction) for (key, entry), fraction in pairs if key in search_space}
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw a choice at random."""
+        return self._choices.sample_independent(study, trial, param_name, param_distribution)
+
+    def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]] | None:
+        """Return the solutions of the current generation with their costs; None if some lack."""
+        current, size = self._optimizer.generation, self._optimizer.population_size
+        mine = [
+            each
+            for each in complete
+            if each.system_attrs.get(GENERATION) == current
+            and self._ranges.keys() <= each.params.keys()
+        ][:size]
+        if len(mine) < size:
+            return None
+        return [
+            (
+                np.array([entry.fraction(each.params[key]) for key, entry in self._ranges.items()]),
+                -float(each.value or 0.0),
+            )
+            for each in mine
+        ]
