@@ -25,6 +25,7 @@ from metaevo.discovery.regression import Formula
 from metaevo.evolution import devices
 from metaevo.reports import layout, page
 from metaevo.reports.formula_plots import plot_formulas
+from metaevo.reports.numbers import estimate, interval
 from metaevo.runs import files
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
@@ -385,7 +386,7 @@ def _table(found: dict[str, Any], what: str) -> page.Table:
     rows: list[list[Any]] = []
     for each in [*found["formulas"], *found["networks"]]:
         against = each["against_learned"]
-        difference = page.signed(against["difference"], *against["difference_interval"])
+        difference = estimate(against["difference"], *against["difference_interval"], sign=True)
         length = each.get("length", f"({each.get('numbers', 0):,})")
         name = each.get("text", each["name"])
         rows.append([length, each["error"], each["iqm"], _interval(each), difference, name])
@@ -409,5 +410,4 @@ def _table(found: dict[str, Any], what: str) -> page.Table:
 
 
 def _interval(row: dict[str, Any]) -> str:
-    low, high = row["interval"]
-    return f"[{low:.4g}, {high:.4g}]"
+    return interval(*row["interval"])

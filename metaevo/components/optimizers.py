@@ -136,10 +136,7 @@ def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
     del learner
     if INPUTS not in result:
         return []
-    rows = []
-    for row in result[INPUTS]:
-        low, high = row["interval"]
-        rows.append([row["without"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+    rows = [[row["without"], row["iqm"], row["interval"]] for row in result[INPUTS]]
     note = (
         "The learned optimizer, untuned, on held-out seeds, with one input at a time set to zero."
     )

@@ -271,12 +271,9 @@ def steepness_text(ratio: float) -> str:
 def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
     rows = []
     for row in result["ablation"]:
-        low, high = row["interval"]
         clipping = "on" if row["clipping"] else "off"
-        interval = f"[{low:.4g}, {high:.4g}]"
-        rows.append(
-            [row["shape"], row["scale"], clipping, row["coefficient"], row["iqm"], interval]
-        )
+        scale = [row["scale"], clipping, row["coefficient"]]
+        rows.append([row["shape"], *scale, row["iqm"], row["interval"]])
     ratio = result["scale_ratio"]
     note = (
         f"{steepness_text(ratio)} Shape and scale are exchanged separately, with and without "
@@ -289,8 +286,7 @@ def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
 def _sides_table(result: dict[str, Any]) -> Table:
     rows = []
     for row in result["sides"]:
-        low, high = row["interval"]
-        rows.append([row["loss"], row["iqm"], f"[{low:.4g}, {high:.4g}]"])
+        rows.append([row["loss"], row["iqm"], row["interval"]])
     note = (
         "The even part treats predictions that are too high like those that are too low; the odd "
         "part is the rest. A slope at zero error pushes predictions up or down until the loss "

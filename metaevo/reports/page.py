@@ -6,7 +6,6 @@ later. All text is escaped: names come from configs and command lines.
 
 import base64
 import itertools
-import math
 import os
 import re
 import shutil
@@ -15,17 +14,16 @@ import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Protocol
 
+from metaevo.reports.numbers import MISSING, cells, estimate
 from metaevo.runs import files
 
 PathLike = str | os.PathLike[str]
 
 _KINDS = {b"\x89PNG\r\n\x1a\n": "png", b"GIF8": "gif"}
 _NUMBER = re.compile(r"[\[(]?\s*[+\-\N{MINUS SIGN}]?\.?\d|[+-]?(nan|inf)\b", re.IGNORECASE)
-_MISSING = "-"
 
 _CSS = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5f6670; --line: #e2e5e9;
@@ -83,39 +81,6 @@ body:has(.beside) { max-width: 78rem; }
 """
 
 
-def cell(value: object) -> str:
-    """A value as a table shows it: about 4 digits, intervals in brackets, "-" for None."""
-    if value is None:
-        return _MISSING
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Integral):
-        return f"{int(value):,}"
-    if isinstance(value, Real):  # NumPy's scalars too
-        return _real(float(value))
-    if isinstance(value, tuple | list):
-        return f"[{', '.join(cell(part) for part in value)}]"
-    return str(value)
-
-
-def _real(value: float) -> str:
-    """Fixed decimals in the usual range, so that a column of scores lines up."""
-    size = abs(value)
-    if 0.1 <= size < 1:
-        return f"{value:.3f}"
-    if 1 <= size < 1e4:
-        return f"{value:#.4g}".rstrip(".")
-    return f"{value:,.0f}" if 1e4 <= size < 1e15 else f"{value:.4g}"
-
-
-def signed(value: float, low: float, high: float) -> str:
-    """A difference and its interval, with as many decimals as the interval's width is worth."""
-    width = high - low
-    decimals = max(0, 1 - math.floor(math.log10(width))) if width > 0 else 3
-    middle, *ends = (f"{each:+,.{min(decimals, 12)}f}" for each in (value, low, high))
-    return f"{middle} [{', '.join(ends)}]"
-
-
 def difference(pair: Mapping[str, Any]) -> str:
     """Say how large a compared difference is, and how sure.
 
@@ -123,7 +88,7 @@ def difference(pair: Mapping[str, Any]) -> str:
         pair: with `conclusion`, `difference` and `difference_interval`, as in evaluation.json.
     """
     low, high = pair["difference_interval"]
-    text = f"the difference is {signed(pair['difference'], low, high)}"
+    text = f"the difference is {estimate(pair['difference'], low, high, sign=True)}"
     if pair["conclusion"] == "undecided" and not low <= 0 <= high:
         return f"{text}, which leaves out zero, but a rank test of the seeds does not confirm it"
     return f"{text} (95% interval)"
@@ -131,7 +96,7 @@ def difference(pair: Mapping[str, Any]) -> str:
 
 def _numeric(texts: Iterable[str]) -> bool:
     """Whether a column reads as numbers, and so is aligned to the right."""
-    known = [text for text in texts if text not in ("", _MISSING)]
+    known = [text for text in texts if text not in ("", MISSING)]
     return bool(known) and all(_NUMBER.match(text) for text in known)
 
 
@@ -146,7 +111,8 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list
     for number, row in enumerate(rows):
         if len(row) != len(columns):
             raise ValueError(f"row {number} has {len(row)} cells for {len(columns)} columns")
-    return [[cell(value) for value in row] for row in rows]
+    columns_as_text = [cells(column) for column in zip(*rows, strict=True)]
+    return [list(row) for row in zip(*columns_as_text, strict=True)]
 
 
 def _terminal_width() -> int | None:
@@ -237,7 +203,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; columns of numbers are aligned to the right (see cell for how values are shown)."""
+    """A table; columns of numbers are aligned to the right (see `metaevo.reports.numbers`)."""
 
     heading: str
     columns: Sequence[str]

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from metaevo.reports import page, plots
+from metaevo.reports import plots
+from metaevo.reports.numbers import estimate
 
 Difference = tuple[float, Sequence[float]]
 """A value and its interval, low and high."""
@@ -47,13 +48,13 @@ def plot_scores(
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], _score)
+    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], estimate)
     if below and differences is not None:
         found = [differences[row["name"]] for row in below]
         label = f"difference from {reference}"
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
         panels[1].set_xlim(*_window(found, differences.get(learned)))
-        _rows(panels[1], below, learned, label, found, page.signed)
+        _rows(panels[1], below, learned, label, found, _signed)
     _explain(panels[0], rows, learned)
     plots._legend(figure, panels[0])
     return plots._save(figure, path)
@@ -70,8 +71,8 @@ def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[flo
     return low - margin, high + margin
 
 
-def _score(middle: float, low: float, high: float) -> str:
-    return f"{middle:.4g}  [{low:.4g}, {high:.4g}]"
+def _signed(middle: float, low: float, high: float) -> str:
+    return estimate(middle, low, high, sign=True)
 
 
 def _rows(

@@ -11,6 +11,7 @@ from metaevo.components import discovery
 from metaevo.evolution.strategy import has_mean
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.evolution_plots import plot_evolutions
+from metaevo.reports.numbers import estimate, number
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
@@ -209,14 +210,14 @@ def _banner(result: Mapping[str, Any], words: list[str]) -> layout.Banner:
 
 
 def _difference(found: Mapping[str, Any]) -> str:
-    return page.signed(found["difference"], *found["difference_interval"])
+    return estimate(found["difference"], *found["difference_interval"], sign=True)
 
 
 def about_choice(members: list[Member], scores: list[float], chosen: Member) -> str:
     """Say how far apart the evolutions are on validation seeds, and which one is loaded."""
     return (
-        f"{len(members)} evolutions, on validation seeds from {min(scores):.4g} to "
-        f"{max(scores):.4g}; the best there, seed {chosen.seed}, is what the run stands for."
+        f"{len(members)} evolutions, on validation seeds from {number(min(scores))} to "
+        f"{number(max(scores))}; the best there, seed {chosen.seed}, is what the run stands for."
     )
 
 
@@ -226,9 +227,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     found = []
     for each in result["evolutions"]:
         row = rows[each["learned"]]
-        low, high = row["interval"]
         found.append(
-            f"Seed {each['seed']}: {each['conclusion']}, {row['iqm']:.4g} [{low:.4g}, {high:.4g}]; "
+            f"Seed {each['seed']}: {each['conclusion']}, {estimate(row['iqm'], *row['interval'])}; "
             f"difference {_difference(each)}."
         )
     return [*found, summary(result)]
@@ -240,7 +240,6 @@ def summary(result: Mapping[str, Any]) -> str:
     best = rows[result["best_hand_written"]]
     tuned = "best tuned" if best["tuning_frames"] else "best"
     worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
-    low, high = found["interval"]
     below, above = found["difference_interval"]
     doubt = ""
     if found["conclusion"] == "undecided" and not below <= 0 <= above:
@@ -248,9 +247,9 @@ def summary(result: Mapping[str, Any]) -> str:
     told = verdict.outcome(result)
     return (
         f"Better than the {tuned} hand-written one ({verdict.short(best['name'])}, "
-        f"{best['iqm']:.4g}) in {found['better']} of {found['evolutions']} evolutions, worse in "
-        f"{worse}. Mean of the evolutions {found['iqm']:.4g} [{low:.4g}, {high:.4g}], difference "
-        f"{_difference(found)} (95% intervals, the evolution as the unit): "
+        f"{number(best['iqm'])}) in {found['better']} of {found['evolutions']} evolutions, "
+        f"worse in {worse}. Mean of the evolutions {estimate(found['iqm'], *found['interval'])}, "
+        f"difference {_difference(found)} (95% intervals, the evolution as the unit): "
         f"{found['conclusion']}{doubt}. {told.budget}"
     )
 
@@ -275,12 +274,11 @@ def table(
         return page.Table("Evolutions", columns, cells)
     rows = {row["name"]: row for row in result["variants"]}
     for row, each in zip(cells, result["evolutions"], strict=True):
-        low, high = rows[each["learned"]]["interval"]
-        row += [rows[each["learned"]]["iqm"], f"[{low:.4g}, {high:.4g}]", _difference(each)]
+        learned = rows[each["learned"]]
+        row += [learned["iqm"], learned["interval"], _difference(each)]
         row.append(each["conclusion"])
     found = result["together"]
-    low, high = found["interval"]
-    mean = ["all", None, found["iqm"], f"[{low:.4g}, {high:.4g}]", _difference(found)]
+    mean = ["all", None, found["iqm"], found["interval"], _difference(found)]
     cells.append([*mean, found["conclusion"]])
     best = verdict.short(result["best_hand_written"])
     columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]

@@ -11,6 +11,7 @@ from typing import Any
 from metaevo import statistics
 from metaevo.components.component import LEARNED
 from metaevo.reports import layout, page, score_plots
+from metaevo.reports.numbers import estimate
 from metaevo.studies import verdict
 
 PREFIX = "unseen"
@@ -32,10 +33,7 @@ def table(unseen: Mapping[str, Any]) -> page.Table:
     rows = []
     for name, result in results.items():
         shown = _shown(result)
-        cells = [
-            f"{each['iqm']:.4g} [{each['interval'][0]:.4g}, {each['interval'][1]:.4g}]"
-            for each in shown
-        ]
+        cells = [estimate(each["iqm"], *each["interval"]) for each in shown]
         best = verdict.short(result["best_hand_written"])
         rows.append([name, *cells, f"{_verdict(result)} against {best}"])
     first = next(iter(results.values()))
@@ -70,7 +68,7 @@ def _verdict(result: Mapping[str, Any]) -> str:
     if "together" not in result:
         return f"{result['conclusion']}: {verdict.outcome(result).difference}"
     found = result["together"]
-    difference = page.signed(found["difference"], *found["difference_interval"])
+    difference = estimate(found["difference"], *found["difference_interval"], sign=True)
     count = f"better in {found['better']} of {found['evolutions']}"
     return f"{found['conclusion']}, {count}: {difference}"
 

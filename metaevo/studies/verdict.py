@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from metaevo.reports import page
+from metaevo.reports.numbers import estimate, number
 from metaevo.reports.plots import is_learned
 
 FEW = 12
@@ -39,12 +40,13 @@ def outcome(result: Mapping[str, Any]) -> Outcome:
     if "tasks" in result:
         where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
     sentence = (
-        f"{short(learned['name'])} {learned['iqm']:.4g}, {short(best['name'])} {best['iqm']:.4g}, "
-        f"the best hand-written one (interquartile mean over {learned['seeds']} held-out "
-        f"seeds{where}); {page.difference(pair)}. Probability of improvement "
+        f"{short(learned['name'])} {number(learned['iqm'])}, "
+        f"{short(best['name'])} {number(best['iqm'])}, the best hand-written one "
+        f"(interquartile mean over {learned['seeds']} held-out seeds{where}); "
+        f"{page.difference(pair)}. Probability of improvement "
         f"{pair['probability_of_improvement']:.0%}."
     )
-    difference = page.signed(pair["difference"], *pair["difference_interval"])
+    difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
     return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
 
 
@@ -105,10 +107,9 @@ def contenders(result: Mapping[str, Any]) -> page.Table:
         pair = pairs.get(row["name"])
         improvement = ""
         if pair is not None:
-            low, high = pair["probability_interval"]
-            improvement = f"{pair['probability_of_improvement']:.2f} [{low:.2f}, {high:.2f}]"
-        low, high = row["interval"]
-        cells = [row["name"], row["iqm"], f"[{low:.4g}, {high:.4g}]", improvement]
+            probability = pair["probability_of_improvement"]
+            improvement = estimate(probability, *pair["probability_interval"], decimals=2)
+        cells = [row["name"], row["iqm"], row["interval"], improvement]
         rows.append(cells + [row["diverged"]] * diverged)
     columns = ["variant", "IQM", "95% interval", "P(learned is better)"] + ["diverged"] * diverged
     note = (
@@ -125,7 +126,7 @@ def tuned_settings(result: Mapping[str, Any]) -> list[page.Table]:
     for row in result["variants"]:
         if row["tuning_frames"]:
             settings = ", ".join(
-                f"{key}={float('inf') if value is None else value:.4g}"  # JSON holds no infinity
+                f"{key}={'inf' if value is None else f'{value:.4g}'}"  # JSON holds no infinity
                 for key, value in row["settings"].items()
             )
             rows.append([short(row["name"]), settings or "the run's", row["tuning_frames"]])

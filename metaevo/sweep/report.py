@@ -3,6 +3,7 @@
 from typing import Any
 
 from metaevo.reports import page as report
+from metaevo.reports.numbers import cell, number
 from metaevo.runs.files import read_json
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
@@ -67,11 +68,11 @@ def conclusion(result: dict[str, Any]) -> str:
     winner, before = result["variants"][0], result["variants"][-1]
     pair = result["pairs"][-1]
     return (
-        f"{pair['conclusion'].capitalize()}: the {winner['name']} {winner['iqm']:.4g}, the "
-        f"{before['name']} {before['iqm']:.4g} (interquartile mean over {winner['seeds']} fresh "
-        f"seeds); {report.difference(pair)}.{_optimism(result)} The search took "
-        f"{winner['tuning_frames']:,} environment steps. {BEST} holds its settings, {TRIALS} every "
-        "trial."
+        f"{pair['conclusion'].capitalize()}: the {winner['name']} {number(winner['iqm'])}, the "
+        f"{before['name']} {number(before['iqm'])} (interquartile mean over "
+        f"{winner['seeds']} fresh seeds); {report.difference(pair)}."
+        f"{_optimism(result)} The search took {winner['tuning_frames']:,} environment steps. "
+        f"{BEST} holds its settings, {TRIALS} every trial."
     )
 
 
@@ -81,21 +82,18 @@ def _optimism(result: dict[str, Any]) -> str:
     if len(result["variants"]) > 2:
         return ""
     return (
-        f" In the search trial {result['best_trial']} had {result['search_value']:.4g}; its mean "
-        f"on fresh seeds is {winner['mean']:.4g}: the best of many noisy trials tends to look "
-        "better than it is."
+        f" In the search trial {result['best_trial']} had {number(result['search_value'])}; its "
+        f"mean on fresh seeds is {number(winner['mean'])}: the best of many noisy trials tends to "
+        "look better than it is."
     )
 
 
 def _confirmation_table(result: dict[str, Any]) -> report.Table:
     rows = []
     for row in result["variants"]:
-        low, high = row["interval"]
-        settings = ", ".join(
-            f"{key} = {report.cell(value)}" for key, value in row["settings"].items()
-        )
+        settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())
         rows.append(
-            [row["name"], row["iqm"], f"[{low:.4g}, {high:.4g}]", row["mean"], row["diverged"],
+            [row["name"], row["iqm"], row["interval"], row["mean"], row["diverged"],
              settings]
         )  # fmt: skip
     columns = ["fresh seeds", "IQM", "95% interval", "mean", "diverged", "settings"]

@@ -271,8 +271,7 @@ def _write_report(this: Trained, result: dict[str, Any]) -> None:
     saved = directory.read_config()
     rows = []
     for row in result["variants"]:
-        low, high = row["interval"]
-        interval = "-" if low is None else f"[{low:.4g}, {high:.4g}]"
+        interval = None if row["interval"][0] is None else row["interval"]
         known = row["scores"][np.isfinite(row["scores"])]
         worst, best = (known.min(), known.max()) if len(known) else (None, None)
         rows.append([row["name"], row["seeds"], row["mean"], row["iqm"], interval, worst, best])

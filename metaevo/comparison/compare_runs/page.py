@@ -13,6 +13,7 @@ from metaevo.comparison.compare_runs.analysis import Analysis
 from metaevo.comparison.compare_runs.views import views
 from metaevo.comparison.compare_runs.words import conclusions, tables, what
 from metaevo.reports import page as report
+from metaevo.reports.numbers import cell
 
 # Nothing may be loaded, even if a name in the data or a later Plotly tries to.
 _POLICY = (
@@ -80,8 +81,8 @@ class _Groups:
             )
         bottom = 16 + _BAR * len(rows)
         axis = (
-            f'<text x="0%" y="{bottom}">{escape(report.cell(low))}</text>'
-            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(report.cell(high))}</text>'
+            f'<text x="0%" y="{bottom}">{escape(cell(low))}</text>'
+            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(cell(high))}</text>'
         )
         return (
             f'<div class="beside"><div>{self.table.html()}</div><figure><svg class="intervals" '

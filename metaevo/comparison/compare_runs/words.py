@@ -5,7 +5,8 @@ import numpy as np
 from metaevo.comparison.compare_runs.analysis import Analysis, PairRow, change_together
 from metaevo.comparison.compare_runs.directions import EVALUATION, direction
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.reports.page import Table, cell
+from metaevo.reports.numbers import cell
+from metaevo.reports.page import Table
 from metaevo.statistics import MOST_RUNS, Estimate
 
 

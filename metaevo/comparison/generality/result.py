@@ -10,6 +10,7 @@ from metaevo import statistics
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, Benchmark
 from metaevo.reports import plots
+from metaevo.reports.numbers import estimate
 from metaevo.statistics import FloatArray
 
 RANGE = -0.5, 2.0
@@ -132,8 +133,7 @@ def headline(found: Mapping[str, Any]) -> str:
 
 
 def _interval(found: Mapping[str, Any]) -> str:
-    low, high = found["interval"]
-    return f"{found['iqm']:.2f} [{low:.2f}, {high:.2f}]"
+    return estimate(found["iqm"], *found["interval"], decimals=2)
 
 
 def draw(found: Mapping[str, Any], path: Path) -> Path:

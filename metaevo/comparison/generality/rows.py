@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from metaevo.reports.numbers import estimate
 from metaevo.runs import files
 
 FOLDER = Path(__file__).parent / "rows"
@@ -27,8 +28,7 @@ def row_of(rule: str) -> dict[str, Any] | None:
 
 def score_of(row: Mapping[str, Any]) -> str:
     """Return a row's score with its interval."""
-    low, high = row["score"]["interval"]
-    return f"{row['score']['iqm']:.2f} [{low:.2f}, {high:.2f}]"
+    return estimate(row["score"]["iqm"], *row["score"]["interval"], decimals=2)
 
 
 def parts_of(row: Mapping[str, Any]) -> dict[str, str]:

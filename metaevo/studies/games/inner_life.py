@@ -12,6 +12,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.evolution import devices
 from metaevo.reports import talk_plots
+from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.training.train_learner import Task
 from purerl import ppo
@@ -192,7 +193,7 @@ def tables(result: Mapping[str, Any]) -> list[Table]:
         return []
     names = list(next(iter(found.values())))
     rows = [
-        [LABELS[each], *("{:.2f} [{:.2f}, {:.2f}]".format(*cells[name]) for name in names)]
+        [LABELS[each], *(estimate(*cells[name], decimals=2) for name in names)]
         for each, cells in found.items()
     ]
     return [Table("Inside the victims' networks", ["measure", *names], rows, NOTE)]

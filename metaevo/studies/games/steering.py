@@ -20,6 +20,7 @@ from metaevo.evolution import devices
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import talk_plots
+from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
@@ -233,7 +234,7 @@ class SteeringStudy(Plain):
             return []
         columns = [name for name in STEERERS if name in table[LEARNED]]
         rows = [
-            [channel, *("{:.2f} [{:.2f}, {:.2f}]".format(*cells[name]) for name in columns)]
+            [channel, *(estimate(*cells[name], decimals=2) for name in columns)]
             for channel, cells in table.items()
         ]
         return [Table("Score by channel and by who talks then", ["channel", *columns], rows, NOTE)]

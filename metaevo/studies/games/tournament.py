@@ -17,6 +17,7 @@ from metaevo.components import shapers
 from metaevo.components.component import LEARNED
 from metaevo.components.shapers import SELF, Weights
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.studies.games import meta_game
 from metaevo.studies.games.meta_game import Opponent
@@ -268,4 +269,4 @@ NOTE = (
 
 
 def _cell(value: float, low: float, high: float) -> str:
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return estimate(value, low, high, decimals=2)

@@ -35,7 +35,7 @@ def test_scores(tmp_path, drawn):
     plot_scores(ROWS, tmp_path / "s.png", xlabel="return")
     (axes,) = drawn[0].axes
     assert names(axes) == [row["name"] for row in ROWS]
-    assert next(text.get_text() for text in axes.texts) == "404  [403, 405]"
+    assert next(text.get_text() for text in axes.texts) == "404.0 [403.0, 405.0]"
     assert [dot.get_color() for dot in dots(axes)] == [plots.LEARNED, plots.BLUE, plots.BLUE]
     assert [dot.get_markerfacecolor() for dot in dots(axes)][1:] == [plots.BLUE, "white"]
     low, high = axes.get_ylim()

@@ -1,0 +1,81 @@
+"""Numbers as text: digits, decimals that a column shares, signs, missing values."""
+
+import numpy as np
+import pytest
+
+from metaevo.reports import numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "-"),
+        (True, "yes"),
+        (np.int64(1234567), "1,234,567"),
+        (478.1234, "478.1"),
+        (462.0, "462.0"),
+        (106.0, "106.0"),
+        (150.0, "150.0"),
+        (np.float32(0.69), "0.690"),
+        (2.5e-4, "0.00025"),
+        (123456.7, "123,457"),
+        (9999.6, "10,000"),
+        (1e20, "1e+20"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (float("nan"), "nan"),
+        ((1.5, 22.25), "[1.500, 22.25]"),
+        ("text", "text"),
+    ],
+)
+def test_cell(value, expected):
+    assert numbers.cell(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.123, 0.1, 0.15), "+0.123 [+0.100, +0.150]"),
+        ((35.4, 20.2, 51.9), "+35 [+20, +52]"),
+        ((108.4, 106.0, 110.8), "+108.4 [+106.0, +110.8]"),
+        ((-12345.6, -20000, 3000), "-12,346 [-20,000, +3,000]"),
+        ((2.0, 2.0, 2.0), "+2.000 [+2.000, +2.000]"),
+        ((-0.01, -5.0, 4.0), "0.0 [-5.0, +4.0]"),
+        ((1e-20, -1e-20, 3e-20), "0.000000000000 [0.000000000000, 0.000000000000]"),
+    ],
+)
+def test_an_estimate_has_the_decimals_that_its_interval_supports(values, expected):
+    assert numbers.estimate(*values, sign=True) == expected
+
+
+def test_an_unknown_interval_shows_the_value_alone():
+    assert numbers.estimate(1.5, None, None) == "1.500"
+    assert numbers.estimate(None, None, None) == "-"
+    assert numbers.interval(None, 2.0) == "-"
+    assert numbers.interval(106, 110.8) == "[106.0, 110.8]"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([106, 110.8], ["106.0", "110.8"]),
+        ([177.72, -0.03, None], ["177.720", "-0.030", "-"]),
+        ([120.0, 8.12, 0.5], ["120.00", "8.12", "0.50"]),
+        ([-0.0, 3.0], ["0.000", "3.000"]),
+        ([12345.6, 20.0], ["12,346", "20"]),
+        ([500.0, 1e-7], ["500.0", "1e-07"]),
+        ([float("inf"), 1.0], ["inf", "1.000"]),
+        ([(106.0, 110.8), [99.5, 101.25]], ["[106.0, 110.8]", "[99.5, 101.2]"]),
+        ([1, 2], ["1", "2"]),
+        (["a", 2.0], ["a", "2.000"]),
+    ],
+)
+def test_a_column_shares_its_decimals(values, expected):
+    assert numbers.cells(values) == expected
+
+
+def test_p_values_and_counts():
+    assert [numbers.p_value(p) for p in (0.0002, 0.02, 1.0)] == ["< 0.001", "0.020", "1.000"]
+    assert numbers.counted(1, "group") == "1 group"
+    assert numbers.counted(1200, "group") == "1,200 groups"
+    assert numbers.counted(2, "entry", "entries") == "2 entries"
