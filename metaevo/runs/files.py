@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic_core import from_json
+
 from metaevo.config import ConfigError, DiskError, parse_json
 from metaevo.runs import schema
 
@@ -24,6 +26,7 @@ _OF_NAMES = (
     errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP, errno.ENXIO,
     errno.ENAMETOOLONG,
 )  # fmt: skip
+_BLOCK = 2**16
 _FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "a+b": os.O_RDWR | os.O_APPEND | os.O_CREAT}
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -144,17 +147,34 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def read(path: Path, limit: int = -1) -> bytes:
-    """Return the content of a regular file, or its first bytes.
+MAX_BYTES = 2**28
+"""size of a file that is read at once"""
+
+
+def read(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes.
 
     Raises:
-        ConfigError: if it cannot be read; DiskError if the disk is at fault.
+        ConfigError: if it cannot be read or is larger; DiskError if the disk is at fault.
     """
     try:
         with open_file(path) as file:
-            return file.read(limit)
+            check_size(path, os.fstat(file.fileno()).st_size, limit)
+            return file.read()
+    except ConfigError:
+        raise
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
+
+
+def check_size(path: Path, size: int, limit: int) -> None:
+    """Refuse a file that is larger than any that a run writes.
+
+    Raises:
+        ConfigError: if `size` is over the limit.
+    """
+    if size > limit:
+        raise ConfigError(f"{path}: larger than {limit} bytes: damaged, or not from a run")
 
 
 def read_json(path: Path, kind: Any = Any) -> Any:
@@ -173,13 +193,17 @@ def read_json(path: Path, kind: Any = Any) -> Any:
 
 
 def parse_line(line: bytes, where: str) -> Any:
-    """Return the data of a line of JSON, `where` in which file.
+    """Return the data of a line of JSON.
+
+    Args:
+        line: of a file.
+        where: the file and the line number, for the message.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if it is not JSON.
     """
     try:
-        return parse_json(line)
+        return from_json(line, cache_strings="keys")  # three times as fast as json.loads
     except ValueError:
         raise ConfigError(f"{where}: not a JSON object") from None
 
@@ -236,10 +260,20 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
     """Add a line of JSON; half a line that a killed process left is cut off before it."""
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     with open_file(path, "a+b") as file:
-        if file.tell() and (file.seek(-1, os.SEEK_END), file.read())[1] != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)
+        file.truncate(_end_of_lines(file))
         file.write(line)
+
+
+def _end_of_lines(file: IO[bytes]) -> int:
+    """Return the position after the last newline, which is read backwards from the end."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        if (newline := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + newline + 1
+        end = start
+    return 0
 
 
 def plain(value: Any) -> Any:

@@ -40,7 +40,7 @@ def restore_run(
     Raises:
         ConfigError: if no checkpoint can be used.
     """
-    found = [record[kind] for record in run.read_metrics(kind)]
+    found = run.read_metrics(kind).column(kind).tolist()
     left = checkpoint.indices(run.checkpoints)
     if not left and not found:
         return None

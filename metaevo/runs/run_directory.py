@@ -13,13 +13,14 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from metaevo.config import MAX_BYTES, ConfigError, DiskError, dump_yaml, mapping_of
-from metaevo.runs import files, schema
+from metaevo.runs import files, metrics, schema
+from metaevo.runs.metrics import Records
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
@@ -92,7 +93,7 @@ class RunDirectory:
             # The kernel drops the lock with the process, however that ends: no stale lock is left.
             descriptor = files.lock(path, wait=False)
         except BlockingIOError:
-            holder = files.read(path, 20).decode(errors="replace") or "unknown"
+            holder = files.read(path)[:20].decode(errors="replace") or "unknown"
             message = f"run directory {self.path} is in use by another run (process {holder})"
             raise ConfigError(message) from None
         except OSError as error:
@@ -166,7 +167,7 @@ class RunDirectory:
 
     def read_config(self) -> dict[str, Any]:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
-        content = mapping_of(files.read(self.config_path, MAX_BYTES + 1), self.config_path)
+        content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
         return schema.check(schema.Config, content, str(self.config_path))
 
     def update_resolved(self, changes: dict[str, Any]) -> None:
@@ -194,37 +195,34 @@ class RunDirectory:
         with contextlib.suppress(FileNotFoundError), files.open_file(self.metrics_path) as file:
             os.fsync(file.fileno())
 
-    def read_metrics(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """The records of metrics.jsonl (of one kind), without a last line that was cut short.
+    def read_metrics(self, kind: str) -> Records:
+        """Return the records of a kind in metrics.jsonl, without a last line cut short.
 
-        Raises ConfigError if any other line is damaged.
+        Raises:
+            ConfigError: if any other line is damaged, or the file is too large.
         """
-        records = (record for _, record in self._lines())
-        return [record for record in records if kind is None or record.get("kind") == kind]
+        return self.read_kinds([kind])[kind]
+
+    def read_kinds(self, kinds: Iterable[str]) -> dict[str, Records]:
+        """Return the records of several kinds from one pass over the file."""
+        return metrics.read(self.metrics_path, kinds)
 
     def truncate_metrics(self, kind: str, count: int) -> None:
         """Keep the first `count` records of `kind`, and drop a last line that was cut short.
 
-        What follows the checkpoint that a run continues from is computed, and logged, again.
-        Raises ConfigError as read_metrics does.
+        A resumed run computes and logs again what follows its checkpoint.
+
+        Raises:
+            ConfigError: as `read_metrics` does.
         """
         if not os.path.lexists(self.metrics_path):
             return
-        lines, left = [], count
-        for line, record in self._lines():
-            left -= record["kind"] == kind
-            if record["kind"] != kind or left >= 0:
-                lines.append(line)
-        files.write_atomic(self.metrics_path, b"".join(line + b"\n" for line in lines))
-
-    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
-        if not os.path.lexists(self.metrics_path):
-            return
-        # What follows the last newline is nothing, or a line that a killed process had begun.
-        lines = files.read(self.metrics_path).split(b"\n")[:-1]
-        for number, line in enumerate(lines, start=1):
-            where = f"{self.metrics_path}, line {number}"
-            yield line, schema.check_record(files.parse_line(line, where), where)
+        left = count
+        with files.replacing(self.metrics_path) as file:
+            for line, record in metrics.lines(self.metrics_path):
+                left -= record["kind"] == kind
+                if record["kind"] != kind or left >= 0:
+                    file.write(line)
 
 
 def _make_unique(parent: Path) -> Path:

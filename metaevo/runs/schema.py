@@ -146,6 +146,7 @@ class _Record:
 
 @dataclass(frozen=True)
 class _Generation(_Record):
+    generation: Index
     fitness_mean: Measure = None
     fitness_std: Measure = None
     fitness_best: Measure = None
@@ -157,18 +158,21 @@ class _Generation(_Record):
 
 @dataclass(frozen=True)
 class _Update(_Record):
+    update: Index
     mean_return: Measure = None
     returns: list[Measure] | None = None
 
 
 @dataclass(frozen=True)
 class _Trial(_Record):
+    trial: Index
     value: Measure = None
     params: dict[str, Any] = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
 class _Evaluation:
+    evaluation: Index
     name: Text = ""
     iqm: Measure = None
     low: Measure = None
@@ -203,8 +207,11 @@ def check_record(record: Any, where: str) -> dict[str, Any]:
     """
     if not isinstance(record, dict):
         raise ConfigError(f"{where}: not a JSON object")
-    kind = _check_index(record, where)
-    return check(_KINDS[kind], record, where) if kind in _KINDS else record
+    kind = record.get("kind")
+    if isinstance(kind, str) and kind in _KINDS:
+        return check(_KINDS[kind], record, where)
+    _check_index(record, where)
+    return record
 
 
 # --- evaluation.json ----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ class Found(NamedTuple):
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
-    metrics: list[dict[str, Any]]
+    metrics: Sequence[Mapping[str, Any]]
     """a record for each generation, as in metrics.jsonl"""
     path: Path
     """of the run's directory, with its report and figures"""

@@ -1,6 +1,6 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def present(study: Study, run: Run) -> None:
 
 
 def _draw_found(
-    study: Study, directory: RunDirectory, records: list[dict[str, Any]]
+    study: Study, directory: RunDirectory, records: Sequence[Mapping[str, Any]]
 ) -> tuple[MetaParams, Path | None]:
     """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
     if records:
@@ -194,7 +194,9 @@ def print_end(tables: list[page.Table], findings: list[str], words: list[str], q
     print()
 
 
-def _draw(result: dict[str, Any], records: list[dict[str, Any]], directory: RunDirectory) -> None:
+def _draw(
+    result: dict[str, Any], records: Sequence[Mapping[str, Any]], directory: RunDirectory
+) -> None:
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
@@ -225,7 +227,7 @@ def caption_of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> d
 
 def facts_of(
     saved: Mapping[str, Any],
-    records: list[dict[str, Any]],
+    records: Sequence[Mapping[str, Any]],
     result: Mapping[str, Any] | None,
     source: Path | None,
 ) -> layout.Facts:

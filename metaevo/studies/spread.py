@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Member(NamedTuple):
         return f"{LEARNED} seed {self.seed}"
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> Sequence[Mapping[str, Any]]:
         """Of its generations."""
         return self.directory.read_metrics("generation")
 

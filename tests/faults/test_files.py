@@ -309,7 +309,7 @@ def test_deep_json_is_refused_by_all_readers(tmp_path, levels):
     run = make_run(tmp_path / "run")
     deep = '{"a": ' * levels + "1" + "}" * levels
     for path, reader in (
-        (run.metrics_path, run.read_metrics),
+        (run.metrics_path, lambda: run.read_metrics("generation")),
         (run.evaluation_path, lambda: read_json(run.evaluation_path)),
     ):
         path.write_text(deep + "\n")

@@ -17,6 +17,7 @@ from metaevo.config import ConfigError, flatten
 from metaevo.runs import files
 from metaevo.runs.files import read_json
 from metaevo.runs.latest import evolutions_in
+from metaevo.runs.metrics import Records
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Evaluation
 
@@ -57,10 +58,9 @@ def read(path: Path) -> Source:
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
-    records = run.read_metrics()
-    kinds = [kind for kind in _DEFAULTS if any(r.get("kind") == kind for r in records)]
-    kind = kinds[0] if kinds else None
-    records = [record for record in records if record.get("kind") == kind]
+    found = run.read_kinds(_DEFAULTS)
+    kind = next((kind for kind in _DEFAULTS if found[kind]), None)
+    records = found[kind or "update"]
     notes: list[str] = []
     seeds = _seeds(run, config, kind, records, notes) if kind else []
     seeds = _with_scores(seeds, _evaluated(run, config, evolved=kind == "generation"))
@@ -72,17 +72,16 @@ def _seeds(
     run: RunDirectory,
     config: dict[str, Any],
     kind: str,
-    records: list[dict[str, Any]],
+    records: Records,
     notes: list[str],
 ) -> list[SeedRun]:
     """A seed for every agent of a training, one for everything else."""
     number = max(1, int(config.get("seeds") or 1)) if kind == "update" else 1
-    frames = column([record.get("frames") for record in records])
-    axes = {"steps": frames / number, "seconds": column([r.get("seconds") for r in records])}
+    axes = {"steps": records.column("frames") / number, "seconds": records.column("seconds")}
     if kind != "update":
-        axes["generations"] = column([record.get(kind) for record in records])
+        axes["generations"] = records.column(kind)
     metrics = _metrics(kind, records)
-    diverged = max((int(record.get("diverged") or 0) for record in records), default=0)
+    diverged = int(np.nan_to_num(records.column("diverged")).max())
     if kind == "update" and diverged:
         notes.append(
             f"{diverged} of its {number} agents diverged: metrics that are recorded as a mean over "
@@ -122,10 +121,10 @@ def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
     return name if name in metrics else None
 
 
-def _metrics(kind: str, records: list[dict[str, Any]]) -> dict[str, FloatArray]:
-    """The numbers of the records under their names; of an agent that diverged at once, none."""
-    names = {name for record in records for name in record} - _NOT_METRICS - {kind}
-    metrics = {name: column([record.get(name) for record in records]) for name in sorted(names)}
+def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
+    """Return the numbers of the records by name; none for an agent that diverged at once."""
+    names = {*records.names} - _NOT_METRICS - {kind}
+    metrics = {name: records.column(name) for name in sorted(names)}
     if kind == "trial" and "value" in metrics:
         metrics["best_value"] = np.fmax.accumulate(metrics["value"])
     return {
@@ -136,12 +135,11 @@ def _metrics(kind: str, records: list[dict[str, Any]]) -> dict[str, FloatArray]:
 
 
 def _returns(
-    run: RunDirectory, records: list[dict[str, Any]], steps: FloatArray
+    run: RunDirectory, records: Records, steps: FloatArray
 ) -> tuple[FloatArray, FloatArray | None]:
     """Steps and the curves [seeds, points]: from the records or, of an older run, the CSV file."""
-    rows = [record.get("returns") for record in records]
-    if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
-        return steps, np.stack([column(row) for row in rows if row is not None], axis=1)
+    if (returns := records.matrix("returns")) is not None:
+        return steps, returns.T
     path = run.path / "learning_curves.csv"
     if not os.path.lexists(path):
         return steps, None
@@ -199,9 +197,7 @@ def _by_seed(scores: list[Any]) -> FloatArray:
     return np.array([row.mean() for row in rows])
 
 
-def _progress(
-    config: dict[str, Any], kind: str | None, records: list[dict[str, Any]]
-) -> float | None:
+def _progress(config: dict[str, Any], kind: str | None, records: Records) -> float | None:
     """The share that is done, if the settings tell."""
     if kind == "update":
         total = config.get("train.total_timesteps")

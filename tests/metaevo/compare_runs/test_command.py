@@ -174,7 +174,7 @@ def test_the_threshold_is_reached_at_a_hand_computed_step(make_run):
 def test_seeds_without_a_score_are_the_worst(make_run):
     path = make_run("a", 100.0, seeds=4)
     run = RunDirectory(path)
-    records = run.read_metrics()
+    records = list(run.read_metrics("update"))
     (path / "metrics.jsonl").unlink()
     for record in records:
         run.append_metrics({**record, "returns": [None, *record["returns"][1:]]})

@@ -30,7 +30,7 @@ def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
     curves = [seed for seed in source.seeds if "mean_return" in seed.metrics]
     assert [seed.seed for seed in curves] == ["7/0", "7/1", "7/2"]
     assert source.status == "finished"
-    records = RunDirectory(Path(source.name)).read_metrics()
+    records = RunDirectory(Path(source.name)).read_metrics("update")
     for index, seed in enumerate(curves):
         expected = [record["returns"][index] for record in records]
         np.testing.assert_allclose(seed.metrics["mean_return"], expected)

@@ -79,7 +79,7 @@ KINDS = {
 }
 READERS = {
     "config.yaml": lambda run: RunDirectory.open(run.path).read_config(),
-    "metrics.jsonl": lambda run: run.read_metrics(),
+    "metrics.jsonl": lambda run: run.read_metrics("generation"),
     "evaluation.json": lambda run: read(run.path),
     ".lock": lambda run: read(run.path),
     "tracked.jsonl": lambda run: missing(run, State()),
@@ -181,7 +181,7 @@ def test_an_unreadable_file_of_a_run_that_goes_on(unprivileged):
     run = RunDirectory(unprivileged)
     run.metrics_path.chmod(0)
     with pytest.raises(ConfigError) as info, run.held("do something"):
-        run.read_metrics()
+        run.read_metrics("generation")
     assert "cannot be read: Permission denied" in one_line(info.value, "metrics.jsonl")
 
 

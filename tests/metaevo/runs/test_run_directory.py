@@ -176,7 +176,7 @@ def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
         "kind": "something", "something": 3, "nan": None, "inf": None, "array": [1.0, None],
         "mean": 0.5, "text": "é",
     }  # fmt: skip
-    assert run.read_metrics() == [parsed]
+    assert list(run.read_metrics("something")) == [parsed]
 
 
 @pytest.mark.parametrize(
@@ -190,26 +190,26 @@ def test_a_record_needs_its_kind_and_index(run: RunDirectory, record: dict[str, 
 
 
 def test_metrics_are_read_by_kind(run: RunDirectory) -> None:
-    assert run.read_metrics() == []
+    assert run.read_metrics("generation") == []
     run.append_metrics(generation(0))
     run.append_metrics({"kind": "evaluation", "evaluation": 0})
     assert run.read_metrics("generation") == [generation(0)]
-    assert len(run.read_metrics()) == 2
+    assert list(run.read_metrics("evaluation")) == [{"kind": "evaluation", "evaluation": 0}]
 
 
 def test_a_line_cut_short_is_ignored_and_does_not_swallow_the_next(run: RunDirectory) -> None:
     run.append_metrics(generation(0))
     with run.metrics_path.open("a") as file:
         file.write('{"kind": "gener')
-    assert run.read_metrics() == [generation(0)]
+    assert run.read_metrics("generation") == [generation(0)]
     run.append_metrics(generation(1))
-    assert run.read_metrics() == [generation(0), generation(1)]
+    assert run.read_metrics("generation") == [generation(0), generation(1)]
 
 
 def test_a_damaged_line_in_the_middle_is_an_error(run: RunDirectory) -> None:
     run.metrics_path.write_text('{"kind": "a", "a": 0}\nbroken\n{"kind": "a", "a": 1}\n')
     with pytest.raises(ConfigError, match=r"metrics\.jsonl, line 2: not a JSON object"):
-        run.read_metrics()
+        run.read_metrics("generation")
 
 
 def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
@@ -221,7 +221,8 @@ def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:
     with run.metrics_path.open("a") as file:
         file.write('{"kind": "evaluation", "evalua')
     run.truncate_metrics("generation", 2)
-    assert run.read_metrics() == [generation(0), generation(1), evaluation]
+    assert run.read_metrics("generation") == [generation(0), generation(1)]
+    assert run.read_metrics("evaluation") == [evaluation]
     assert run.metrics_path.read_bytes().endswith(b"}\n")
     run.append_metrics(generation(2))
     run.sync()

@@ -1,0 +1,110 @@
+"""Records of metrics.jsonl: the same values back, in bounded memory."""
+
+import json
+import os
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from metaevo.config import ConfigError
+from metaevo.runs import metrics
+from metaevo.runs.run_directory import RunDirectory
+
+
+def generation(index, **fields):
+    return {"kind": "generation", "generation": index, "frames": 8 * index, "seconds": 0.5} | fields
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", "")
+    run.write_config({"evolve": "value_loss"}, {"run_id": "a"})
+    return run
+
+
+def test_rows_are_what_was_logged_whatever_their_types(run):
+    rows = [
+        generation(0, fitness_mean=1.5, text="a", flag=True, curve=[1.0, None], some=[1]),
+        generation(1, fitness_mean=None, text="b", flag=False, curve=[2.0, 3.0], some=[1, 2]),
+        generation(2, fitness_mean=3.25, text=None, flag=True, curve=[4.0, 5.0], some="x"),
+    ]
+    for row in rows:
+        run.append_metrics(row)
+    records = run.read_metrics("generation")
+    assert list(records) == rows
+    assert records[-1] == rows[-1]
+    assert len(records) == 3
+    assert isinstance(records[1]["generation"], int)
+    np.testing.assert_array_equal(records.column("fitness_mean"), [1.5, np.nan, 3.25])
+    np.testing.assert_array_equal(records.column("generation"), [0, 1, 2])
+    np.testing.assert_array_equal(records.column("absent"), [np.nan] * 3)
+    np.testing.assert_array_equal(records.matrix("curve"), [[1, np.nan], [2, 3], [4, 5]])
+    assert records.matrix("some") is records.matrix("text") is None
+
+
+def test_rows_survive_the_borders_of_blocks(run, monkeypatch):
+    monkeypatch.setattr(metrics, "_BLOCK", 3)
+    rows = [generation(index, a=index if index < 5 else index / 2) for index in range(10)]
+    rows[7]["late"] = 2.0
+    run.metrics_path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    records = run.read_metrics("generation")
+    assert [row["a"] for row in records] == [row["a"] for row in rows]
+    assert [row["late"] for row in records] == [None] * 7 + [2.0, None, None]
+    run.truncate_metrics("generation", 8)
+    assert list(run.read_metrics("generation")) == list(records)[:8]
+
+
+def test_of_several_kinds_each_is_read_at_once(run):
+    run.append_metrics(generation(0))
+    run.append_metrics({"kind": "evaluation", "evaluation": 0, "name": "n", "iqm": 1.0})
+    found = run.read_kinds(["update", "generation", "evaluation"])
+    assert [len(found[kind]) for kind in ("update", "generation", "evaluation")] == [0, 1, 1]
+    assert found["evaluation"][0]["name"] == "n"
+
+
+def sparse(run, size):
+    run.append_metrics(generation(0))
+    os.truncate(run.metrics_path, size)
+
+
+@pytest.mark.parametrize("size", [30 * 2**30, 2**30])
+def test_a_sparse_file_is_refused_in_one_line(run, size):
+    sparse(run, size)
+    tracemalloc.start()
+    for read in (
+        lambda: run.read_metrics("generation"),
+        lambda: run.truncate_metrics("generation", 1),
+    ):
+        with pytest.raises(ConfigError, match=r"metrics\.jsonl.*(larger|longer) than"):
+            read()
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+
+
+def test_appending_to_a_file_with_a_huge_torn_line_reads_little(run):
+    run.append_metrics(generation(0))
+    with run.metrics_path.open("ab") as file:
+        file.write(b'{"half' + b"x" * 2**20)
+    run.append_metrics(generation(1))
+    assert [row["generation"] for row in run.read_metrics("generation")] == [0, 1]
+
+
+def test_a_million_keys_do_not_fill_the_memory(run, monkeypatch):
+    monkeypatch.setattr(metrics, "MAX_VALUES", 1000)
+    lines = [json.dumps(generation(index, **{f"key{index}": 1.0})) for index in range(100)]
+    run.metrics_path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl.*values"):
+        run.read_metrics("generation")
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "config.yaml", "learning_curves.csv"])
+def test_other_sparse_files_are_refused_in_one_line(run, name):
+    from metaevo.comparison.compare_runs import run_directories
+
+    run.append_metrics({"kind": "update", "update": 0, "frames": 8, "seconds": 0.5})
+    run.write_config({"learner": "ppo", "seeds": 2}, {"run_id": "a"})
+    (run.path / name).touch()
+    os.truncate(run.path / name, 30 * 2**30)
+    with pytest.raises(ConfigError, match=rf"{name}.*larger than"):
+        run_directories.read(run.path)
