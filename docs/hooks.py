@@ -1,15 +1,15 @@
-"""What MkDocs calls while it builds the site, and what puts a run's comparison into docs/results.
+"""MkDocs hooks that build the site, and a command that stores a run's comparison in docs/results.
 
 Macros make tables in a page:
 
-- `{{ results("ppo") }}`: those of docs/results/ppo.json, with day, machine and command below them;
-  `{{ results("ppo", "CartPole-v1") }}` only the one of that title;
+- `{{ results("ppo") }}`: the tables of docs/results/ppo.json, followed by day, machine and command;
+  `{{ results("ppo", "CartPole-v1") }}`: only the table with this title;
 - `{{ scores("optimizer_ppo", "256 held-out seeds") }}`: a picture of the tuned rows of a table;
-- `{{ kills() }}`: that of docs/results/kills;
-- `{{ generality() }}`: the rows of the benchmark of generality;
+- `{{ kills() }}`: the table of docs/results/kills;
+- `{{ generality() }}`: the rows of the generality benchmark;
 - `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
-- `{{ settings("train", "purerl/ppo.py", "Config") }}`: that of a section of the config, from the
-  source of its dataclass.
+- `{{ settings("train", "purerl/ppo.py", "Config") }}`: the settings of a section of the config, from
+  the source of its dataclass.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
 tests.faults.kills`, and by this file from a run's evaluation.json and config.yaml:
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 KILLS = RESULTS / "kills"
 NOTEBOOK = ROOT / "examples" / "walkthrough.ipynb"
-ZOO = ROOT / "metaevo" / "zoo" / "entries"
+ZOO = ROOT / "metaevo" / "components" / "zoo" / "entries"
 MACROS = {
     "results": re.compile(r'\{\{ results\("([\w-]+)"(?:, "([^"]+)")?\) \}\}'),
     "scores": re.compile(r'\{\{ scores\("([\w-]+)", "([^"]+)"\) \}\}'),
@@ -167,7 +167,7 @@ def settings(section: str, file: str, name: str) -> str:
 
 
 def _type(annotation: ast.expr) -> str:
-    """Return a type without its bounds: `Annotated[int, Ge(0)] | None` is `int | None`."""
+    """Return a type without its bounds: `int | None` for `Annotated[int, Ge(0)] | None`."""
 
     class Plain(ast.NodeTransformer):
         def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -184,7 +184,7 @@ def _type(annotation: ast.expr) -> str:
 
 
 def _default(value: ast.expr) -> str:
-    """Return what a default is in YAML, nearly."""
+    """Return a default value in YAML syntax."""
     text = ast.unparse(value)
     factory = re.fullmatch(r"field\(default_factory=(\w+)\)", text)
     if factory:
@@ -232,6 +232,8 @@ def generality() -> str:
 def zoo() -> str:
     """Return the cards of the zoo's entries."""
     cards = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(ZOO.glob("*/*.json"))]
+    if not cards:
+        raise ValueError(f"{ZOO} has no entries")
     return "\n\n".join(map(_card, cards))
 
 
@@ -284,7 +286,7 @@ def _card(card: dict[str, Any]) -> str:
 
 
 def _held_out(found: dict[str, Any]) -> str:
-    """Return the table of a card: what was found beside hand-written functions."""
+    """Return the table of a card: the entry and the hand-written functions."""
     form = _form([row["iqm"] for row in found["variants"]])
     rows = [
         [row["name"], _interval(row["iqm"], row["interval"], form), f"{row['tuning_frames']:,}"]
@@ -312,7 +314,7 @@ def _markdown(columns: list[str], rows: list[list[Any]], rule: str = "---:") -> 
 
 
 def _origin(content: dict[str, Any]) -> str:
-    """Say where the numbers come from: day, machine and command."""
+    """Return a line with the day, the machine and the command."""
     machine = content["machine"]
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     jax = f"jax {machine['jax']}" if machine.get("jax") else ""
@@ -322,10 +324,10 @@ def _origin(content: dict[str, Any]) -> str:
 
 
 def of_run(run: Path) -> dict[str, Any]:
-    """Return what docs/results keeps of a run that ended with a held-out comparison.
+    """Return the record in docs/results for a run with a held-out comparison.
 
     Args:
-        run: its directory.
+        run: run directory.
     """
     import yaml
 
@@ -385,7 +387,7 @@ def of_run(run: Path) -> dict[str, Any]:
 
 
 def _of_study(config: dict[str, Any], evaluation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables that the report of a study has beside that of the contenders."""
+    """Return the additional tables in the report of a study."""
     from metaevo.config import from_dict
     from metaevo.studies import registry
 
@@ -440,12 +442,12 @@ def _unseen(unseen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _form(values: list[float]) -> str:
-    """How numbers of a table are written: small ones with two decimals."""
+    """Return the format of a table's numbers: two decimals if all are below 10, else one."""
     return ".1f" if any(abs(each) >= 10 for each in values) else ".2f"
 
 
 def _difference(pair: dict[str, Any], form: str) -> str:
-    """A difference with its interval, in as many digits as it takes not to be zero."""
+    """Format a difference with its interval, with enough digits to be nonzero."""
     value = pair["difference"]
     vanishes = value and float(f"{value:{form}}") == 0
     return _interval(value, pair["difference_interval"], ".2g" if vanishes else form)
