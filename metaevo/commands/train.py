@@ -185,7 +185,6 @@ def _train(run: Run[TrainSettings], population: Population) -> tuple[list[Row], 
             chunks = jax.block_until_ready(population.run(chunks, done, 0))
             run.check_stop()
         bar.stage("training")
-        bar.unpause()  # the time left does not count compilation
         length = 1
         while done < total:
             length = max(1, min(length, total - done))

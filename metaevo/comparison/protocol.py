@@ -10,7 +10,7 @@ from typing import Any
 from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.comparison import Comparison
 from metaevo.comparison.entries import Functions, MakeContender, entries_of
-from metaevo.comparison.evaluation import Contender, Scores, curve_frames
+from metaevo.comparison.evaluation import REWARD, Contender, Scores, curve_frames
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import filling
 from metaevo.components.channels import NONE
@@ -129,4 +129,5 @@ def _draw_curves(
             figures / f"learning_curves{suffix}.png",
             title="" if len(tasks) == 1 else task.name,
             ylabel=result["curves"],
+            complete_from=None if result["curves"] == REWARD else task.complete_from,
         )

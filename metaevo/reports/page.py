@@ -31,15 +31,15 @@ _CSS = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #a0a7b1; --line: #353a41;
   --page: #16181b; --panel: #1f2226; --mark: #3a2a1e; --accent: #ff9d5c; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 2.5rem 1.25rem 4rem; background: var(--page);
+body { margin: 0 auto; max-width: 68rem; padding: 2.5rem 1.25rem 4rem; background: var(--page);
   color: var(--ink); font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
 header { border-bottom: 3px solid var(--accent); margin-bottom: 2rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
 header p { color: var(--soft); margin: 0 0 1rem; }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.5rem 0 .7rem; overflow-wrap: anywhere; }
-p { margin: 0 0 .8rem; max-width: 46rem; overflow-wrap: anywhere; }
+p { margin: 0 0 .8rem; max-width: 60rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .93rem; min-width: 60%; }
+table { border-collapse: collapse; font-size: .93rem; min-width: 100%; }
 th, td { padding: .4rem .9rem; text-align: left; border-bottom: 1px solid var(--line);
   vertical-align: top; }
 thead th { border-bottom: 2px solid var(--soft); color: var(--soft); font-weight: 600;
@@ -48,7 +48,7 @@ thead th { border-bottom: 2px solid var(--soft); color: var(--soft); font-weight
 tr.highlight td { background: var(--mark); font-weight: 600; }
 .note, figcaption { color: var(--soft); font-size: .9rem; margin: .6rem 0 0; }
 figure { margin: 0; }
-img { display: block; width: 100%; max-width: 900px; height: auto; background: #fff;
+img { display: block; width: 100%; height: auto; background: #fff;
   border-radius: 8px; border: 1px solid var(--line); }
 details { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
   padding: .7rem 1rem; margin-top: 2rem; }
@@ -65,11 +65,10 @@ details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
 .banner { --tone: #6b7280; border-left: .5rem solid var(--tone); border-radius: 8px;
   background: color-mix(in srgb, var(--tone) 12%, var(--page)); padding: .8rem 1.2rem .2rem;
   margin-bottom: 1.2rem; }
-.banner p { max-width: 62rem; margin-bottom: .5rem; }
+.banner p { max-width: none; margin-bottom: .5rem; }
 .banner .word { font-size: 1.5rem; line-height: 1.3; }
 .banner .word strong { color: var(--tone); letter-spacing: .04em; margin-right: .4rem; }
 .better { --tone: #16803c; } .worse { --tone: #c62828; } .quick { --tone: #b45309; }
-body:has(.beside) { max-width: 78rem; }
 .beside { display: grid; gap: 1rem; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 28rem), 1fr)); margin-bottom: 1rem; }
 .beside > div { min-width: 0; }

@@ -302,11 +302,18 @@ def plot_learning_curves(
     *,
     title: str = "",
     ylabel: str = "return of finished episodes",
+    complete_from: float | None = None,
 ) -> Path:
     """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
 
-    ``curves`` are [seeds, points] by name, NaN where a seed had no finished episode; ``frames`` are
-    the environment steps [points] they share.
+    Args:
+        curves: by name, [seeds, points]; NaN where a seed had no finished episode.
+        frames: [points] environment steps, shared by all curves.
+        path: of the PNG.
+        title: above the figure.
+        ylabel: what the curves are.
+        complete_from: environment steps before which the longest episodes cannot have ended, so
+            that the mean is that of short ones; this part is shaded. None: no part is.
 
     Raises:
         ValueError: no curves, or a shape that does not fit ``frames``.
@@ -325,6 +332,16 @@ def plot_learning_curves(
         label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
         axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
         axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
+    if complete_from is not None and steps[0] < complete_from:
+        axes.axvspan(
+            0,
+            min(complete_from, steps[-1]),
+            color=GREY,
+            alpha=0.15,
+            linewidth=0,
+            label="the longest episodes cannot have ended yet",
+        )
+        axes.set_xlim(left=min(0.9 * steps[0], steps[0] - 0.01 * np.ptp(steps)))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     _legend(figure, axes)
     return _save(figure, path)

@@ -24,6 +24,7 @@ from tqdm import tqdm
 from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.blocks import Block, Watch, run_generations
 from metaevo.evolution.evolution import Evolution, State
+from metaevo.reports.numbers import number
 from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
@@ -157,10 +158,10 @@ def is_evolved(directory: RunDirectory, generations: int) -> bool:
 def start(run: Run[EvolutionSettings], resolved: dict[str, Any], evolution: Evolution) -> None:
     """Write config.yaml, with how the devices are used; say if that has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
-    for name, number in layout.items():
-        if run.resolved.get(name, number) != number:
+    for name, size in layout.items():
+        if run.resolved.get(name, size) != size:
             warnings.warn(
-                f"the run began with {name} = {run.resolved[name]} and goes on with {number}: "
+                f"the run began with {name} = {run.resolved[name]} and goes on with {size}: "
                 "results agree up to rounding, not bit for bit",
                 stacklevel=2,
             )
@@ -296,12 +297,13 @@ class _Logbook(Watch):
         metrics = block.metrics
         of_mean = metrics["fitness_of_mean"][np.isfinite(metrics["fitness_of_mean"])]
         if len(of_mean):
-            self.of_mean = f"{of_mean[-1]:.4g}"
+            self.of_mean = number(float(of_mean[-1]))
         rate = f", {frames / block.seconds:,.0f} frames/s" if frames else ""
         self.bar.update(length)
         self.bar.set_postfix_str(
-            f"of mean {self.of_mean}, best {metrics['fitness_best'][-1]:.4g}, "
-            f"mean {metrics['fitness_mean'][-1]:.4g}{rate}"
+            f"fitness: found {self.of_mean}, candidates "
+            f"{number(float(metrics['fitness_mean'][-1]))}, best "
+            f"{number(float(metrics['fitness_best'][-1]))}{rate}"
         )
         if int(metrics["diverged"][-1]) == block.evolution.population_size:
             tqdm.write("warning: every candidate of the last generation failed", file=sys.stderr)

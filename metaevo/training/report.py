@@ -102,7 +102,10 @@ def finish(
     curves = mean_returns(episodes)
     _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
-        {settings.learner: curves}, steps, directory.figures / "learning_curves.png"
+        {settings.learner: curves},
+        steps,
+        directory.figures / "learning_curves.png",
+        complete_from=this.population.task.complete_from,
     )
     _draw_table(this, policies)
     if settings.evaluation.film:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from metaevo.components import Component
 from metaevo.components.parts import Evolved
@@ -27,6 +28,16 @@ class Task(NamedTuple):
     name: str
     learner: Learner
     env_params: Any
+
+    @property
+    def complete_from(self) -> int | None:
+        """Environment steps after which even the longest episodes can have ended.
+
+        Before them, the mean return of finished episodes is that of short ones. None if episodes
+        have no limit.
+        """
+        limit = getattr(self.env_params, "max_steps_in_episode", None)
+        return None if limit is None else int(np.max(limit)) * self.learner.config.num_envs
 
 
 class Normalisation(NamedTuple):

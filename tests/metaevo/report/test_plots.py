@@ -141,6 +141,16 @@ def test_learning_curves(tmp_path, drawn):
         plots.plot_learning_curves({"squared": curves[:, 1:]}, frames, path)
 
 
+def test_the_part_before_long_episodes_can_have_ended_is_marked(tmp_path, drawn):
+    frames = np.array([1e3, 2e3, 3e3])
+    for limit in (None, 500.0, 2500.0):
+        plots.plot_learning_curves(
+            {"ppo": np.ones((2, 3))}, frames, tmp_path / "c.png", complete_from=limit
+        )
+    marked = [[patch.get_extents() for patch in figure.axes[0].patches] for figure in drawn]
+    assert [len(each) for each in marked] == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("learned", True), ("learned (tuned)", True), ("unlearned", False), ("learnedness", False)],
