@@ -49,10 +49,9 @@ def main(argv: list[str], *, description: str | None) -> int:
 
     def saved(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         _check_worker(args)
-        args.confirm_destination |= args.worker  # which mirrors nothing
         if not (args.resume or args.worker):
             return {}
-        kept = settings_to_resume(args, overrides)
+        kept = settings_to_resume(args, overrides, is_mirrored=not args.worker)
         discovery.refuse_unnamed(kept, overrides, trust_source=args.trust_source)
         return kept
 

@@ -64,7 +64,7 @@ def run_parser(command: str, description: str | None) -> Parser:
     parser.add_argument(
         "--confirm-destination",
         action="store_true",
-        help="with --resume: mirror the run to the server that its own settings name",
+        help="with --resume or --worker: use the servers that the settings of the run name",
     )
     return parser
 
@@ -96,12 +96,15 @@ def for_environment_of(overrides: dict[str, Any], settings: dict[str, Any]) -> d
     return settings
 
 
-def settings_to_resume(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+def settings_to_resume(
+    args: argparse.Namespace, overrides: dict[str, Any], *, is_mirrored: bool = True
+) -> dict[str, Any]:
     """Return the settings of the run that the command line continues.
 
     Args:
         args: the parsed flags.
         overrides: settings of the command line.
+        is_mirrored: whether this process sends the run to trackers.
 
     Raises:
         ConfigError: if it names no run, or one whose own settings alone send it to a server.
@@ -109,7 +112,7 @@ def settings_to_resume(args: argparse.Namespace, overrides: dict[str, Any]) -> d
     run = open_run(args.run_dir, "", resume=True)
     saved: dict[str, Any] = run.read_config()["config"]
     of_user, own = overrides.get("run"), saved.get("run")
-    if isinstance(own, dict) and not args.confirm_destination:
+    if is_mirrored and isinstance(own, dict) and not args.confirm_destination:
         given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
         given |= {"wandb", "mlflow"} & set(of_user if isinstance(of_user, dict) else ())
         check_own(run.path, {name: own[name] for name in own.keys() - given})

@@ -180,6 +180,23 @@ def test_a_worker_deletes_no_report(begun, monkeypatch):
     assert (begun / "report.html").read_bytes() == report
 
 
+def test_a_worker_opens_no_database_that_only_the_directory_names(
+    config, tmp_path, monkeypatch, capsys
+):
+    path, outside = tmp_path / "run", tmp_path / "outside.db"
+    url = f"sqlite:///{outside}"
+    assert sweep("--config", config, "--run-dir", path, "--sweep.trials", 2) == 0
+    saved = path / "config.yaml"
+    saved.write_text(saved.read_text().replace("storage: null", f"storage: {url}"))
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        error = complaint(["--worker", "--run-dir", path], patch, capsys)
+    assert "--confirm-destination" in error
+    assert not outside.exists()
+    assert sweep("--worker", "--run-dir", path, "--sweep.storage", url) == 0
+    assert outside.exists()
+
+
 def test_a_sweep_without_any_score_is_one_line(config, tmp_path, capsys):
     space = "{hyperparams.learning_rate: {choice: [1.0e+30, 1.0e+35]}}"
     path = tmp_path / "run"
