@@ -23,8 +23,7 @@ from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, all_finite, 
 from metaevo.training.fitness import scores as scores_of
 from metaevo.training.population import Population
 from metaevo.training.settings import Trainee, TrainSettings
-from purerl.envs.registry import OWN
-from purerl.envs.render import painter, record_episode, save_gif
+from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasium_name
 from purerl.types import EpisodeSums
@@ -32,6 +31,8 @@ from purerl.types import EpisodeSums
 AGENTS_AT_ONCE = 64
 WHOLE = "whole training (fitness)"
 """What a sweep maximises: with its `best.yaml`, this row can confirm it."""
+FILM_STEPS = 300
+"""Steps of the film, at most."""
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
@@ -49,9 +50,10 @@ def check(settings: TrainSettings, env_name: str, env: Any) -> None:
     Raises:
         ConfigError: if that is wanted and cannot be.
     """
-    if settings.evaluation.film and painter(env) is None:
+    if settings.evaluation.film and renderer(env) is None:
         raise ConfigError(
-            f"evaluation.film = true: {env_name} cannot be drawn; {', '.join(OWN)} can"
+            f"evaluation.film = true: {env_name} cannot be drawn; GridWorld, Doors, gymnax's "
+            "classic control and MinAtar, and environments with `render(state, params)` can"
         )
     wanted = settings.evaluation.gymnasium
     if not wanted:
@@ -108,7 +110,7 @@ def finish(
         complete_from=this.population.task.complete_from,
     )
     _draw_table(this, policies)
-    if settings.evaluation.film:
+    if settings.evaluation.film is not False and renderer(this.trainee.learner.env) is not None:
         _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
     finite = np.asarray(all_finite(policies, axes=1))
@@ -262,10 +264,15 @@ def _film(this: Trained, policies: Any) -> None:
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
     frames = record_episode(
-        learner, policy, key, env_params, greedy=settings.evaluation.greedy, max_steps=500
+        learner,
+        policy,
+        key,
+        env_params,
+        greedy=settings.evaluation.greedy,
+        max_steps=FILM_STEPS,
     )
     with replacing(this.run.directory.figures / FILM) as file:
-        save_gif(file, frames)
+        save_gif(file, frames, frames_per_second(learner.env))
 
 
 def _write_report(this: Trained, result: dict[str, Any]) -> None:

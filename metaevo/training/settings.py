@@ -50,8 +50,9 @@ class PlayConfig:
     """take the likeliest action instead of sampling one"""
     gymnasium: Annotated[int, Ge(0)] = 0
     """agents, the first ones, that also play in Gymnasium's environment of the same name"""
-    film: bool = False
-    """record an episode of the first agent, as figures/episode.gif (GridWorld and Doors)"""
+    film: bool | None = None
+    """record an episode of the first agent, as figures/episode.gif; null: if the environment can
+    be drawn"""
 
 
 @dataclass(frozen=True)

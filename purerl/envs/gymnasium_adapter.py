@@ -9,7 +9,7 @@ import numpy as np
 from gymnax.environments import spaces
 
 from purerl.envs import registry
-from purerl.envs.render import painter
+from purerl.envs.render import renderer
 
 
 class GymnasiumEnv(gymnasium.Env):
@@ -32,8 +32,8 @@ class GymnasiumEnv(gymnasium.Env):
     def __init__(self, env: Any, env_params: Any = None, render_mode: str | None = None):
         self.jax_env = env
         self.env_params = env.default_params if env_params is None else env_params
-        self._painter = painter(env)
-        if self._painter is None:
+        self._draw = renderer(env)
+        if self._draw is None:
             self.metadata = {**self.metadata, "render_modes": []}
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"{env.name} has no render mode {render_mode!r}")
@@ -75,9 +75,9 @@ class GymnasiumEnv(gymnasium.Env):
 
     def render(self) -> np.ndarray | None:
         """Return a picture of the state, uint8 [height, width, 3], if `render_mode` is set."""
-        if self.render_mode is None or self._painter is None or self._state is None:
+        if self.render_mode is None or self._draw is None or self._state is None:
             return None
-        return self._painter.render(self._state, self.env_params)
+        return self._draw(self._state, self.env_params)
 
     def _observation(self, obs: Any) -> Any:
         if isinstance(self.observation_space, gymnasium.spaces.Discrete):

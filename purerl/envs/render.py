@@ -1,16 +1,29 @@
-"""Pictures and films of what a trained policy does."""
+"""Pictures of environments' states, and films of episodes."""
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 import jax
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from purerl import acting
-from purerl.envs.registry import OWN
 from purerl.types import Learner
+
+Renderer = Callable[[Any, Any], np.ndarray]
+"""From an environment's state and parameters to a picture, uint8 [height, width, 3]."""
+_WIDTH, _HEIGHT, _SCALE = 300, 200, 2
+"""Pixels of a picture of classic control; it is drawn larger by the scale, which smooths edges."""
+_PAPER, _INK, _SOFT = (250, 250, 247), (60, 60, 68), (170, 170, 175)
+_BODY, _POLE, _GOAL = (38, 92, 204), (213, 94, 0), (0, 140, 100)
+_PLANES = (
+    (38, 92, 204), (213, 94, 0), (240, 190, 130), (0, 140, 100), (204, 121, 167), (86, 180, 233),
+    (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
+)  # fmt: skip
+"""Colours of the channels of a MinAtar observation."""
+_CELL = 24
 
 
 def save_gif(
@@ -31,14 +44,155 @@ def save_gif(
     first.save(path, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
 
 
-def painter(env: Any) -> Any:
-    """Return the environment that can draw: this one or one that it wraps; None if none.
+def renderer(env: Any) -> Renderer | None:
+    """Return the function that draws an environment's states; None if there is none.
 
-    Some of gymnax's have a `render` as well, but it returns figures, not frames.
+    An environment of this package or of a user draws itself if it has a method
+    `render(state, params)` that returns uint8 [height, width, 3]. Gymnax's classic control and
+    MinAtar are drawn here, because their own `render` returns matplotlib figures.
+
+    Args:
+        env: an environment, wrapped or not.
     """
-    while env is not None and not isinstance(env, tuple(OWN.values())):
-        env = getattr(env, "env", None)
-    return env
+    draw = _own_renderer(env)
+    if draw is not None or not hasattr(env, "env"):
+        return draw
+    draw_inner = renderer(env.env)
+    if draw_inner is None or not hasattr(env, "inner"):
+        return draw_inner
+    return lambda state, params: draw_inner(state, env.inner(params))
+
+
+def _own_renderer(env: Any) -> Renderer | None:
+    method = getattr(type(env), "render", None)
+    if method is not None and not method.__module__.startswith("gymnax."):
+        found: Renderer = env.render
+        return found
+    if not type(env).__module__.startswith("gymnax."):
+        return None
+    if env.name.endswith("-MinAtar"):
+        observe = jax.jit(env.get_obs)
+        return lambda state, params: _minatar(np.asarray(observe(state, params)))
+    return _CLASSIC_CONTROL.get(env.name)
+
+
+def frames_per_second(env: Any) -> float:
+    """Return the speed at which a film of an environment is pleasant to watch."""
+    return 30.0 if env.name in _CLASSIC_CONTROL else 8.0
+
+
+class _Canvas:
+    """A picture in coordinates of the environment: x to the right, y upwards."""
+
+    def __init__(self, left: float, right: float, bottom: float):
+        self._left, self._bottom = left, bottom
+        self._unit = _WIDTH * _SCALE / (right - left)
+        self._image = Image.new("RGB", (_WIDTH * _SCALE, _HEIGHT * _SCALE), _PAPER)
+        self._draw = ImageDraw.Draw(self._image)
+
+    def _at(self, point: tuple[float, float]) -> tuple[float, float]:
+        x, y = point
+        bottom = _HEIGHT * _SCALE
+        return (x - self._left) * self._unit, bottom - (y - self._bottom) * self._unit
+
+    def line(self, points: Sequence[tuple[float, float]], colour: Any, width: float) -> None:
+        """Draw a line with round ends; the width is in pixels."""
+        places = [self._at(point) for point in points]
+        self._draw.line(places, fill=colour, width=round(width * _SCALE), joint="curve")
+        for end in (points[0], points[-1]):
+            self.disc(end, colour, width / 2)
+
+    def disc(self, centre: tuple[float, float], colour: Any, radius: float) -> None:
+        """Draw a disc; the radius is in pixels."""
+        (x, y), size = self._at(centre), radius * _SCALE
+        self._draw.ellipse((x - size, y - size, x + size, y + size), fill=colour)
+
+    def box(self, centre: tuple[float, float], width: float, height: float, colour: Any) -> None:
+        """Draw a box; width and height are in pixels."""
+        (x, y), across, up = self._at(centre), width * _SCALE / 2, height * _SCALE / 2
+        self._draw.rounded_rectangle((x - across, y - up, x + across, y + up), 4, fill=colour)
+
+    def pixels(self) -> np.ndarray:
+        """Return the picture, uint8 [height, width, 3]."""
+        return np.asarray(self._image.resize((_WIDTH, _HEIGHT), Image.Resampling.BOX))
+
+
+def _cart_pole(state: Any, params: Any) -> np.ndarray:
+    reach, x, angle = float(params.x_threshold) * 1.15, float(state.x), float(state.theta)
+    canvas = _Canvas(-reach, reach, -0.7 * reach)
+    ground, length = -0.35 * reach, 2 * float(params.length)
+    canvas.line([(-reach, ground), (reach, ground)], _SOFT, 2)
+    for edge in (-1, 1):
+        end = edge * float(params.x_threshold)
+        canvas.line([(end, ground - 0.05 * reach), (end, ground + 0.05 * reach)], _SOFT, 2)
+    canvas.box((x, ground), 44, 22, _BODY)
+    tip = (x + length * math.sin(angle), ground + length * math.cos(angle))
+    canvas.line([(x, ground), tip], _POLE, 7)
+    canvas.disc((x, ground), _INK, 3)
+    return canvas.pixels()
+
+
+def _acrobot(state: Any, params: Any) -> np.ndarray:
+    first, second = float(state.joint_angle1), float(state.joint_angle2)
+    upper, lower = float(params.link_length_1), float(params.link_length_2)
+    reach = 1.15 * (upper + lower)
+    canvas = _Canvas(-1.5 * reach, 1.5 * reach, -reach)
+    canvas.line([(-1.5 * reach, upper), (1.5 * reach, upper)], _GOAL, 1.5)
+    elbow = (upper * math.sin(first), -upper * math.cos(first))
+    hand = (
+        elbow[0] + lower * math.sin(first + second),
+        elbow[1] - lower * math.cos(first + second),
+    )
+    canvas.line([(0.0, 0.0), elbow], _BODY, 8)
+    canvas.line([elbow, hand], _POLE, 8)
+    for joint in ((0.0, 0.0), elbow):
+        canvas.disc(joint, _INK, 4)
+    return canvas.pixels()
+
+
+def _mountain_car(state: Any, params: Any) -> np.ndarray:
+    def height(position: float) -> float:
+        return 0.45 * math.sin(3 * position) + 0.55
+
+    left, right = float(params.min_position), float(params.max_position)
+    canvas = _Canvas(left - 0.15, right + 0.15, -0.1)
+    canvas.line([(x, height(x)) for x in np.linspace(left, right, 100).tolist()], _INK, 2)
+    flag = float(params.goal_position)
+    canvas.line([(flag, height(flag)), (flag, height(flag) + 0.2)], _GOAL, 2)
+    canvas.box((flag + 0.03, height(flag) + 0.17), 12, 9, _GOAL)
+    position = float(state.position)
+    canvas.disc((position, height(position) + 0.05), _BODY, 9)
+    return canvas.pixels()
+
+
+def _pendulum(state: Any, params: Any) -> np.ndarray:
+    length, angle = float(params.l), float(state.theta)
+    reach = 1.25 * length
+    canvas = _Canvas(-1.5 * reach, 1.5 * reach, -reach)
+    push = reach * float(np.ravel(state.last_u)[0]) / float(params.max_torque)
+    canvas.line([(0.0, -0.92 * reach), (-push, -0.92 * reach)], _SOFT, 5)
+    canvas.line([(0.0, 0.0), (-length * math.sin(angle), length * math.cos(angle))], _POLE, 12)
+    canvas.disc((0.0, 0.0), _INK, 4)
+    return canvas.pixels()
+
+
+_CLASSIC_CONTROL: dict[str, Renderer] = {
+    "CartPole-v1": _cart_pole,
+    "Acrobot-v1": _acrobot,
+    "MountainCar-v0": _mountain_car,
+    "MountainCarContinuous-v0": _mountain_car,
+    "Pendulum-v1": _pendulum,
+}
+
+
+def _minatar(planes: np.ndarray) -> np.ndarray:
+    """Draw an observation [rows, columns, channels]: the first channel that is on has the cell."""
+    channel = np.argmax(planes > 0, axis=-1)
+    colours = np.array([*_PLANES, _PAPER], np.uint8)
+    index = np.where((planes > 0).any(axis=-1), channel, len(_PLANES))
+    frame = colours[index].repeat(_CELL, axis=0).repeat(_CELL, axis=1)
+    frame[::_CELL] = frame[:, ::_CELL] = (225, 225, 222)
+    return frame
 
 
 def record_episode(
@@ -53,8 +207,8 @@ def record_episode(
     """Play one episode and draw every state, from the reset to the last.
 
     Args:
-        learner: the learner; its environment, or one that it wraps, has `render`.
-        policy: what `learner.policy` returned.
+        learner: the learner, in an environment that can be drawn.
+        policy: the result of `learner.policy`.
         key: for resets, moves and actions.
         env_params: the environment's parameters; None for its defaults.
         max_steps: stop after so many steps.
@@ -64,12 +218,12 @@ def record_episode(
         at most `max_steps` + 1 frames, uint8 [height, width, 3].
 
     Raises:
-        ValueError: if the environment cannot draw itself.
+        ValueError: if the environment cannot be drawn.
     """
     env = learner.env
     env_params = env.default_params if env_params is None else env_params
-    canvas = painter(env)
-    if canvas is None:
+    draw = renderer(env)
+    if draw is None:
         raise ValueError(f"{env.name} cannot be drawn: it has no `render`")
 
     ask = getattr(env, "legal_actions", None)
@@ -88,9 +242,9 @@ def record_episode(
 
     key, reset_key = jax.random.split(key)
     obs, state = env.reset(reset_key, env_params)
-    frames = [canvas.render(state, env_params)]
+    frames = [draw(state, env_params)]
     done, memory = False, acting.begin(learner)
     while not done and len(frames) <= max_steps:
         key, obs, state, memory, done = step(key, obs, state, memory)
-        frames.append(canvas.render(state, env_params))
+        frames.append(draw(jax.device_get(state), env_params))
     return frames

@@ -48,7 +48,10 @@ def test_an_agent_of_state_numbers_plays_doors_in_numpy(tmp_path):
 @pytest.mark.parametrize(
     ("line", "texts"),
     [
-        ("--evaluation.film true", ["evaluation.film = true", "CartPole-v1", "GridWorld"]),
+        (
+            "--task.env Catch-bsuite --evaluation.film true",
+            ["evaluation.film = true", "Catch-bsuite"],
+        ),
         ("--learner q_learning", ["CartPole-v1", "no state index"]),
         ("--learner dqn --task.env Pendulum-v1", ["dqn", "Pendulum-v1", "discrete"]),
         (

@@ -9,7 +9,7 @@ from PIL import Image
 
 from purerl import envs
 from purerl.envs import doors, grid_world
-from purerl.envs.render import record_episode, save_gif
+from purerl.envs.render import record_episode, renderer, save_gif
 
 KEY = jax.random.key(0)
 AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (70, 70, 78), (96, 190, 104), (246, 246, 242)
@@ -80,9 +80,87 @@ def test_record_episode(tmp_path):
     assert np.abs(shade - frames[3]).max() <= 8  # colours of a palette
 
 
+BLUE, ORANGE = (38, 92, 204), (213, 94, 0)
+
+
+def state_of(name, **fields):
+    """A state of an environment of gymnax with some fields of its own, its renderer, parameters."""
+    env, params = envs.make(name)
+    state = env.reset(KEY, params)[1]
+    return renderer(env)(state.replace(**{k: jnp.float32(v) for k, v in fields.items()}), params)
+
+
+def centre(frame, colour):
+    """Mean row and column of the pixels that have about this colour."""
+    near = np.abs(frame.astype(int) - colour).max(axis=-1) < 40
+    rows, columns = np.nonzero(near)
+    return rows.mean(), columns.mean()
+
+
+def test_a_cart_and_its_pole_are_where_the_state_says():
+    upright = state_of("CartPole-v1", x=0.0, theta=0.0)
+    assert (upright.shape, upright.dtype) == ((200, 300, 3), np.uint8)
+    assert centre(upright, BLUE)[1] == pytest.approx(150, abs=1)
+    assert centre(upright, ORANGE)[1] == pytest.approx(150, abs=1)
+    right = state_of("CartPole-v1", x=1.2, theta=0.2)
+    # 300 pixels show 2.4 x 1.15 to each side; a positive angle leans to the right
+    assert centre(right, BLUE)[1] == pytest.approx(150 + 1.2 / (2.4 * 1.15) * 150, abs=2)
+    assert centre(right, ORANGE)[1] > centre(right, BLUE)[1] + 3
+    assert centre(right, ORANGE)[0] < centre(right, BLUE)[0]
+
+
+def test_links_hang_and_stand_as_their_angles_say():
+    hanging = state_of("Acrobot-v1", joint_angle1=0.0, joint_angle2=0.0)
+    standing = state_of("Acrobot-v1", joint_angle1=np.pi, joint_angle2=0.0)
+    folded = state_of("Acrobot-v1", joint_angle1=0.0, joint_angle2=np.pi / 2)
+    assert centre(hanging, ORANGE)[0] > centre(hanging, BLUE)[0] > 100
+    assert centre(standing, ORANGE)[0] < centre(standing, BLUE)[0] < 100
+    assert centre(folded, ORANGE)[1] > 155
+    up = state_of("Pendulum-v1", theta=0.0, last_u=0.0)
+    left = state_of("Pendulum-v1", theta=np.pi / 2, last_u=0.0)  # counterclockwise
+    assert centre(up, ORANGE) == pytest.approx((66, 150), abs=12)
+    assert centre(left, ORANGE)[1] < 140
+    valley, hill = (state_of("MountainCar-v0", position=x) for x in (-0.5, 0.4))
+    assert centre(hill, BLUE)[1] > centre(valley, BLUE)[1]
+    assert centre(hill, BLUE)[0] < centre(valley, BLUE)[0]
+
+
+def test_cells_of_minatar_have_the_colours_of_their_channels():
+    env, params = envs.make("Breakout-MinAtar")
+    obs, state = env.reset(KEY, params)
+    frame, planes = renderer(env)(state, params), np.asarray(obs)
+    assert frame.shape == (240, 240, 3)
+    cells = frame[12::24, 12::24]
+    paddle = [tuple(colour) for colour in cells[planes[..., 0] > 0].tolist()]
+    assert set(paddle) == {BLUE}
+    bricks = {tuple(colour) for colour in cells[np.argmax(planes > 0, axis=-1) == 3].tolist()}
+    empty = {tuple(colour) for colour in cells[~(planes > 0).any(axis=-1)].tolist()}
+    assert len(bricks) == len(empty) == 1
+    assert len({BLUE, *bricks, *empty}) == 3
+
+
+def test_an_environment_of_the_user_draws_itself():
+    class Drawn:
+        name = "Drawn"
+
+        def render(self, state, params):
+            return np.full((2, 2, 3), state + params, np.uint8)
+
+    class Wrapper:
+        def __init__(self, env):
+            self.env = env
+
+        def inner(self, params):
+            return params["inner"]
+
+    draw = renderer(Wrapper(Drawn()))
+    np.testing.assert_array_equal(draw(1, {"inner": 2}), np.full((2, 2, 3), 3))
+    assert renderer(envs.make("Catch-bsuite")[0]) is None
+
+
 def test_mistakes(tmp_path):
-    env, params = envs.make("CartPole-v1")
-    with pytest.raises(ValueError, match=r"CartPole-v1 cannot be drawn: it has no `render`"):
+    env, params = envs.make("Catch-bsuite")
+    with pytest.raises(ValueError, match=r"Catch-bsuite cannot be drawn: it has no `render`"):
         record_episode(RightThenDown(env), (), KEY, params)
     with pytest.raises(ValueError, match=r"a film needs at least one frame"):
         save_gif(tmp_path / "film.gif", [])
