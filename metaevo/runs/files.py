@@ -38,6 +38,10 @@ _KINDS = {
 }
 
 
+_TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")
+"""names of files that `replacing` has not finished"""
+
+
 class NotAFileError(OSError):
     """Something else than a regular file is in the place of one."""
 
@@ -220,7 +224,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: if the disk does not take it; then the old file is still there.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")  # see _TEMPORARY
     try:
         temporary.unlink(missing_ok=True)  # of a killed process that had this one's number
         with open(temporary, "xb") as file:
@@ -313,6 +317,14 @@ def refuse_linked_folders(root: Path) -> None:
         names[:] = [name for name in names if not (is_run and name == "wandb")]
 
 
+def remove_temporaries(root: Path) -> None:
+    """Remove the files that killed processes left half-written, also in the folders of a run."""
+    for folder, _, names in os.walk(root):
+        for name in filter(_TEMPORARY.fullmatch, names):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+
+
 def is_seed(path: Path) -> bool:
     """Whether a folder has the name of one of several evolutions in a run: `seed_0`, ..."""
     return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
@@ -358,7 +370,8 @@ def contents(path: Path) -> dict[str, Path]:
         for folder, names, files in os.walk(path, onerror=fail):
             for name in files + [name for name in names if os.path.islink(Path(folder, name))]:
                 each = checked(Path(folder, name))
-                found[each.relative_to(path).as_posix()] = each
+                if not _TEMPORARY.fullmatch(name):
+                    found[each.relative_to(path).as_posix()] = each
     except OSError as error:
         raise unreadable(path, error) from None
     return dict(sorted(found.items(), key=lambda item: item[1]))

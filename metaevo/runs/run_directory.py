@@ -101,9 +101,7 @@ class RunDirectory:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
         self._lock = descriptor
-        for leftover in self.path.glob(".*.tmp"):  # of writes that were killed
-            if not leftover.name.startswith(".tracking.json."):  # of a mirror that may be at it
-                leftover.unlink(missing_ok=True)
+        files.remove_temporaries(self.path)
 
     def unlock(self) -> None:
         """Let others write here."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from metaevo.config import ConfigError, DiskError
+from metaevo.runs import files
 from metaevo.runs.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
@@ -122,13 +123,16 @@ def test_other_errors_are_left_alone(run: RunDirectory) -> None:
         pass
 
 
-def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
-    for name in ("config.yaml", "metrics.jsonl", "report.html", "tracking.json"):
-        (run.path / f".{name}.1234.tmp").write_text("half")
-    run.write_config({}, {})
+def test_what_killed_writes_left_is_removed_and_never_sent(run: RunDirectory) -> None:
+    run.figures.mkdir()
+    left = [run.path / ".config.yaml.12.tmp", run.figures / ".scores.png.1234.tmp"]
+    kept = [run.figures / "scores.png", run.figures / ".mine.tmp"]
+    for path in left + kept:
+        path.write_text("half")
+    assert set(files.contents(run.figures)) == {path.name for path in kept}
     run.lock()
-    names = sorted(path.name for path in run.path.iterdir())
-    assert names == [".lock", ".tracking.json.1234.tmp", "config.yaml"]
+    assert not any(path.exists() for path in left)
+    assert all(path.exists() for path in kept)
 
 
 def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
