@@ -6,6 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+MAX_WORD, MAX_MESSAGE = 500, 4000
+"""characters of a word (an argument, a path) and of a whole message, which are shortened"""
+
 
 class ConfigError(ValueError):
     """Something that the user gave cannot be used; the message is a single line."""
@@ -13,7 +16,8 @@ class ConfigError(ValueError):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        words = (_shortened(word, MAX_WORD) for word in message.split())
+        super().__init__(_shortened(" ".join(words), MAX_MESSAGE))
 
 
 @contextlib.contextmanager
@@ -36,3 +40,7 @@ def show(value: Any) -> str:
     """A value as messages show it: its repr, shortened."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 4 :]}"

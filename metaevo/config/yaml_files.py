@@ -67,9 +67,6 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: Any) -> int:
         text = self.construct_scalar(node)
-        if len(text) > MAX_DIGITS:
-            problem = f"a number of more than {MAX_DIGITS} digits"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
 
     def construct_scalar(self, node: Any) -> Any:
@@ -107,7 +104,12 @@ for _name, (_pattern, _first) in _SCALARS.items():
 def parse_yaml(text: str, source: str) -> Any:
     """The plain data of a YAML text. Raises ConfigError, naming the source and the line."""
     try:
-        return _Loader(text).get_single_data()  # the loader is a safe one
+        loader = _Loader(text)  # a safe one
+        node = loader.get_single_node()
+        _refuse_long_numbers(node, source)
+        return None if node is None else loader.construct_document(node)
+    except ConfigError:
+        raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
@@ -115,6 +117,20 @@ def parse_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
     except ValueError as error:  # an escaped character beyond all of them
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
+
+
+def _refuse_long_numbers(node: Any, source: str, key: str = "") -> None:
+    """Raise ConfigError for an integer of more than MAX_DIGITS digits, naming its key."""
+    if isinstance(node, yaml.MappingNode):
+        for name, value in node.value:
+            _refuse_long_numbers(value, source, f"{key}.{name.value}".removeprefix("."))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _refuse_long_numbers(value, source, f"{key}[{index}]")
+    elif node is not None and node.tag.endswith(":int") and len(node.value) > MAX_DIGITS:
+        where = f"{source}, line {node.start_mark.line + 1}: {key}" if key else source
+        shown = f"{node.value[:30]} ... {node.value[-10:]}"
+        raise ConfigError(f"{where} = {shown}: must have at most {MAX_DIGITS} digits")
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -11,11 +11,13 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -42,6 +44,7 @@ _STATUS = re.compile(
 """How the text of an error from XLA begins."""
 
 _connected = False
+_filter: "subprocess.Popen[bytes] | None" = None
 
 
 class LostError(Exception):
@@ -105,11 +108,35 @@ def join(argv: Sequence[str]) -> None:
             reason += f" (is the port of {wanted['coordinator_address']} free?)"
         raise ConfigError(f"the processes cannot connect: {reason}") from None
     _connected = True
+    _filter_stderr()
     counts = {len(jax.local_devices(i)) for i in range(jax.process_count())}
     if len(counts) > 1:
         raise ConfigError(f"all processes need as many devices; they have {sorted(counts)}")
     if not is_first():
         warnings.simplefilter("ignore")  # the first process says it
+
+
+def _filter_stderr() -> None:
+    """Let a program of its own filter what C++ writes to stderr; Python's stderr stays as it is."""
+    global _filter
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
+    _filter = subprocess.Popen(
+        [sys.executable, "-S", str(Path(__file__).with_name("stderr_filter.py")), _lost("")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert _filter.stdin is not None
+    os.dup2(_filter.stdin.fileno(), 2)
+
+
+def _lost(reason: str) -> str:
+    """Return the message of a process that another one, dead or unreachable, ends."""
+    detail = f" ({reason})" if reason else ""
+    return (
+        f"error: process {jax.process_index()} cannot go on: another process has died or cannot be "
+        f"reached{detail}; once all have ended, start them again with --resume"
+    )
 
 
 def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
@@ -288,10 +315,13 @@ def together() -> Iterator[None]:
             raise
         reason = str(error).strip().partition("\n")[0]
         # Mostly another process is gone, which JAX reports; not always in an error of its own.
-        known = isinstance(error, LostError | jax.errors.JaxRuntimeError)
-        if not known and not _STATUS.match(reason):
-            traceback.print_exc()
-        print(f"error: process {jax.process_index()} cannot go on: {reason}", file=sys.stderr)
+        if _STATUS.match(reason) or isinstance(error, jax.errors.JaxRuntimeError):
+            message = _lost(reason)
+        else:
+            message = f"error: process {jax.process_index()} cannot go on: {reason}"
+            if not isinstance(error, LostError):
+                traceback.print_exc()
         sys.stdout.flush()
         sys.stderr.flush()
+        os.write(2, f"{message}\n".encode())  # through the filter, which drops what follows
         os._exit(1)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from metaevo.config import ConfigError
-from metaevo.runs.files import is_seed
+from metaevo.runs import files
 
 LATEST = "latest"
 
@@ -14,10 +14,15 @@ def run_path(text: str) -> Path:
     """Return the directory that a text names; of `latest`, the newest run under runs/.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if there is none, or no file can have that name.
     """
     if text != LATEST:
-        return Path(text)
+        path = Path(text)
+        try:
+            path.is_dir()
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+        return path
     newest = newest_run(Path("runs"))
     if newest is None:
         raise ConfigError("latest: there is no run under runs/")
@@ -48,6 +53,6 @@ def newest_run(root: Path) -> Path | None:
 
 def evolutions_in(path: Path) -> list[Path]:
     """Return the directories of a run's evolutions, if it has several: `seed_0`, `seed_1`, ..."""
-    candidates = filter(is_seed, path.glob("seed_*"))
+    candidates = filter(files.is_seed, path.glob("seed_*"))
     found = [each for each in candidates if os.path.lexists(each / "config.yaml")]
     return sorted(found, key=lambda each: int(each.name.removeprefix("seed_")))

@@ -62,7 +62,7 @@ BUGS = {
     "a scale whose square is beyond float32": ("--component.error_scale 1e38", ["error_scale"]),
     "an endless wait": ("--run.track_wait .inf", ["run.track_wait = inf: must be at most 86400"]),
     "a name of 60 parts": ("--" + ".".join("a" * 60) + " 1", ["more than 50 parts"]),
-    "a number beyond printing": ("--run.seed 0x" + "f" * 5000, ["more than 100 digits"]),
+    "a number beyond printing": ("--run.seed 0x" + "f" * 5000, ["run.seed", "at most 100 digits"]),
     "half a character": (r"""--task.env '"\ud800"'""", ["UTF-8"]),
     "a tag": ("--task.env '!!python/object/apply:os.system [true]'", ["tags are not supported"]),
     "a path for a component": ("--evolve ../../etc/passwd", ["'../../etc/passwd' is not known"]),

@@ -17,6 +17,7 @@ from metaevo.config import (
     from_dict,
     load_yaml,
     merge,
+    parse_yaml,
     to_dict,
 )
 from tests.metaevo.example_config import Config, Hyperparams, Needy, Train
@@ -229,3 +230,18 @@ def test_changed_keys_are_dotted_and_hold_both_values() -> None:
     new = {"a": {"b": 1, "c": 3}, "d": [1], "e": {"f": 0}}
     assert changed_keys(old, new) == {"a.c": (2, 3), "e": ({}, None), "e.f": (None, 0)}
     assert changed_keys(old, old) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("a: {b: " + "1" * 101 + "}", "a.b"), ("a: [1, 0x" + "f" * 200 + "]", r"a\[1\]")],
+)
+def test_a_long_number_is_refused_with_its_key(text, key):
+    with pytest.raises(ConfigError, match=f"{key} = .* at most 100 digits"):
+        parse_yaml(text, "file.yaml")
+
+
+@pytest.mark.parametrize("argument", ["x" * 90_000, "x " * 45_000])
+def test_a_long_argument_is_shortened_in_messages(argument):
+    assert len(str(ConfigError(f"{argument}: there is no such run, but --wandb is known"))) < 5000
+    assert str(ConfigError(f"{argument}: no run")).endswith("no run")
