@@ -4,8 +4,10 @@ import ast
 import importlib
 import importlib.util
 import json
+import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from metaevo.config import command_line
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -38,6 +42,23 @@ _spec.loader.exec_module(hooks)
 def blocks(text: str, *languages: str) -> list[str]:
     """The code blocks of a page in one of these languages."""
     return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands_of(text: str, *verbs: str) -> list[list[str]]:
+    """The `metaevo` commands of a page with these verbs, as words without `metaevo`."""
+    found = []
+    for block in blocks(text, "console", "bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["metaevo"] and words[1] in verbs:
+                found.append(words[1:])
+    return found
+
+
+def after_flags(argv: list[str]) -> list[str]:
+    """The values of a command line's flags, except where its own run is written."""
+    pairs = zip(argv, argv[1:], strict=False)
+    return [value for flag, value in pairs if flag.startswith("--") and flag != "--run-dir"]
 
 
 def in_navigation(entry: Any) -> Iterator[str]:
@@ -109,6 +130,55 @@ def test_what_a_command_runs_exists(name: str):
     assert set(re.findall(r"^make ([a-z-]+)", commands, re.MULTILINE)) <= targets
     for config in re.findall(r"--config ([\w/.-]+)", commands):
         assert config.startswith(("runs/", "FILE")) or (ROOT / config).is_file(), config
+
+
+class ParsedError(Exception):
+    """The settings of a command line are valid; the run would begin now."""
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_path):
+    def parse_and_stop(*args: Any, **kwargs: Any) -> None:
+        command_line.parse_command_line(*args, **kwargs)
+        raise ParsedError
+
+    own = tmp_path / "my_loss.py"
+    own.write_text((ROOT / "examples" / "tilted.py").read_text(encoding="utf-8"))
+    for command in commands_of(TEXTS[name], "evolve", "train", "sweep"):
+        verb, *argv = [str(own) if word == "my_loss.py" else word for word in command]
+        if any(word in ("--resume", "--worker", "FILE") or "$" in word for word in argv):
+            continue
+        if any(re.match(r"runs/|RUN$", word) for word in after_flags(argv)):  # of an earlier run
+            continue
+        module = importlib.import_module(f"metaevo.commands.{verb}")
+        monkeypatch.setattr(module, "parse_command_line", parse_and_stop)
+        monkeypatch.chdir(ROOT)
+        with pytest.raises(ParsedError):
+            module.main(argv, description=None)
+
+
+RUNNABLE = {
+    "docs/how-to/cheap_talk.md": 1,
+    "docs/how-to/problem.md": 1,
+    "docs/how-to/shaping.md": 1,
+    "docs/reference/lpg.md": 1,
+    "docs/reference/q_learning.md": 1,
+    "docs/reference/zoo.md": 1,
+}
+"""Pages with complete programs, which need no run: how many of their blocks of Python."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_complete_programs_of_pages_run(name: str, tmp_path):
+    programs = blocks(TEXTS[name], "python")[: RUNNABLE[name]]
+    script = tmp_path / "program.py"
+    script.write_text("\n".join(programs), encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", TEXTS)
