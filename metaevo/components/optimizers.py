@@ -83,11 +83,21 @@ def step_curves(
         for each, [PROGRESS, MOMENTA, GRADIENTS] in learning rates.
     """
     hyperparams = hyperparams.replace(max_grad_norm=jnp.inf, final_learning_rate=1.0)
+    found = _steps(make_optimizer, meta_params, hyperparams, tuple(names))
+    return {
+        name: np.asarray(found[name]["kernel"]) / float(hyperparams.learning_rate) for name in names
+    }
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _steps(
+    make_optimizer: Callable, meta_params: Any, hyperparams: Any, names: tuple[str, ...]
+) -> Any:
+    """Return `step_curves` in units of parameters; compiled once for all meta-parameters."""
     params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
     of_all = jax.tree.map(jnp.ones_like, params)
     signs = (-1.0) ** jnp.arange(STEPS)
 
-    @jax.jit
     @partial(jax.vmap, in_axes=(0, None))
     @partial(jax.vmap, in_axes=(None, 0))
     def steps(progress, momentum):
@@ -103,10 +113,7 @@ def step_curves(
         state, _ = jax.lax.scan(step, optimizer.init(params), before)
         return step(state, GRADIENTS)[1]
 
-    found = steps(jnp.asarray(list(PROGRESS.values())), jnp.asarray(MOMENTA))["params"]
-    return {
-        name: np.asarray(found[name]["kernel"]) / float(hyperparams.learning_rate) for name in names
-    }
+    return steps(jnp.asarray(list(PROGRESS.values())), jnp.asarray(MOMENTA))["params"]
 
 
 def observe(found: Found) -> dict[str, float]:

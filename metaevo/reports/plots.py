@@ -8,7 +8,9 @@ learned is always vermilion and thick. Figures are 9 inches wide at 200 dots an 
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -94,9 +96,26 @@ def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     )
 
 
+_COLLECTED: ContextVar[dict[str, Figure] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collected() -> Iterator[dict[str, Figure]]:
+    """Collect the figures that are drawn inside, by their file names, and write no files."""
+    figures: dict[str, Figure] = {}
+    token = _COLLECTED.set(figures)
+    try:
+        yield figures
+    finally:
+        _COLLECTED.reset(token)
+
+
 def _save(figure: Figure, path: PathLike) -> Path:
     """Write the PNG atomically: a report or a viewer never sees half of a figure."""
     path = Path(path)
+    if (figures := _COLLECTED.get()) is not None:
+        figures[path.name] = figure
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.replacing(path) as file:
         # Without the version of matplotlib in the file, equal figures are equal bytes.

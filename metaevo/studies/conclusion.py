@@ -9,8 +9,8 @@ from metaevo.components import discovery
 from metaevo.components.component import LEARNED
 from metaevo.config import to_dict
 from metaevo.evolution.problem import MetaParams
-from metaevo.reports import layout, page, plots
-from metaevo.runs import checkpoint, schema
+from metaevo.reports import animation, layout, page, plots
+from metaevo.runs import checkpoint, history, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
@@ -18,6 +18,9 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import unseen_report, verdict
 from metaevo.studies.study import Study
 
+FILM_CAPTION = (
+    "What was found after some of the generations, on axes that stay the same, and its fitness."
+)
 QUICK = "Quick look: too few seeds to conclude"
 FITNESS, SCORES = "fitness.png", "scores.png"
 CAPTIONS = {
@@ -67,7 +70,21 @@ def _draw_found(
         plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
+    if study.animated:
+        _animate(study, directory, records)
     return found, directory.path if discovery.is_loadable(about) else None
+
+
+def _animate(study: Study, directory: RunDirectory, records: Sequence[Mapping[str, Any]]) -> None:
+    """Draw a film of every figure over the generations."""
+    past = history.read(directory.path)
+    if past is not None:
+        animation.animate(
+            lambda index: study.draw(past.at(index), directory.figures),
+            past.generations.tolist(),
+            records,
+            directory.figures,
+        )
 
 
 def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:
@@ -167,6 +184,8 @@ def write_report(
         first.append(layout.Beside([images.pop(name) for name in top]))
     if findings:
         first.append(page.Text("", findings))
+    films = sorted(directory.figures.glob("*.gif"))
+    first += [page.Image("How it evolved", path, FILM_CAPTION) for path in films]
     rest: list[Any] = [page.Image(heading(name), each.path, each.caption)
                        for name, each in images.items()]  # fmt: skip
     folded = fold(study.folds, own, saved)

@@ -32,6 +32,7 @@ class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
     folds = "Ablations"
+    animated = True
 
     def __init__(
         self,

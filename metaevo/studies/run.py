@@ -25,6 +25,7 @@ from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.blocks import Block, Watch, run_generations
 from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
+from metaevo.runs import history
 from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
@@ -208,6 +209,7 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
     state, done, seconds = restored or (evolution.start(), 0, 0.0)
     if restored is None:  # so that a checkpoint precedes all records
         run.save(0, jax.device_get(state), 0.0)
+        history.record(run.directory.path, 0, evolution.strategy.best(state.strategy))
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
@@ -279,6 +281,8 @@ class _Logbook(Watch):
                     **{key: values[index] for key, values in block.metrics.items()},
                 }
             )
+        found = block.evolution.result(block.state)
+        history.record(self.run.directory.path, block.done, found)
         frames = block.evolution.frames(block.done) - spent
         self.frames += frames
         self._show(block, length, frames)

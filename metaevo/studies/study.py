@@ -20,6 +20,10 @@ class Study(Protocol):
         """The heading under which the report folds its tables; empty to show them."""
 
     @property
+    def animated(self) -> bool:
+        """Whether its figures can be drawn in a second, so that a film of them is worth it."""
+
+    @property
     def captions(self) -> Mapping[str, str]:
         """Those of its figures, by their file names."""
 
@@ -102,6 +106,8 @@ def subtitle(generations: int) -> str:
 
 class Plain:
     """What most studies have in common: nothing is measured before, kept beside, or folded away."""
+
+    animated = False
 
     captions: Mapping[str, str] = {}
     folds = ""

@@ -1,0 +1,80 @@
+"""What an evolution had found at several generations, for the animation of its report.
+
+A point is recorded after every block of generations, on the host, so that the compiled loop does
+not change. The file stays small: beyond `MOST` points every second one is dropped, and large
+meta-parameters are not recorded.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from metaevo.runs import checkpoint
+
+FOLDER = "history"
+MOST = 48
+"""Points that are kept, at most."""
+LARGEST = 20_000
+"""Numbers in the meta-parameters, at most."""
+
+
+class History(NamedTuple):
+    """Meta-parameters over the generations."""
+
+    generations: np.ndarray
+    """[points] generations done, ascending"""
+    meta_params: Any
+    """each leaf [points, ...]"""
+
+    def at(self, index: int) -> Any:
+        """Return the meta-parameters of one point."""
+        return jax.tree.map(lambda leaf: leaf[index], self.meta_params)
+
+
+def read(run: Path) -> History | None:
+    """Return the history of a run; None if none was recorded.
+
+    Raises:
+        CheckpointError: if it is damaged.
+    """
+    path = run / FOLDER
+    if not path.is_dir():
+        return None
+    saved, _ = checkpoint.load_tree(path)
+    return History(saved["generations"], saved["meta_params"])
+
+
+def record(run: Path, generation: int, meta_params: Any) -> None:
+    """Add a point; points of the same or a later generation are dropped.
+
+    A resumed run repeats the generations after its last checkpoint, so that they were recorded
+    before.
+
+    Args:
+        run: the run directory.
+        generation: generations done.
+        meta_params: nested dicts, lists and tuples of arrays; of anything else no history is kept.
+    """
+    new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
+    leaves = jax.tree.leaves(new)
+    numeric = all(np.issubdtype(leaf.dtype, np.number) for leaf in leaves)
+    if not numeric or sum(leaf.size for leaf in leaves) > LARGEST:
+        return
+    try:
+        checkpoint.check_tree(new)
+    except TypeError:
+        return
+    generations = np.array([generation])
+    before = None if generation == 0 else read(run)
+    if before is not None:
+        earlier = np.flatnonzero(before.generations < generation)
+        if len(earlier) >= MOST:
+            earlier = earlier[::2]
+        generations = np.concatenate([before.generations[earlier], generations])
+        new = jax.tree.map(
+            lambda old, leaf: np.concatenate([old[earlier], leaf]), before.meta_params, new
+        )
+    tree = {"generations": generations, "meta_params": new}
+    checkpoint.save_tree(run / FOLDER, tree)
