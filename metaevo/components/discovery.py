@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import channels, registry, shapers, zoo
+from metaevo.components import channels, consent, registry, shapers, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
@@ -225,12 +225,13 @@ def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
     if name in registry.IMPORTED:
         return registry.IMPORTED[name]
     saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
-    if trust_source and os.path.isfile(saved):
+    if os.path.isfile(saved) and (trust_source or registry.is_elsewhere(name)):
         source = files.read(saved)
         kept = run.read_config()["resolved"].get(SOURCES) if run.config_path.exists() else None
         if kept and kept.get(registry.short_name(name)) != registry.digest(source):
             raise CheckpointError(f"{saved} is not what its run began with")
-        return registry.checked(name, registry.execute(source, saved))
+        if trust_source or _is_own(name, source):
+            return registry.checked(name, registry.execute(source, saved))
     if not registry.is_elsewhere(name):
         if name not in registry.known():
             raise CheckpointError(
@@ -240,9 +241,18 @@ def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
     if name in sys.modules:  # the caller has imported it
         return registry.checked(name, sys.modules[name])
     raise ConfigError(
-        f"{run.path} holds a component from outside metaevo ({show(name)}): import its module "
-        "first, or say that you trust the code in the directory: trust_source=True, --trust-source"
+        f"{run.path} holds a component from outside metaevo ({show(name)}) that you have not "
+        "executed here by name, or have changed since: to execute the copy in the directory, "
+        "pass --trust-source (trust_source=True), or import its module first"
     )
+
+
+def _is_own(name: str, source: bytes) -> bool:
+    """Whether the user has executed this source code, and the file it came from is unchanged."""
+    if not consent.is_remembered(registry.digest(source)):
+        return False
+    path = Path(name)
+    return path.suffix != ".py" or not path.is_file() or files.read(path) == source
 
 
 def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from flax import struct
 
+from metaevo.components import consent
 from metaevo.components.slots import SLOTS, Slot
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
@@ -66,6 +67,8 @@ def find(name: str) -> ModuleType:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigError(f"evolve = {show(name)} cannot be imported: {reason}") from error
         IMPORTED[name] = checked(name, module)
+        if is_elsewhere(name) and (source := source_of(module)) is not None:
+            consent.remember(digest(source))
     return IMPORTED[name]
 
 

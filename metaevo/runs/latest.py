@@ -43,8 +43,8 @@ def newest_run(root: Path) -> Path | None:
     What lies inside a run (the copy of a loss, a comparison on another task) is no run of its own.
     """
     found = []
-    for folder, inside, files in os.walk(root):
-        if "config.yaml" in files:
+    for folder, inside, names in os.walk(root):
+        if "config.yaml" in names:
             inside.clear()
             path = Path(folder)
             found.append(((path / "config.yaml").stat().st_mtime_ns, path))

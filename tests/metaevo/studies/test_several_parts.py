@@ -152,7 +152,20 @@ def test_the_parts_load_and_train(folder):
     jax.eval_shape(learner.train, key, ppo.Hyperparams(), of_drift, env_params)
 
 
-def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, capsys):
+def test_the_users_own_file_needs_no_trust_while_it_is_unchanged(there, monkeypatch):
+    registry.IMPORTED.clear()
+    assert callable(metaevo.load("run", slot="value_loss")[0])
+    registry.IMPORTED.clear()
+    try:
+        (there / "scaled.py").write_text(SCALED + "\n# changed")
+        with pytest.raises(ConfigError, match="--trust-source"):
+            metaevo.load("run", slot="value_loss")
+    finally:
+        (there / "scaled.py").write_text(SCALED)
+
+
+def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of somebody who has not executed it
     run = Path(shutil.copytree(there / "run", tmp_path / "run"))
     source = run / "component" / "scaled.py"
     for slot in ("policy_loss", "value_loss"):
