@@ -47,8 +47,8 @@ test-postgres: $(STAMP) ## the tests with a PostgreSQL server (apt install postg
 test-slurm: $(STAMP) ## the batch script on a SLURM cluster (apt install slurm-wlm munge)
 	$(RUN) -m pytest -m slurm $(ARGS)
 
-test-browser: $(STAMP) ## the comparison's page in Chromium (on Debian: apt install chromium chromium-driver)
-	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser]' --constraint constraints.txt
+test-browser: $(STAMP) ## the comparison's page and the documentation's search in Chromium (on Debian: apt install chromium chromium-driver)
+	$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,browser,docs]' --constraint constraints.txt
 	$(RUN) -m pytest -m browser $(ARGS)
 
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs

@@ -8,8 +8,8 @@ Macros make tables in a page:
 - `{{ kills() }}`: the table of docs/results/kills;
 - `{{ generality() }}`: the rows of the generality benchmark;
 - `{{ zoo() }}`: the cards of the zoo's entries, with their pictures;
-- `{{ settings("train", "purerl/ppo.py", "Config") }}`: the settings of a section of the config, from
-  the source of its dataclass.
+- `{{ settings("train", "purerl/ppo.py", "Config") }}`: the settings of a section of the config,
+  from the source of its dataclass.
 
 The results are written by `experiments/benchmark.py SUITE --save FILE`, by `python -m
 tests.faults.kills`, and by this file from a run's evaluation.json and config.yaml:

@@ -3,11 +3,13 @@
 import ast
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,7 +59,7 @@ def commands_of(text: str, *verbs: str) -> list[list[str]]:
 
 def after_flags(argv: list[str]) -> list[str]:
     """The values of a command line's flags, except where its own run is written."""
-    pairs = zip(argv, argv[1:], strict=False)
+    pairs = itertools.pairwise(argv)
     return [value for flag, value in pairs if flag.startswith("--") and flag != "--run-dir"]
 
 
@@ -84,6 +86,25 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]* src="?([^" >]+)', html)
         loaded += re.findall(r'<link[^>]* href="?([^" >]+)', html)
         assert [url for url in loaded if "//" in url] == [], page
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="needs the extra docs")
+def test_search_works_on_pages_opened_from_disk(tmp_path):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail("needs Debian's package chromium")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+         f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=10000", "--dump-dom",
+         (tmp_path / "index.html").as_uri() + "?q=drift"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    found = re.findall(r'class="md-search-result__link"[^>]*href="([^"]+)', done.stdout)
+    found += re.findall(r'href="([^"]+)"[^>]*class="md-search-result__link"', done.stdout)
+    assert any("zoo.html" in link for link in found), done.stdout[-500:]
 
 
 @pytest.mark.parametrize("name", TEXTS)
