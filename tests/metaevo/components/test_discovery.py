@@ -107,24 +107,22 @@ def adam(scale, context):
         (
             "value_loss",
             Component(init, lambda scale, context, error: scale * error**2),
-            r"value_loss\(meta_params, context, prediction, target, old_prediction\) fails: "
-            r"TypeError: .* takes 3 positional arguments but 5 were given",
+            r"value_loss\(.*\) fails: TypeError",
         ),
         (
             "policy_loss",
             Component(init, lambda scale, context, ratio, advantage: context.clip_rang),
-            r"policy_loss\(meta_params, context, log_ratio, advantage\) fails: "
-            r"AttributeError: .* no attribute 'clip_rang'",
+            r"policy_loss\(.*\) fails: AttributeError",
         ),
         (
             "make_optimizer",
             Component(init, lambda scale, context: scale),
-            r"make_optimizer\(meta_params, context\) fails: ",
+            r"make_optimizer\(.*\) fails: ",
         ),
         (
             "value_loss",
             Component(lambda key: {}, lambda meta_params, *others: others[1] ** 2),
-            r"init returns no parameters: nothing can be evolved",
+            "init returns no parameters",
         ),
         ("value_loss", Component(lambda: None, squared), r"init\(key\) fails: TypeError"),
     ],

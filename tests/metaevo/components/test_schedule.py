@@ -113,20 +113,17 @@ def test_it_is_a_component_beside_hand_written_ones_with_ranges_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("raw", "text"),
+    ("raw", "key"),
     [
-        (
-            {"learner": "dqn", "component": {"scheduled": ["clip_epsilon", "gae_lambda"]}},
-            "evolve = 'schedule': .* the learner has no clip_epsilon or gae_lambda",
-        ),
+        ({"learner": "dqn", "component": {"scheduled": ["clip_epsilon"]}}, "clip_epsilon"),
         ({"component": {"scheduled": ["gamma"]}}, "component.scheduled"),
-        ({"component": {"scheduled": []}}, "scheduled must name at least one"),
+        ({"component": {"scheduled": []}}, "scheduled"),
         ({"component": {"coefficients": 9}}, "component.coefficients"),
-        ({"learner": "q_learning"}, "'q_learning' has no slot 'schedule'"),
+        ({"learner": "q_learning"}, "'schedule'"),
     ],
 )
-def test_settings_without_meaning_are_refused(raw, text):
-    with pytest.raises(ConfigError, match=text):
+def test_settings_without_meaning_are_refused(raw, key):
+    with pytest.raises(ConfigError, match=key):
         study_of(evolve="schedule", **raw)
 
 

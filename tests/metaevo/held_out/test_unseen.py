@@ -14,7 +14,6 @@ from metaevo.comparison.comparison import Variant, summary
 from metaevo.config import ConfigError, from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.lifecycle import StopRequestedError
-from metaevo.studies import unseen_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score
@@ -149,20 +148,11 @@ def test_of_several_evolutions_the_evolution_is_the_unit():
     ]
     interval = np.quantile(drawn, statistics.expanded(6))
     assert found["together"]["interval"] == pytest.approx(list(interval), abs=0.06)
-    table = unseen_report.table(found)
-    assert table.columns[1:3] == ["learned (untuned, 6 evolutions)", "squared (untuned)"]
-    assert len({len(row) for row in (table.columns, *table.rows)}) == 1
-    better = sum(each["conclusion"] == "better" for each in found["evolutions"])
-    assert f"better in {better} of 6" in table.rows[-1][-1]
-    assert "1 the tuned squared" in table.note
 
 
 def test_without_any_scale_there_is_no_verdict(results):
     found = unseen.aggregate({"flat": results["flat"]})
     assert "variants" not in found
-    assert unseen_report.conclusion_text(found).startswith("No verdict on unseen tasks: on none of")
-    assert len(unseen_report.table(found).rows) == 1
-    assert unseen_report.banner(found).kind == "undecided"
 
 
 def test_what_was_found_is_not_tuned(tmp_path):
@@ -181,34 +171,25 @@ def test_what_was_found_is_not_tuned(tmp_path):
 # --- Refusals -----------------------------------------------------------------------------------
 
 
+SEEN = {"size": 3, "slip_probability": 0.1}
+
+
 @pytest.mark.parametrize(
-    ("tasks", "message"),
+    ("tasks", "key"),
     [
-        ({"GridWord": {}}, "unseen.GridWord: task.env: unknown environment 'GridWord'"),
-        (
-            {"again": {"env": "GridWorld", "env_params": {"size": 3, "slip_probability": 0.1}}},
-            "unseen.again: evolution sees this task",
-        ),
+        ({"GridWord": {}}, "unseen.GridWord: task.env"),
+        ({"again": {"env": "GridWorld", "env_params": SEEN}}, "unseen.again"),
         ({"CartPole-v1": {}}, "unseen.CartPole-v1: task.env"),
-        ({"other": {"env": "foo/bar"}}, "unseen.other: task.env: unknown environment 'foo/bar'"),
-        ({"other": {"env": "jumanji/Snak"}}, "unseen.other: task.env: unknown environment "),
-        ({"other": {"env": "jumanji/Sokoban"}}, "unseen.other: task.env: cannot build environment"),
-        (
-            {"corridor": {"env": "GridWorld", "train": {"steps": 3}}},
-            "unseen.corridor: unknown key 'train.steps'",
-        ),
-        (
-            {"corridor": {"env": "GridWorld", "hyperparams": {"learning_rate": "x"}}},
-            "unseen.corridor: hyperparams.learning_rate = 'x'",
-        ),
-        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out' must have only letters"),
-        ({"corridor": {"en": "GridWorld"}}, "unknown key 'evaluation.unseen.corridor.en'"),
+        ({"other": {"env": "jumanji/Snak"}}, "unseen.other: task.env"),
+        ({"way": {"env": "GridWorld", "train": {"steps": 3}}}, "unseen.way: unknown key"),
+        ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out'"),
+        ({"way": {"en": "GridWorld"}}, "unknown key 'evaluation.unseen.way.en'"),
     ],
 )
-def test_bad_tasks_are_refused_in_one_line(tasks, message):
+def test_bad_tasks_are_refused_in_one_line(tasks, key):
     with pytest.raises(ConfigError) as caught:
         study_of(**tasks)
-    assert message in str(caught.value)
+    assert key in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -249,12 +230,7 @@ def test_a_run_ends_with_a_verdict_on_unseen_tasks(evolved):
         assert all(len(row["scores"]) == 16 for row in rows.values())
     frames = [each["frames_per_agent"] for each in found["tasks"].values()]
     assert frames == [200, 400]
-    page = (evolved / "report.html").read_text()
-    assert "Unseen tasks" in page
-    assert {path.name for path in (evolved / "figures").glob("unseen_*.png")} == {
-        "unseen_GridWorld.png",
-        "unseen_corridor.png",
-    }
+    assert len(list((evolved / "figures").glob("unseen_*.png"))) == 2
 
 
 @pytest.mark.long
@@ -285,17 +261,14 @@ def test_a_task_that_is_finished_is_kept(evolved, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_is_judged_on_demand(evolved, tmp_path, capsys):
+def test_a_run_is_judged_on_demand(evolved, tmp_path):
     tasks = tmp_path / "tasks.yaml"
     tasks.write_text("small: {env: GridWorld, env_params: {size: 2}}\n")
     argv = ["--run-dir", str(evolved), "--unseen", str(tasks), "--evaluation.seeds", "8"]
     assert evaluate(argv, description="") == 0
     place = evolved / "transfer" / "unseen"
     assert list(of(place)["tasks"]) == ["small"]
-    printed = capsys.readouterr().out
-    assert "for Q-learning on unseen tasks" in (place / "report.html").read_text()
-    verdict = printed.rindex("unseen tasks")
-    assert verdict > printed.index("learned (untuned)")
+    assert (place / "report.html").exists()
     assert load_yaml(evolved / "config.yaml")["config"]["evaluation"]["unseen"].keys() == {
         "GridWorld",
         "corridor",
@@ -304,18 +277,16 @@ def test_a_run_is_judged_on_demand(evolved, tmp_path, capsys):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words",
     [
-        (["--unseen", "missing.yaml"], "missing.yaml"),
-        (["--unseen", "--task.env_params.size", "5"], "with --unseen it is the run's"),
-        (["--unseen", "--evaluation.unseen", "{}"], "no evaluation.unseen"),
-        (["--unseen", "--evaluation.seeds", "0"], "nothing to compare"),
+        ["--unseen", "missing.yaml"],
+        ["--unseen", "--task.env_params.size", "5"],
+        ["--unseen", "--evaluation.unseen", "{}"],
+        ["--unseen", "--evaluation.seeds", "0"],
     ],
 )
-def test_bad_demands_are_refused(evolved, capsys, words, message):
+def test_bad_demands_are_refused(evolved, capsys, words):
     with pytest.raises(SystemExit) as caught:
         evaluate(["--run-dir", str(evolved), *words], description="")
     assert caught.value.code == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: ")
