@@ -1,8 +1,8 @@
 """A long run of a script, its memory and its open files watched from outside.
 
-python tests/faults/soak.py SECONDS evolve|train [KIB]
+python tests/faults/soak.py SECONDS evolve|train
 
-prints one JSON object: what `watch` returns. With KIB, every checkpoint leaks so much, and a file.
+prints one JSON object: what `watch` returns.
 
 python tests/faults/soak.py inside SCRIPT ARGUMENTS...
 
@@ -44,13 +44,11 @@ PROMPT = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"
 """glibc gives memory back at once; it may keep 400 MiB otherwise, in which a leak would hide."""
 
 
-def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
-    """Start a script in a process of its own; with a leak, through `leaking` below."""
+def start(name: str, run_dir: Path) -> subprocess.Popen[bytes]:
+    """Start a script in a process of its own."""
     script, settings = COMMANDS[name]
-    path = f"experiments/{script}.py"
-    command = [sys.executable, path] if not leak else [sys.executable, __file__, str(leak), path]
     return subprocess.Popen(
-        [*command, *settings.split(), "--run-dir", str(run_dir)],
+        [sys.executable, f"experiments/{script}.py", *settings.split(), "--run-dir", str(run_dir)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", **PROMPT},
         stdout=subprocess.DEVNULL,
@@ -58,7 +56,7 @@ def start(name: str, run_dir: Path, leak: int = 0) -> subprocess.Popen[bytes]:
     )
 
 
-def watch(name: str, seconds: float, leak: int = 0, records: int = 0) -> dict[str, Any]:
+def watch(name: str, seconds: float, records: int = 0) -> dict[str, Any]:
     """Run a script, once it makes checkpoints, for some seconds; end it with SIGTERM.
 
     It runs for longer if it has not written so many `records` by then.
@@ -70,7 +68,7 @@ def watch(name: str, seconds: float, leak: int = 0, records: int = 0) -> dict[st
     """
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        process = start(name, run_dir, leak)
+        process = start(name, run_dir)
         try:
             while not len(list((run_dir / "checkpoints").glob("*"))) > 1:
                 assert process.poll() is None, f"the run has ended with code {process.returncode}"
@@ -117,22 +115,6 @@ def _records(run_dir: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def leaking(kib: int, script: str) -> None:
-    """Run a script of which every checkpoint leaks memory and an open file."""
-    import runpy
-
-    from metaevo.runs import checkpoint
-
-    save, leaked = checkpoint.save, []
-
-    def leaky(*arguments, **others):
-        leaked.append((b"x" * (kib * 1024), os.open(os.devnull, os.O_RDONLY)))
-        return save(*arguments, **others)
-
-    checkpoint.save = leaky
-    runpy.run_path(script, run_name="__main__")
-
-
 class Heap(ctypes.Structure):
     """glibc's `struct mallinfo2`, in bytes."""
 
@@ -176,8 +158,5 @@ if __name__ == "__main__":
     if sys.argv[1] == "inside":
         sys.argv = sys.argv[2:]
         inside(sys.argv[0])
-    elif sys.argv[1].isdecimal() and sys.argv[2].endswith(".py"):
-        leak, sys.argv = int(sys.argv[1]), sys.argv[2:]
-        leaking(leak, sys.argv[0])
     else:
-        print(json.dumps(watch(sys.argv[2], float(sys.argv[1]), *map(int, sys.argv[3:]))))
+        print(json.dumps(watch(sys.argv[2], float(sys.argv[1]))))

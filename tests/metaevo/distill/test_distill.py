@@ -92,18 +92,16 @@ def evolved(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
+def test_a_loss_becomes_formulas(evolved, tmp_path):
     pytest.importorskip("pyoperon")
     argv = [str(evolved), "--evaluations", "3000", "--formulas", "2", "--evaluation.seeds", "8"]
     assert main(argv, description="") == 0
-    printed = capsys.readouterr().out
     found = json.loads((evolved / "distill/value_loss/distilled.json").read_text())
     assert found["inputs"] == ["error"]
     assert 1 <= len(found["formulas"]) <= 2
     lengths = [each["length"] for each in found["formulas"]]
     assert lengths == sorted(lengths)
     for each in found["formulas"]:
-        assert each["text"] in printed
         assert len(each["scores"]) == 8
         value_loss, meta_params = load(
             evolved / "distill/value_loss" / each["name"].replace(" ", "_")
@@ -116,8 +114,6 @@ def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
         "sloped_squared",
     }
     assert found["learned"]["numbers"] == 10
-    assert (evolved / "distill/value_loss/figures/score_length.png").stat().st_size > 1000
-    assert "Formulas" in (evolved / "distill/value_loss/report.html").read_text()
 
     name = found["formulas"][-1]["name"].replace(" ", "_")
     argv = ["--learner", "q_learning", "--task.env", "GridWorld"]
@@ -127,13 +123,12 @@ def test_a_loss_becomes_formulas(evolved, capsys, tmp_path):
 
 
 @pytest.mark.long
-def test_a_loss_becomes_a_smaller_network(evolved, capsys, monkeypatch):
+def test_a_loss_becomes_a_smaller_network(evolved, monkeypatch):
     monkeypatch.setattr(networks, "STEPS", 300)
     monkeypatch.setattr(networks, "STARTS", 1)
     monkeypatch.setitem(sys.modules, "pyoperon", None)  # which no network needs
     argv = [str(evolved), "--into", "network", "--name", "small", "--evaluation.seeds", "4"]
     assert main(argv, description="") == 0
-    assert "network of 2" in capsys.readouterr().out
     found = json.loads((evolved / "distill/small/distilled.json").read_text())
     assert (found["formulas"], found["into"]) == ([], ["network"])
     (network,) = found["networks"]  # with 4 units it would have more numbers than the learned one
@@ -143,13 +138,10 @@ def test_a_loss_becomes_a_smaller_network(evolved, capsys, monkeypatch):
     value_loss, meta_params = load(evolved / "distill/small/network_of_2")
     assert sum(np.size(leaf) for leaf in jax.tree.leaves(meta_params)) == 7
     assert np.isfinite(value_loss(meta_params, None, 0.5, 0.25, 0.5))
-    assert (evolved / "distill/small/figures/score_length.png").stat().st_size > 1000
-    assert main([*argv[:-1], "0"], description="") == 0
-    assert "network of 2" in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_an_optimizer_becomes_a_formula(tmp_path, capsys):
+def test_an_optimizer_becomes_a_formula(tmp_path):
     pytest.importorskip("pyoperon")
     (tmp_path / "tiny.yaml").write_text(TINY_PPO)
     run = tmp_path / "run"
@@ -159,7 +151,6 @@ def test_an_optimizer_becomes_a_formula(tmp_path, capsys):
     assert main(argv, description="") == 0
     found = json.loads((run / "distill/make_optimizer/distilled.json").read_text())
     best = found["front"][-1]
-    assert "Each is the step of a parameter, in learning rates" in capsys.readouterr().out
     assert best["error"] < 0.1  # evolution has begun at Adam
     assert "mean_9" in best["expression"]
     folder = run / "distill/make_optimizer" / f"formula_of_{best['length']}"

@@ -1,6 +1,5 @@
 """`metaevo.evolve`: any problem gets what a run has, and its mean comes back."""
 
-import json
 import signal
 
 import jax
@@ -89,11 +88,6 @@ def test_a_finished_one_is_read_only_and_more_generations_can_be_asked_for(throu
     np.testing.assert_array_equal(more.meta_params["x"], through.meta_params["x"])
 
 
-def test_a_new_run_needs_a_new_directory(through):
-    with pytest.raises(ConfigError, match="already holds a run"):
-        evolve(through.path, 24)
-
-
 def test_other_settings_are_another_run(through):
     with pytest.raises(ConfigError, match=r"cannot resume with other settings \(strategy\.sigma"):
         metaevo.evolve(
@@ -126,11 +120,3 @@ def test_a_problem_that_cannot_be_evolved_is_refused_before_anything_is_written(
     with pytest.raises(ConfigError, match=complaint):
         metaevo.evolve(problem, generations=2, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_settings_lie_in_the_directory(through):
-    config = (through.path / "config.yaml").read_text()
-    assert "population_size: 32" in config
-    assert "generations: 24" in config
-    lines = (through.path / "metrics.jsonl").read_text().splitlines()
-    assert all(json.loads(line)["frames"] == 0 for line in lines)  # it has no environment

@@ -10,7 +10,7 @@ from metaevo.config import ConfigError, flatten, from_dict, load_yaml
 from metaevo.studies.settings import experiment_class
 
 ROOT = Path(__file__).parent.parent.parent.parent
-CONFIGS = sorted((ROOT / "configs").glob("evolve_*/*.yaml"))
+CONFIGS = [ROOT / "configs" / f"{name}.yaml" for name in ("evolve_drift/ppo", "evolve_lpg/lpg")]
 
 
 def settings_of(data):

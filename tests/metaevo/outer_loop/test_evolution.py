@@ -1,8 +1,5 @@
 """The outer loop on problems with known answers: optimum, keys, failures, blocks, devices."""
 
-import math
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -284,15 +281,6 @@ def moved(one, other, *blocks):
     return jax.device_get(other.result(state)), metrics
 
 
-def gathered_bytes(program):
-    """What one device receives in all `all-gather` operations of a compiled program's text."""
-    total = 0
-    for shapes in re.findall(r"= (.*?) all-gather(?:-start)?\(", program):
-        for dtype, sizes in re.findall(r"(\w+)\[([\d,]*)\]", shapes):
-            total += {"f32": 4, "pred": 1}[dtype] * math.prod(map(int, sizes.split(",")))
-    return total
-
-
 @pytest.mark.long
 def test_an_odd_population_on_three_devices():
     """Seven candidates, of which one device trains three in two chunks: also when resumed there."""
@@ -307,8 +295,6 @@ def test_an_odd_population_on_three_devices():
         result, metrics = moved(first, then, 3)
         assert_close(metrics, expected)
         assert_close(result, jax.device_get(one.result(state)))
-    # 7 candidates fill 2 chunks on every device and 5 validations another one: fitness and luck.
-    assert gathered_bytes(three.program.as_text()) == 3 * 3 * 2 * 4 * 2
 
 
 def test_all_devices_hold_the_same_state():

@@ -72,16 +72,16 @@ def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
 
 
 @pytest.mark.parametrize(
-    ("problem", "changes", "message"),
+    ("problem", "changes", "key"),
     [
-        (Rounded(), {}, "has no derivatives here: .*while_loop"),
-        (Neighbour(), {}, "has no derivatives here: .*nextafter"),
-        (Whole(), {}, "strategy.algorithm = 'meta_gradient': not all numbers are floats"),
-        (Quadratic(), {"settings": {"window": 0}}, "window = 0: must be an int, at least 1"),
-        (Quadratic(), {"settings": {"windw": 2}}, "has no setting 'windw'; allowed: window"),
+        (Rounded(), {}, "while_loop"),
+        (Neighbour(), {}, "nextafter"),
+        (Whole(), {}, "strategy.algorithm = 'meta_gradient'"),
+        (Quadratic(), {"settings": {"window": 0}}, "window = 0"),
+        (Quadratic(), {"settings": {"windw": 2}}, "'windw'"),
     ],
 )
-def test_bad_input_is_one_clear_line(problem, changes, message):
-    with pytest.raises(ConfigError, match=message) as raised:
+def test_bad_input_is_one_clear_line(problem, changes, key):
+    with pytest.raises(ConfigError, match=key) as raised:
         check_evolution(problem, config_of(**changes), EvolutionConfig(num_devices=1))
     assert "\n" not in str(raised.value)
