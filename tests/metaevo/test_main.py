@@ -89,23 +89,14 @@ def test_a_wrong_command_is_one_line():
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("platform", ["cuda", "nonsense"])
-def test_a_platform_that_is_not_there_is_one_line(platform):
+def test_a_platform_that_is_not_there_is_one_line():
     script = [sys.executable, "experiments/train.py"]
-    env = {**os.environ, "JAX_PLATFORMS": platform}
+    env = {**os.environ, "JAX_PLATFORMS": "nonsense"}
     done = subprocess.run(script, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
-    if done.returncode == 0:
-        pytest.skip(f"this machine has {platform}")
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"error: JAX_PLATFORMS = {platform}: there is no such device")
+    assert last.startswith("error: JAX_PLATFORMS = nonsense")
     assert "Traceback" not in done.stderr
-
-
-def test_reproduce_becomes_the_script_of_the_repository(tmp_path):
-    done = run("reproduce", "nothing", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: unknown comparison 'nothing'")
 
 
 THIN = [

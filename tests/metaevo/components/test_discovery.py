@@ -41,6 +41,7 @@ def test_round_trip(run):
     assert load_tree(run.meta_params)[1]["generation"] == 7
 
 
+@pytest.mark.long
 @pytest.mark.smoke
 def test_the_line_in_the_readme_trains_ppo(run):
     value_loss, meta_params = metaevo.load(str(run.path))

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaevo.comparison.evaluation import LEARNED
-from metaevo.components import drift, find, policy_losses
+from metaevo.components import policy_losses
 from metaevo.components.drift import Config, clip_drift, make
-from metaevo.config import ConfigError, from_dict
 from purerl import ppo
 from purerl.parts import losses
 from purerl.types import Context, EpisodeSums
@@ -273,20 +272,3 @@ def test_the_curves_of_known_losses():
         np.testing.assert_allclose(found > 1e-6, clipped)
         np.testing.assert_allclose(slope, np.where(clipped, 0, advantage), atol=1e-5)
         assert (curves["dpo"].drift >= -1e-6).all()
-
-
-@pytest.mark.parametrize("data", [{"hidden_size": 0}, {"start": "dpo"}, {"offset": 0}])
-def test_settings_without_meaning_are_refused(data):
-    with pytest.raises(ConfigError):
-        from_dict(Config, data)
-
-
-@pytest.mark.smoke
-def test_it_is_a_component():
-    assert find("drift") is drift
-    meta_params, _, component = built()
-    assert {name: leaf.shape for name, leaf in meta_params.items()} == {
-        "hidden": (8, UNITS),
-        "output": (UNITS,),
-    }
-    assert component.apply(meta_params, None, 0.1, 1.0).shape == ()

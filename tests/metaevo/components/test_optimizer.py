@@ -34,8 +34,7 @@ def run(made, meta_params, steps, size=1.0):
     return np.asarray(found)
 
 
-@pytest.mark.parametrize("temporal", [True, False])
-@pytest.mark.parametrize("memory_size", [0, 2])
+@pytest.mark.parametrize(("temporal", "memory_size"), [(True, 2), (False, 0)])
 def test_it_starts_exactly_at_adam(temporal, memory_size):
     made = optimizer.make(optimizer.Config(temporal=temporal, memory_size=memory_size))
     found = run(made, made.init(jax.random.key(0)), 5)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metaevo.components import find, value_loss
+from metaevo.components import value_loss
 from metaevo.components.value_loss import Config, make
 from metaevo.config import ConfigError, from_dict
 from purerl.types import Context
@@ -118,8 +118,7 @@ def test_zero_at_zero_leaves_the_slope_alone():
     np.testing.assert_allclose(shifted(*arguments), loss(*arguments) - at_zero, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["multiplicative", "additive"])
-@pytest.mark.parametrize("inputs", [("error",), INPUTS])
+@pytest.mark.parametrize(("inputs", "form"), [(("error",), "multiplicative"), (INPUTS, "additive")])
 def test_corrections_start_exactly_at_squared_error(inputs, form):
     config = Config(inputs=inputs, form=form, start="squared", error_scale=3.0)
     loss, slope, points = built(config)
@@ -197,11 +196,9 @@ def test_inputs_are_what_they_are_called():
 EVERYTHING = [
     Config(sizes, activation=activation, inputs=INPUTS, form=form, error_scale=0.5)
     for sizes, activation, form in [
-        ((), "tanh", "network"),
         ((64, 64), "tanh", "network"),
         ((3,), "relu", "multiplicative"),
         ((2, 3, 4), "elu", "network"),
-        ((5,), "softplus", "additive"),
     ]
 ]
 
@@ -297,11 +294,3 @@ def test_with_time_it_is_still_convex_even_and_zero_at_zero():
         assert (np.diff(loss, 2) > -1e-4).all()
         np.testing.assert_allclose(loss, loss[::-1], atol=1e-4)
         assert loss[30] == pytest.approx(0.0, abs=1e-5)
-
-
-@pytest.mark.smoke
-def test_it_is_a_component():
-    assert find("value_loss") is value_loss
-    component = value_loss.make(Config())
-    meta_params = component.init(jax.random.key(0))
-    assert component.apply(meta_params, None, 1.0, 0.0, 0.5).shape == ()

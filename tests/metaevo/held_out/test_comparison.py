@@ -11,8 +11,8 @@ from metaevo.components.slots import SLOTS
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.files import write_json_atomic
 from metaevo.training.fitness import FitnessConfig
-from metaevo.training.train_learner import Normalisation
-from purerl import ppo
+from metaevo.training.train_learner import Normalisation, Task
+from purerl import envs, ppo, q_learning
 from purerl.parts import losses
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
 from tests.metaevo.toy import ppo_task
@@ -230,3 +230,13 @@ def test_curves_are_means_over_finished_episodes(contenders):
     known = scores.curves[np.isfinite(scores.curves)]
     assert known.size
     assert (known >= 8).all()  # no CartPole episode is shorter: zeros were not averaged in
+
+
+def test_every_task_has_keys_of_its_own():
+    env, env_params = envs.make("GridWorld", size=3, slip_probability=0.3, observations="index")
+    config = q_learning.Config(total_timesteps=200, num_steps=10)
+    task = Task("GridWorld", q_learning.QLearning(config, env), env_params)
+    weights = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
+    both = Contender([task, task], q_learning.Hyperparams(), None, weights, curve_points=2)
+    (scores,) = both.run(keys_for(0, Purpose.HELD_OUT, 4), [{}], [None])
+    assert (scores.fitness[:, 0] != scores.fitness[:, 1]).any()

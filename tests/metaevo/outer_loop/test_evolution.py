@@ -239,7 +239,7 @@ def test_frames_are_those_of_the_evaluations_done(name):
 
 # --- Devices ------------------------------------------------------------------------------------
 
-LAYOUTS = [(1, 3), (2, 3), (4, 2)]
+LAYOUTS = [(2, 3), (4, 2)]
 
 
 @pytest.fixture(scope="module")

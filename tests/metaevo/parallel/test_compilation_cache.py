@@ -46,6 +46,7 @@ def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
     assert again == folder
 
 
+@pytest.mark.long
 def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
     """A full disk leaves what a kill would, too. JAX itself would warn in every later process."""
     small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
@@ -57,6 +58,7 @@ def test_what_was_left_half_written_is_compiled_and_kept_again(tmp_path):
     assert run(tmp_path)[0] == len(torn)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("obstacle", ["file", "own", "off"])
 def test_nothing_is_kept_there_where_it_cannot_or_should_not(tmp_path, obstacle):
     variables = {}
