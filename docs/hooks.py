@@ -277,7 +277,7 @@ def _card(card: dict[str, Any]) -> str:
         facts.append(["[generality](../explanation/generality.md)", text])
     title = card["title"][:1].upper() + card["title"][1:]
     parts = [f"## {name}", f"{title}. Version {card['version']}."]
-    parts.append(_markdown(["", ""], facts, ":---"))
+    parts.append(_markdown(["entry", f"`{name}`"], facts, ":---"))
     if card["held_out"] is not None:
         parts.append(_held_out(card["held_out"]))
     if "picture.png" in card["files"]:
