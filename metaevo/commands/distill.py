@@ -169,7 +169,10 @@ def distill(
         run.figures.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
         raise files.unwritable(f"run directory {run.path}", error) from None
-    with run.held("the same command goes on with what is tuned"), StopOnSignal() as stop:
+    with (
+        run.held("the same command goes on with what is tuned"),
+        StopOnSignal("the same command continues with what is tuned") as stop,
+    ):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
         try:
@@ -177,7 +180,7 @@ def distill(
                 study, judged, run, part, meta_params, search, lambda: raise_if_requested(stop)
             )
         except StopRequestedError:
-            print("stopped; the same command goes on with what is tuned", file=sys.stderr)
+            print("stopped; the same command continues with what is tuned", file=sys.stderr)
             return stop.exit_code
         write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
         _report(run, part, found, settings)

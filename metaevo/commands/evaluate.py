@@ -180,12 +180,12 @@ def judge(
     with run.held("the same command goes on"):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {}, devices.describe())
-        with StopOnSignal() as stop:
+        with StopOnSignal("the same command continues with what is done") as stop:
             try:
                 study.draw(meta_params, run.figures)
                 result = _compare(study, meta_params, run, lambda: raise_if_requested(stop))
             except StopRequestedError:
-                print("stopped; the same command goes on with what is done", file=sys.stderr)
+                print("stopped; the same command continues with what is done", file=sys.stderr)
                 return stop.exit_code
             write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
             loadable = run_dir if isinstance(study, LearnerStudy) else None

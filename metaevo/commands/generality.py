@@ -95,11 +95,11 @@ def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int
         raise files.unwritable(folder, error) from None
     with RunDirectory(folder).held("the same command goes on with the next task"):
         print(f"results: {folder}", file=sys.stderr, flush=True)
-        with StopOnSignal() as stop:
+        with StopOnSignal("the same command continues with the next task") as stop:
             try:
                 work(folder, lambda: raise_if_requested(stop))
             except StopRequestedError:
-                print("stopped; the same command goes on with the next task", file=sys.stderr)
+                print("stopped; the same command continues with the next task", file=sys.stderr)
             return stop.exit_code
 
 

@@ -147,7 +147,9 @@ def open_run(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirec
 
 
 def resume_flags(run: RunDirectory, settings: HasRun) -> str:
-    """Return the flags that continue a run under its settings."""
+    """Return the flags that continue a run under its settings; in Python, the arguments."""
+    if getattr(settings, "is_python", False):
+        return f"run_dir={str(run.path)!r}, resume=True"
     asks = any(each.needs_confirmation for each in configured(to_dict(settings)))
     asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
     return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"

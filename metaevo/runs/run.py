@@ -220,7 +220,8 @@ def living(
     with directory.held(way_out(directory, settings), exclusively=exclusively):
         saved, before = _before(directory, settings, kind) if resume else (None, None)
         failing = end_on_device_error(directory, settings) if alone else contextlib.nullcontext()
-        with StopOnSignal() as stop, failing:
+        way_on = f"continue with: {resume_flags(directory, settings)}"
+        with StopOnSignal(way_on) as stop, failing:
             yield Run(kind, settings, directory, saved, before, stop)
 
 

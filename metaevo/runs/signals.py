@@ -41,8 +41,14 @@ class StopOnSignal:
     Works in the main thread only (elsewhere Python raises ValueError).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, way_on: str = "") -> None:
+        """Wait for a signal.
+
+        Args:
+            way_on: how to continue what a second signal ends, for its message.
+        """
         self.requested: int | None = None
+        self._way_on = way_on
         self._time = 0.0
         self._old_handlers: dict[int, Any] = {}
 
@@ -85,4 +91,6 @@ class StopOnSignal:
             message = "stopping after this block; press Ctrl-C again to leave at once"
             print(f"\n{message}", file=sys.stderr, flush=True)
         elif now - self._time > _SAME_SIGNAL_SECONDS:
+            if self._way_on:
+                print(f"\nstopped at once; {self._way_on}", file=sys.stderr, flush=True)
             os._exit(128 + number)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from metaevo.config import from_dict, to_dict
 from metaevo.config.numbers import check_numbers
@@ -25,6 +25,8 @@ class ProblemSettings:
     strategy: StrategyConfig
     evolution: EvolutionConfig
     run: RunConfig
+    is_python: ClassVar[bool] = True
+    """a script, not a command, continues a run"""
 
     def __post_init__(self) -> None:
         """Refuse numbers that no device can represent."""

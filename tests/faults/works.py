@@ -77,6 +77,10 @@ class Process(subprocess.Popen[str]):
             command, text=True, stdout=subprocess.DEVNULL, stderr=self._errors, **options
         )
 
+    def said(self) -> str:
+        """Return what it has said on stderr so far."""
+        return os.pread(self._errors.fileno(), 2**20, 0).decode()
+
     def ended(self) -> str:
         """Wait for its end; what it has said on stderr."""
         self.wait(timeout=500)
