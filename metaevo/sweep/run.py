@@ -126,7 +126,7 @@ def _open(run: Run[SearchSettings], trials: AnyTrials, plan: Plan, worker: bool)
     if worker:
         return SweepRun(run, trials, plan, study)
     logged = _logged(directory)
-    if lost := [number for number in logged if number >= len(study.optuna_study.trials)]:
+    if lost := logged - {record.number for record in study.records()}:
         raise ConfigError(
             f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
             "was its storage changed or removed?"

@@ -8,6 +8,9 @@ from annotated_types import Gt, Interval
 MOST = 1_000_000
 """Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
 
+ADAPTIVE = ("tpe", "cma_es")
+"""Samplers that learn from finished trials."""
+
 
 @dataclass(frozen=True)
 class SweepConfig:

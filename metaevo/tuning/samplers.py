@@ -1,128 +1,85 @@
-"""The samplers, which choose the settings of the trials."""
+"""How the settings of the trials are chosen.
 
+Grid, random and Sobol points form a design: a list that is known before the first trial. TPE and
+CMA-ES are samplers, which learn from finished trials.
+"""
+
+import itertools
 import math
 from typing import Any
 
 import numpy as np
-import optuna
-from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, TPESampler
-from optuna.trial import FrozenTrial
 
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
-from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 
-RETRY_OF = "retry_of"
-"""The attribute of a trial that repeats a lost one: the number of that one."""
+
+def check_sampler(config: SweepConfig, space: Space) -> None:
+    """Refuse a space that the sampler cannot search.
+
+    Raises:
+        ConfigError: naming the ranges that there are.
+    """
+    numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
+    if config.sampler == "cma_es" and len(numeric) < 2:
+        found = ", ".join(numeric) or "none"
+        raise ConfigError(
+            f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {found}; "
+            "allowed: tpe, random, sobol, grid"
+        )
 
 
 def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
-    """Build a sampler.
+    """Build the sampler `tpe` or `cma_es`.
 
-    TPE chooses settings jointly and expects the worst of trials that still run, so that a batch of
-    suggestions differs. CMA-ES knows numbers only: choices are drawn at random beside it.
-
-    Raises:
-        ConfigError: if the sampler cannot search the space.
+    TPE chooses settings jointly and expects the worst of trials that still run, so that the
+    suggestions of a batch differ.
     """
-    if config.sampler == "tpe":
-        return TPESampler(multivariate=True, constant_liar=True, seed=seed)
     if config.sampler == "cma_es":
-        numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
-        if len(numeric) < 2:
-            found = ", ".join(numeric) or "none"
-            raise ConfigError(
-                f"sweep.sampler = 'cma_es': needs at least 2 ranges in the space, not {found}; "
-                "allowed: tpe, random, sobol, grid"
-            )
         return CmaSampler(space, seed)
-    return DesignSampler(config, space, seed)
+    return TPESampler(multivariate=True, constant_liar=True, seed=seed)
 
 
 def num_trials(config: SweepConfig, space: Space) -> int:
-    """Return how many trials a sweep has: as many as its settings say, or as a grid has points."""
+    """Return the number of trials: at most as many as the grid has points."""
     if config.sampler != "grid":
         return config.trials
-    return min(config.trials, grid_size(config, space))
+    axes = space.axes(config.grid_points).values()
+    return min(config.trials, math.prod(len(axis) for axis in axes))
 
 
-def grid_size(config: SweepConfig, space: Space) -> int:
-    """Return the number of points of the grid."""
-    return math.prod(len(axis) for axis in space.axes(config.grid_points).values())
+def design(config: SweepConfig, space: Space, seed: int) -> list[dict[str, Any]] | None:
+    """Return the settings of every trial; None if a sampler chooses them."""
+    count = num_trials(config, space)
+    if config.sampler in ADAPTIVE:
+        return None
+    if config.sampler == "grid":
+        axes = space.axes(config.grid_points)
+        points = itertools.islice(itertools.product(*axes.values()), count)
+        return [dict(zip(axes, point, strict=True)) for point in points]
+    fractions = _sobol if config.sampler == "sobol" else _random
+    return [
+        {
+            key: entry.at(float(fraction))
+            for (key, entry), fraction in zip(space.entries.items(), row, strict=True)
+        }
+        for row in fractions(count, len(space.entries), seed)
+    ]
 
 
-def design_indices(trials: list[FrozenTrial]) -> list[int]:
-    """Return the place in the design of every trial, which are all of a study in their order.
-
-    A trial that repeats a lost one has the place of that one; others are counted without these.
-    """
-    indices: list[int] = []
-    fresh = 0
-    for trial in trials:
-        lost = trial.user_attrs.get(RETRY_OF)
-        indices.append(fresh if lost is None else indices[lost])
-        fresh += lost is None
-    return indices
+def _random(count: int, dimensions: int, seed: int) -> np.ndarray:
+    return np.array(
+        [np.random.default_rng([seed, index]).random(dimensions) for index in range(count)]
+    )
 
 
-class DesignSampler(BaseSampler):
-    """Grid, random and Sobol points that are functions of the seed and the place in the design.
+def _sobol(count: int, dimensions: int, seed: int) -> np.ndarray:
+    from scipy.stats import qmc  # takes a second to import
 
-    Optuna's own grid and quasi-random samplers can give two workers the same point.
-    """
-
-    def __init__(self, config: SweepConfig, space: Space, seed: int) -> None:
-        self._kind, self._space, self._seed = config.sampler, space, seed
-        self._axes = space.axes(config.grid_points) if self._kind == "grid" else {}
-        self._sobol = np.empty((0, len(space.entries)))
-
-    def point(self, index: int) -> dict[str, Any]:
-        """Return the values at a place in the design; a grid begins again after its end."""
-        if self._kind == "grid":
-            shape = [len(axis) for axis in self._axes.values()]
-            places = np.unravel_index(index % math.prod(shape), shape)
-            pairs = zip(self._axes.items(), places, strict=True)
-            return {key: axis[int(place)] for (key, axis), place in pairs}
-        fractions = self._fractions(index)
-        pairs_of = zip(self._space.entries.items(), fractions, strict=True)
-        return {key: entry.at(float(fraction)) for (key, entry), fraction in pairs_of}
-
-    def _fractions(self, index: int) -> np.ndarray:
-        dimensions = len(self._space.entries)
-        if self._kind == "random":
-            return np.random.default_rng([self._seed, index]).random(dimensions)
-        if index >= len(self._sobol):  # a power of two of them, whose first ones never change
-            from scipy.stats import qmc  # takes a second
-
-            engine = qmc.Sobol(dimensions, scramble=True, rng=self._seed)
-            self._sobol = engine.random_base2(max(index.bit_length(), 6))
-        point: np.ndarray = self._sobol[index]
-        return point
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """Return the whole space: all values of a point are chosen together."""
-        del study, trial
-        return self._space.distributions
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Return the point of a trial."""
-        del search_space
-        earlier = study.get_trials(deepcopy=False)[: trial.number + 1]
-        return self._space.encode(self.point(design_indices(earlier)[-1]))
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        """Refuse what is not in the space."""
-        raise ValueError(f"{param_name} is not in the search space")
+    engine = qmc.Sobol(dimensions, scramble=True, rng=seed)
+    points: np.ndarray = engine.random_base2(max((count - 1).bit_length(), 6))[:count]
+    return points

@@ -23,7 +23,7 @@ from metaevo.runs.tracking.service import about_run
 from metaevo.runs.tracking.state import STATE_FILE, State, load_state
 from metaevo.runs.tracking.tracker import RunTracker
 from metaevo.runs.tracking.wandb_service import WandbService
-from metaevo.tuning.storage import JOURNAL, open_storage
+from metaevo.tuning.storage import JOURNAL, Storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
 
@@ -84,7 +84,7 @@ READERS = {
     ".lock": lambda run: read(run.path),
     "tracked.jsonl": lambda run: missing(run, State()),
     STATE_FILE: lambda run: load_state(run.path, "key"),
-    JOURNAL: lambda run: open_storage(run.path, None),
+    JOURNAL: lambda run: Storage.open(run.path, None),
 }
 
 

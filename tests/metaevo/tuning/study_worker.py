@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+from metaevo.tuning import storage
 from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
@@ -19,6 +20,7 @@ def main(directory: Path, name: str, trials: int, url: str | None) -> None:
     config = SimpleNamespace(
         trials=trials, sampler="sobol", grid_points=3, storage=url, study="shared"
     )
+    storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
     with Study.open(directory, config, space, seed=5, name="") as study:
         while True:
             batch = study.ask(2)

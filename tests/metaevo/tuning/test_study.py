@@ -9,7 +9,6 @@ from optuna.storages.journal import JournalFileBackend
 from metaevo.config import ConfigError
 from metaevo.tuning import storage as storages
 from metaevo.tuning.ranges import Choice, Range
-from metaevo.tuning.sampling import DesignSampler
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
 
@@ -151,7 +150,7 @@ def test_what_an_unfinished_worker_leaves_is_done_next(tmp_path, make_config, sp
 
 
 def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, monkeypatch):
-    config = make_config(trials=2, sampler="sobol")
+    config = make_config(trials=2, sampler="tpe")
 
     class KilledError(Exception):
         pass
@@ -168,10 +167,12 @@ def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, mo
         monkeypatch.setattr(study._storage, "set_trial_param", stop)
         with pytest.raises(KilledError):
             study.ask(1)
-    assert len(study.optuna_study.trials[0].params) == 1
+    (known,) = study.optuna_study.trials[0].params.items()
     with open_study(tmp_path, config, space) as study:
-        (trial, _) = study.ask(5)
-    assert trial == (1, 0, DesignSampler(config, space, 0).point(0))
+        trial, other = study.ask(5)
+    assert (trial.index, other.index) == (0, 1)
+    assert known in trial.params.items()
+    assert trial.params.keys() == other.params.keys() == space.distributions.keys()
 
 
 @pytest.mark.parametrize(
@@ -249,11 +250,12 @@ def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_conf
     for end in range(last, len(whole) + 1):
         journal.write_bytes(whole[:end])
         with open_study(tmp_path, config, space) as study:
-            assert study.records() == kept
-            (trial,) = study.ask(2)
-            assert study.tell(trial, 2.0, outcome="complete", attributes={})
+            known = study.records()
+            assert known == (kept if end == len(whole) else kept[:1])
+            for trial in study.ask(3):
+                assert study.tell(trial, 2.0, outcome="complete", attributes={})
         again = open_study(tmp_path, config, space)
-        assert [record.index for record in again.records()] == [0, 1, 2]
+        assert sorted(record.index for record in again.records()) == [0, 1, 2]
         assert journal.read_bytes().startswith(whole[:last])
 
 
