@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+import metaevo
 from metaevo.config import command_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -222,6 +223,12 @@ def test_python_of_a_page_is_python(name: str):
                         hasattr(module, alias.name)
                         or importlib.util.find_spec(f"{node.module}.{alias.name}") is not None
                     ), f"{node.module} has no {alias.name}"
+
+
+def test_every_public_name_is_on_the_page_of_python():
+    page = TEXTS["docs/reference/api.md"]
+    names = set(re.findall(r"metaevo\.(\w+)", page))
+    assert {name for name in metaevo.__all__ if not name.startswith("_")} <= names
 
 
 def test_the_readme_is_short_and_imports_only_the_two_packages():
