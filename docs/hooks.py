@@ -205,7 +205,7 @@ def kills() -> str:
         killed = [each["phases"].get(phase, 0) for phase in phases]
         rows.append([each["work"], each["kills"], *killed, same])
     command = "python -m tests.faults.kills NAME --kills N --seed 0 --json FILE"
-    columns = ["run", "kills", *phases, "equal to the undisturbed run"]
+    columns = ["run", "kills", *phases, "equal to the uninterrupted run"]
     return f"{_markdown(columns, rows)}\n\n<small>`{command}`</small>"
 
 
