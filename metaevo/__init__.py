@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metaevo import statistics
+    from metaevo.comparison.compare_runs.analysis import RunComparison, compare_runs
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
     from metaevo.evolution import devices
@@ -24,8 +25,10 @@ __all__ = [
     "EvolutionConfig",
     "Found",
     "MetaProblem",
+    "RunComparison",
     "StrategyConfig",
     "__version__",
+    "compare_runs",
     "devices",
     "evolve",
     "load",
@@ -38,7 +41,9 @@ _HOMES = {
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
     "MetaProblem": "metaevo.evolution.problem",
+    "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "StrategyConfig": "metaevo.evolution.strategy",
+    "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evolve": "metaevo.studies.api",
     "load": "metaevo.components.discovery",

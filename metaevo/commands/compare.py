@@ -5,12 +5,17 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from metaevo.comparison.compare_runs import figures, page, sources
-from metaevo.comparison.compare_runs.analysis import Analysis, Options, analyse
+from metaevo.comparison.compare_runs import figures, page
+from metaevo.comparison.compare_runs.analysis import (
+    Options,
+    RunComparison,
+    TableName,
+    compare_runs,
+)
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.comparison.compare_runs.words import conclusions, terminal, what
+from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, terminal
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs.files import unwritable, write_json_atomic
@@ -28,9 +33,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         description: for `--help`.
     """
     args = _parser(description).parse_args(argv)
-    options = _options(args)
+    options = vars(_options(args))
     # Before the output: a wrong name leaves no empty folder behind.
-    result = analyse_runs(args.runs, options)
+    result = compare_runs(args.runs, **options)
     output = RunDirectory.create(args.output, "comparisons").path
     if args.watch is None:
         _show(result, output, None)
@@ -43,19 +48,9 @@ def main(argv: list[str], *, description: str | None) -> int:
                 _write(result, output, None)  # the last page need not load itself again
                 return 0
             time.sleep(args.watch)
-            result = analyse_runs(args.runs, options)
+            result = compare_runs(args.runs, **options)
     except KeyboardInterrupt:
         return 0
-
-
-def analyse_runs(names: list[str], options: Options) -> Analysis:
-    """Read and compare runs.
-
-    Raises:
-        ConfigError: for anything wrong in the names, the options or the runs.
-    """
-    found, notes = sources.read_all(names)
-    return analyse(found, options, notes)
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
@@ -116,14 +111,14 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _show(
-    result: Analysis, output: Path, reload_seconds: float | None, clear: bool = False
+    result: RunComparison, output: Path, reload_seconds: float | None, clear: bool = False
 ) -> None:
     path = _write(result, output, reload_seconds)
     print(("\x1b[2J\x1b[H" if clear else "") + terminal(result))
     print(f"\npage: {path}", flush=True)
 
 
-def _write(result: Analysis, output: Path, reload_seconds: float | None) -> Path:
+def _write(result: RunComparison, output: Path, reload_seconds: float | None) -> Path:
     """Write page, figures and numbers."""
     try:
         write_json_atomic(output / "comparison.json", as_json(result))
@@ -133,11 +128,11 @@ def _write(result: Analysis, output: Path, reload_seconds: float | None) -> Path
         raise unwritable(output, error) from None
 
 
-def as_json(result: Analysis) -> dict[str, Any]:
-    """All numbers of a comparison as plain data."""
+def as_json(result: RunComparison) -> dict[str, Any]:
+    """Return all numbers of a comparison as plain data: the tables of `RunComparison.records`."""
     chosen = result.selection
     return {
-        "what": what(result),
+        "compared": compared_quantity(result),
         "metric": chosen.metric,
         "axis": chosen.axis,
         "judged_at": chosen.ends,
@@ -148,35 +143,13 @@ def as_json(result: Analysis) -> dict[str, Any]:
             {"name": each.name, "kind": each.kind, "state": each.state, "progress": each.progress}
             for each in result.sources
         ],
-        "groups": [
-            {
-                **_nested(row),
-                "scores": each.scores,
-                "seeds_of": [f"{seed.run} {seed.seed}" for seed in each.group.seeds],
-            }
-            for row, each in zip(result.rows, result.groups, strict=True)
-        ],
-        "pairs": [_nested(pair) for pair in result.pairs],
         "comparisons": result.comparisons,
-        "effects": [_nested(row) for row in result.effects],
-        "efficiency": [
-            {
-                **_nested(row, leave=("middle",)),
-                "curve": _nested(row.middle, leave=("resampled",)),
-            }
-            for row in result.efficiency
-        ],
         "optimum": result.optimum,
         "optimum_is": result.optimum_is,
-    }
-
-
-def _nested(value: Any, leave: tuple[str, ...] = ()) -> Any:
-    """Named tuples and dataclasses as mappings, whatever they are nested in."""
-    if isinstance(value, dict):
-        return {key: _nested(each) for key, each in value.items()}
-    if hasattr(value, "_asdict"):
-        return {key: _nested(each) for key, each in value._asdict().items()}
-    if hasattr(value, "__dataclass_fields__"):
-        return {key: _nested(each) for key, each in vars(value).items() if key not in leave}
-    return value
+        **{name: result.records(name) for name in get_args(TableName)},
+        "curves": [
+            {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
+             "low": row.middle.low, "high": row.middle.high}
+            for row in result.efficiency
+        ],
+    }  # fmt: skip

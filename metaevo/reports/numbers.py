@@ -65,12 +65,13 @@ def estimate(
 def _like_width(
     values: Sequence[float], low: float, high: float, *, sign: bool = False
 ) -> list[str]:
-    """Two significant digits of the interval's width decide how many decimals are shown."""
+    """Show two significant digits of the interval's width, but not too many of the values."""
     width = high - low
     if not all(map(math.isfinite, (width, *values))):
         return [number(value) for value in values]
     if width > 0:
-        decimals = min(max(0, 1 - math.floor(math.log10(width))), 12)
+        largest = max(map(abs, values))
+        decimals = max(0, min(1 - _exponent(width), _DIGITS - _exponent(largest), 12))
     else:
         decimals = _decimals(values) or 0
     return [fixed(value, decimals, sign=sign) for value in values]

@@ -26,6 +26,10 @@ class Group:
         """What its seeds were trained on."""
         return sorted({seed.task for seed in self.seeds})
 
+    def on(self, task: str) -> list[SeedRun]:
+        """Return the seeds that were trained on a task."""
+        return [seed for seed in self.seeds if seed.task == task]
+
 
 def differing(seeds: Sequence[SeedRun]) -> dict[str, list[str]]:
     """The keys in which the seeds' settings differ, each with its values in their order."""
@@ -57,7 +61,7 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
     if by is None and max(map(len, labels)) > _LONGEST:
         shown = _telling(keys, order)
         order.sort(key=lambda values: [_rank(values[index]) for index in shown])
-        labels = [f"{label}, ..." for label in _labels(keys, order, shown)]
+        labels = _labels(keys, order, shown)
     labels = _unique([_short(label) for label in labels])
     return [Group(label, groups[values]) for label, values in zip(labels, order, strict=True)]
 
@@ -174,7 +178,9 @@ def _rank(value: str) -> tuple[bool, float, str]:
 
 
 def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST else f"{label[: _LONGEST - 3]}..."
+    """Cut the middle of a long label, because both ends may distinguish it."""
+    half = _LONGEST // 2 - 2
+    return label if len(label) <= _LONGEST else f"{label[:half]}...{label[-half:]}"
 
 
 def _unique(labels: Sequence[str]) -> list[str]:

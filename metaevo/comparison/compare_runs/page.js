@@ -17,7 +17,7 @@
     String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const shorten = (text, length) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
   const wrapped = (label) => {
-    const lines = label.split(", ").map((part) => plain(shorten(part, narrow.matches ? 22 : 34)));
+    const lines = label.split(", ").map((part) => plain(shorten(part, narrow.matches ? 24 : 48)));
     return lines.length > 3 ? lines.slice(0, 3).join("<br>") + " …" : lines.join("<br>");
   };
   const style = (index) => ({

@@ -9,11 +9,11 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from metaevo.comparison.compare_runs.analysis import Analysis
+from metaevo.comparison.compare_runs.analysis import RunComparison
 from metaevo.comparison.compare_runs.views import views
-from metaevo.comparison.compare_runs.words import conclusions, tables, what
+from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, tables
 from metaevo.reports import page as report
-from metaevo.reports.numbers import cell
+from metaevo.reports.numbers import column, counted
 
 # Nothing may be loaded, even if a name in the data or a later Plotly tries to.
 _POLICY = (
@@ -23,7 +23,6 @@ _POLICY = (
 _BAR, _MOST_BARS = 38, 12
 """Height of a group in the drawing of intervals in pixels, and how many it has at most."""
 _CSS = """
-body { max-width: 70rem; }
 .controls { display: flex; flex-wrap: wrap; gap: .6rem 1.4rem; margin: 0 0 .6rem; }
 .controls label { color: var(--soft); font-size: .9rem; max-width: 100%; }
 .controls label[hidden] { display: none; }
@@ -62,10 +61,10 @@ class _Groups:
     """The table of groups, and its intervals as a drawing beside it."""
 
     table: report.Table
-    analysis: Analysis
+    result: RunComparison
 
     def html(self) -> str:
-        rows = self.analysis.rows[:_MOST_BARS]
+        rows = self.result.groups[:_MOST_BARS]
         edges = [edge for row in rows for edge in row.iqm.interval]
         low, high = min(edges), max(edges)
         scale = 100 / ((high - low) or 1.0)
@@ -80,9 +79,10 @@ class _Groups:
                 f'<circle cx="{middle:.2f}%" cy="{y + 10}" r="5"/></svg>'
             )
         bottom = 16 + _BAR * len(rows)
+        first, last = column([low, high])
         axis = (
-            f'<text x="0%" y="{bottom}">{escape(cell(low))}</text>'
-            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(cell(high))}</text>'
+            f'<text x="0%" y="{bottom}">{escape(first)}</text>'
+            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(last)}</text>'
         )
         return (
             f'<div class="beside"><div>{self.table.html()}</div><figure><svg class="intervals" '
@@ -99,27 +99,31 @@ class _Plots:
     data: dict[str, Any]
 
     def html(self) -> str:
-        controls = "".join(
-            f'<label>{text} <select id="choose-{name}"></select></label>\n'
-            for name, text in (
-                ("grouping", "group by"), ("task", "task"), ("lines", "lines"),
-                ("axis", "align by"), ("smoothing", "curves"),
-            )
-        )  # fmt: skip
+        of_all = _controls({"grouping": "group by", "task": "task"})
+        of_curves = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
-            f'<h2>Curves</h2>\n<div class="controls">\n{controls}</div>\n'
-            '<div id="curves-part"><div id="curves" class="plot"></div>\n'
-            '<p class="note">Line: interquartile mean over seeds, where all seeds of a group have '
-            "come; band: 95% bootstrap interval. Click a name to hide it, double-click to see it "
-            "alone; drag to zoom, double-click the plot to go back.</p></div>\n"
+            f'<h2>Plots</h2>\n{of_all}<div id="curves-part"><h2>Curves</h2>\n{of_curves}'
+            '<div id="curves" class="plot"></div>\n'
+            '<p class="note">Line: interquartile mean over seeds, as far as all seeds of a group '
+            "have come; band: 95% bootstrap interval. Click a name to hide it, double-click to see "
+            "it alone; drag to zoom, double-click the plot to reset.</p></div>\n"
             '<h2>Scores of single seeds</h2>\n<div id="scores" class="plot"></div>\n'
             '<h2>Performance profile</h2>\n<div id="profile" class="plot"></div>\n'
-            '<p class="note">The share of seeds that score more than what the axis says: a curve '
-            "above another one everywhere is better whatever one looks at.</p>\n"
+            '<p class="note">The share of seeds with more than this score. A curve above another '
+            "one everywhere is better by any statistic.</p>\n"
             f'<script type="application/json" id="comparison-data">{embedded(self.data)}</script>\n'
             f"<script>{_in_script(get_plotlyjs())}</script>\n<script>{_in_script(script)}</script>\n"
         )
+
+
+def _controls(names: dict[str, str]) -> str:
+    """Selectors by the last part of their id; the program hides those with one option."""
+    labels = "".join(
+        f'<label>{text} <select id="choose-{name}"></select></label>\n'
+        for name, text in names.items()
+    )
+    return f'<div class="controls">\n{labels}</div>\n'
 
 
 def embedded(data: Any) -> str:
@@ -135,20 +139,20 @@ def _in_script(code: str) -> str:
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def write(analysis: Analysis, path: Path, *, reload_seconds: float | None = None) -> Path:
+def write(result: RunComparison, path: Path, *, reload_seconds: float | None = None) -> Path:
     """Write the page.
 
     Args:
-        analysis: what it shows.
+        result: the comparison.
         path: of the file.
         reload_seconds: the page loads itself again after so long; for `--watch`.
     """
-    parts: list[report.Section] = [report.Text("Conclusion", conclusions(analysis))]
-    if analysis.notes:
-        parts.append(_List("To know", analysis.notes))
-    first, *others = tables(analysis)
-    parts += [_Groups(first, analysis), _Plots(views(analysis)), *others]
-    parts.append(report.KeyValues("How this was computed", vars(analysis.options)))
+    parts: list[report.Section] = [report.Text("Conclusion", conclusions(result))]
+    if result.notes:
+        parts.append(_List("To know", result.notes))
+    first, *others = tables(result)
+    parts += [_Groups(first, result), _Plots(views(result)), *others]
+    parts.append(report.KeyValues("How this was computed", vars(result.options)))
     reload = ""
     if reload_seconds is not None:
         reload = f'<meta http-equiv="refresh" content="{max(1, round(reload_seconds))}">\n'
@@ -156,6 +160,6 @@ def write(analysis: Analysis, path: Path, *, reload_seconds: float | None = None
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n{reload}'
         f"<style>{_CSS}</style>\n"
     )
-    seeds = sum(row.seeds for row in analysis.rows)
-    subtitle = f"{what(analysis)}: {len(analysis.rows)} groups, {seeds} seeds"
+    groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
+    subtitle = f"{compared_quantity(result)}: {groups}, {seeds}"
     return report.write_report(path, "Comparison of runs", subtitle, parts, head=head)

@@ -1,8 +1,6 @@
 """Reading our own run directories, finished or half-written."""
 
-import csv
 import fcntl
-import io
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +11,7 @@ import numpy as np
 
 from metaevo.comparison.compare_runs.directions import EVALUATION
 from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun, Source, column
-from metaevo.config import ConfigError, flatten
+from metaevo.config import flatten
 from metaevo.runs import files
 from metaevo.runs.files import read_json
 from metaevo.runs.latest import evolutions_in
@@ -99,13 +97,10 @@ def _seeds(
     if kind != "update" or number == 1:
         own = "" if kind != "update" else "/0"
         return [seed(base + own, axes, metrics)]
-    steps, returns = _returns(run, records, axes["steps"])
+    returns = _returns(records)
     if returns is None:
         notes.append("it has no curves of single seeds yet: their mean counts as one seed")
         return [seed(f"{base}/mean", axes, metrics)]
-    if len(steps) != len(axes["steps"]):
-        axes = {"steps": steps, "seconds": np.interp(steps, axes["steps"], axes["seconds"])}
-        metrics = {}
     # What is only recorded as a mean over the seeds belongs to none of them: see `averaged`.
     seeds = [
         seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
@@ -134,24 +129,12 @@ def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
     }
 
 
-def _returns(
-    run: RunDirectory, records: Records, steps: FloatArray
-) -> tuple[FloatArray, FloatArray | None]:
-    """Steps and the curves [seeds, points]: from the records or, of an older run, the CSV file."""
-    if (returns := records.matrix("returns")) is not None:
-        return steps, returns.T
-    path = run.path / "learning_curves.csv"
-    if not os.path.lexists(path):
-        return steps, None
-    content = files.read(path)
-    try:
-        header, *lines = list(csv.reader(io.StringIO(content.decode(), newline="")))
-        table = np.array([[float(cell or "nan") for cell in line] for line in lines])
-    except (ValueError, csv.Error) as error:
-        raise ConfigError(f"{path}: no table of learning curves: {error}") from None
-    if header[:1] != ["steps"] or table.ndim != 2 or not np.isfinite(table[:, 0]).all():
-        raise ConfigError(f"{path}: no table of learning curves")
-    return table[:, 0], table[:, 1:].T
+def _returns(records: Records) -> FloatArray | None:
+    """The curves [seeds, points] of single seeds, if the records hold them."""
+    rows = [record.get("returns") for record in records]
+    if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
+        return np.stack([column(row) for row in rows if row is not None], axis=1)
+    return None
 
 
 def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun]:

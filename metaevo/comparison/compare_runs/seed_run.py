@@ -66,6 +66,11 @@ class SeedRun:
     """whether `seed` is known, so that equal ones of two runs match"""
 
     @property
+    def is_mean(self) -> bool:
+        """Whether it holds means over the seeds of its run."""
+        return self.seed.endswith("/mean")
+
+    @property
     def task(self) -> str:
         """What it was trained on."""
         parts = [self.config[key] for key in TASK_KEYS if self.config.get(key) not in (None, {})]
@@ -114,6 +119,8 @@ class Source:
     """share of what it was to do, where that is known"""
     notes: list[str] = field(default_factory=list)
     """what a reader of a comparison has to know"""
+    repeats: int = 0
+    """seeds that were left out because another run has them too"""
 
     @property
     def status(self) -> str:

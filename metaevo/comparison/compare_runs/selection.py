@@ -55,7 +55,7 @@ def select(
             raise ConfigError(
                 f"{source.name}: has no metric {metric or chosen!r}; it has: {_names(source)}"
             )
-        if not mine:
+        if not mine and not source.repeats:
             notes.append(f"{source.name}: left out, it has recorded nothing to compare yet")
         seeds += mine
     if not seeds:
@@ -67,7 +67,7 @@ def select(
         if axis not in seed.axes:
             known = ", ".join(each for each in AXES if each in seed.axes)
             raise ConfigError(f"{seed.run}: cannot be aligned by {axis}; it has: {known}")
-    if chosen not in ("mean_return",) and any(seed.seed.endswith("/mean") for seed in seeds):
+    if chosen not in ("mean_return",) and any(seed.is_mean for seed in seeds):
         notes.append(f"{chosen} is recorded as a mean over a run's seeds: a run counts as one seed")
     ends = _ends(seeds, axis, full_length, notes)
     return Selection(chosen, variant, axis, seeds, ends, full_length)

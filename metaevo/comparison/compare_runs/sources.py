@@ -8,6 +8,7 @@ from pathlib import Path
 from metaevo.comparison.compare_runs import mlflow_runs, run_directories, wandb_runs
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source, settings_of
 from metaevo.config import ConfigError
+from metaevo.reports.numbers import counted
 from metaevo.runs.latest import run_path
 
 
@@ -58,12 +59,15 @@ def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
     notes, result = [], []
     for source in sources:
         seeds = [seed for seed in source.seeds if id(seed) in kept]
-        if len(seeds) < len(source.seeds):
+        repeats = sum(id(seed) not in kept and not seed.is_mean for seed in source.seeds)
+        if seeds and repeats:
             notes.append(
-                f"{source.name}: {len(source.seeds) - len(seeds)} of its seeds repeat settings and "
-                "seed of another run; they are no further observations and are left out"
+                f"{source.name}: {counted(repeats, 'seed')} with settings and random numbers of "
+                "another run are left out, because they are no further observations"
             )
-        result.append(dataclasses.replace(source, seeds=seeds))
+        elif repeats:
+            notes.append(f"{source.name}: left out, because it repeats another run")
+        result.append(dataclasses.replace(source, seeds=seeds, repeats=repeats))
     return result, notes
 
 

@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.commands.compare import analyse_runs
-from metaevo.comparison.compare_runs.analysis import Options
+from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.directions import direction
 from metaevo.comparison.compare_runs.words import conclusions, terminal
 from metaevo.runs.files import write_json_atomic
@@ -75,20 +74,20 @@ def trainings(tmp_path):
 
 
 def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
-    result = analyse_runs(trainings, Options(metric="value_loss"))
+    result = compare_runs(trainings, metric="value_loss")
     (pair,) = result.pairs
-    assert [row.label for row in result.rows] == ["learning_rate=0.1", "learning_rate=0.5"]
+    assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert (pair.first, pair.verdict) == ("learning_rate=0.1", "undecided")
-    diverged = result.groups[1].scores["CartPole-v1"]
+    diverged = result.groups[1].scored.scores["CartPole-v1"]
     assert diverged.tolist() == [1.0, 1.1] + [pytest.approx(5.9)] * 8
     assert any("8 of 20 seeds" in note and "count as the worst" in note for note in result.notes)
 
 
 def test_nothing_is_claimed_where_nobody_knows_how_bad_a_missing_value_is(trainings):
-    result = analyse_runs(trainings, Options(metric="entropy"))
+    result = compare_runs(trainings, metric="entropy")
     (pair,) = result.pairs
     assert pair.verdict == "undecided"
-    assert {row.label: row.seeds for row in result.rows} == {
+    assert {row.label: row.count for row in result.groups} == {
         "learning_rate=0.1": 10, "learning_rate=0.5": 2,
     }  # fmt: skip
     assert result.effects == []
@@ -102,20 +101,20 @@ def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
                  values={"value_loss": level + seed / 100})
         for rate, level in [(0.1, 5.0), (0.5, 2.0)] for seed in range(6)
     ]  # fmt: skip
-    result = analyse_runs(paths, Options(metric="value_loss", threshold=3.0))
+    result = compare_runs(paths, metric="value_loss", threshold=3.0)
     (pair,) = result.pairs
     assert (pair.first, pair.verdict) == ("learning_rate=0.5", "better")
     assert pair.contrast.difference.value == pytest.approx(-3, abs=0.01)
     assert pair.contrast.probability.value == 1.0
     assert pair.contrast.difference.interval[1] < 0
     assert result.optimum["CartPole-v1"] == 2.0
-    by_label = {row.label: row for row in result.rows}
+    by_label = {row.label: row for row in result.groups}
     assert by_label["learning_rate=0.1"].gap.value == pytest.approx(3.025, abs=1e-6)
     reached = {row.label: row.seeds_that_reach for row in result.efficiency}
     assert reached == {"learning_rate=0.1": 0, "learning_rate=0.5": 6}
     assert {row.value: row.difference for row in result.effects}["0.5"] is None
-    best = analyse_runs(paths, Options(metric="value_loss", score="best"))
-    assert best.rows[0].iqm.value == pytest.approx(2.025)
+    best = compare_runs(paths, metric="value_loss", score="best")
+    assert best.groups[0].iqm.value == pytest.approx(2.025)
     assert "learning_rate=0.5" in terminal(result).splitlines()[3]
 
 
@@ -124,8 +123,8 @@ def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
         path = tmp_path / name
         training(path, rate=rate, seed=0, values={"value_loss": 5.0 if rate == 0.1 else 1.0},
                  diverged=diverged, agents=10)  # fmt: skip
-    result = analyse_runs([str(tmp_path / "a"), str(tmp_path / "b")], Options(metric="value_loss"))
-    assert [row.iqm.value for row in result.rows] == [5.0, 5.0]
+    result = compare_runs([str(tmp_path / "a"), str(tmp_path / "b")], metric="value_loss")
+    assert [row.iqm.value for row in result.groups] == [5.0, 5.0]
     assert any("8 of its 10 agents diverged" in note for note in result.notes)
 
 
@@ -152,13 +151,13 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     """Whatever their validations were, of which the last may be long ago."""
     low, high = np.linspace(10, 11, 8).tolist(), np.linspace(20, 21, 8).tolist()
     paths = [evolution(tmp_path / "a", 0.1, low, 99.0), evolution(tmp_path / "b", 0.5, high, 1.0)]
-    result = analyse_runs(paths, Options())
+    result = compare_runs(paths)
     (pair,) = result.pairs
     assert (pair.first, pair.verdict) == ("sigma=0.5", "better")
     assert pair.contrast.difference.value == pytest.approx(10)
-    assert [row.seeds for row in result.rows] == [8, 8]
+    assert [row.count for row in result.groups] == [8, 8]
     assert any("held-out scores" in note for note in result.notes)
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
-    result = analyse_runs(paths, Options())
+    result = compare_runs(paths)
     assert result.selection.metric == "fitness_of_mean"
     assert any("held-out scores, which" in n and "/c lacks" in n for n in result.notes)

@@ -1,7 +1,7 @@
 """Runs read from directories, finished or not, from wandb and from MLflow."""
 
 import fcntl
-import json
+import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from metaevo.comparison.compare_runs import (
     tracked_runs,
     wandb_runs,
 )
+from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.runs.files import write_json_atomic
@@ -44,23 +45,6 @@ def test_what_is_recorded_as_a_mean_over_seeds_counts_as_one(make_run):
     source = run_directories.read(make_run("a", seeds=3))
     having = [seed for seed in source.seeds if "entropy" in seed.metrics]
     assert [seed.seed for seed in having] == ["0/mean"]
-
-
-def test_an_older_run_has_its_seeds_in_the_csv_file(make_run):
-    path = make_run("a", seeds=2, points=2, of=2)
-    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    old = [{key: record[key] for key in record if key != "returns"} for record in records]
-    (path / "metrics.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in old))
-    unknown = run_directories.read(path)
-    assert [s.seed for s in unknown.seeds if "mean_return" in s.metrics] == ["0/mean"]
-    assert "no curves of single seeds" in unknown.notes[0]
-    (path / "learning_curves.csv").write_text("steps,seed_0,seed_1\n100,1,2\n200,,4\n")
-    found = [s for s in run_directories.read(path).seeds if "mean_return" in s.metrics]
-    np.testing.assert_array_equal(found[0].metrics["mean_return"], [1, np.nan])
-    np.testing.assert_array_equal(found[1].metrics["mean_return"], [2, 4])
-    (path / "learning_curves.csv").write_text("a,b\nx,y\n")
-    with pytest.raises(ConfigError, match="no table of learning curves"):
-        run_directories.read(path)
 
 
 def test_a_run_says_whether_it_still_goes_on(make_run):
@@ -141,6 +125,16 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
     assert kept == [0, 6, 6]
     assert len(notes) == 1
     assert str(first) in notes[0]
+
+
+def test_a_copy_of_a_run_is_left_out_for_one_reason(make_run, tmp_path: Path):
+    run = make_run("a")
+    shutil.copytree(run, tmp_path / "copy")
+    result = compare_runs([run, tmp_path / "copy"])
+    assert [each.count for each in result.groups] == [6]
+    about = [note for note in result.notes if str(tmp_path / "copy") in note]
+    assert len(about) == 1
+    assert "repeats another run" in about[0]
 
 
 @pytest.mark.parametrize(
