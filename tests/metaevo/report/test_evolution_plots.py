@@ -40,9 +40,6 @@ def test_every_evolution_is_a_line_on_its_validation_seeds(tmp_path, drawn):
     for seed, line in enumerate(lines):
         np.testing.assert_array_equal(line.get_xdata(), [0, 2, 4])
         np.testing.assert_array_equal(line.get_ydata(), 100.0 * seed + np.array([0, 20, 40]))
-    assert [line.get_linewidth() for line in lines] == [1.6, 3.0, 1.6]
-    assert [line.get_label() for line in lines].count("the other evolutions") == 2
-    assert "seed 1" in lines[1].get_label()
     assert dashed.get_ydata()[0] == 7.0
 
 

@@ -31,10 +31,6 @@ def lines(axes):
     return {line.get_label(): line for line in axes.get_lines()}
 
 
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
 def generations(count, **changed):
     record = {"fitness_mean": 1.0, "fitness_std": 0.5, "fitness_best": 2.0, "diverged": 0}
     return [{"kind": "generation", "generation": g, **record, **changed} for g in range(count)]
@@ -56,7 +52,6 @@ def test_fitness(tmp_path, drawn):
     of_mean = lines(axes)["strategy's mean, validation seeds"]
     np.testing.assert_array_equal(of_mean.get_xdata(), [0, 4, 8])
     assert set(lines(axes)["squared"].get_ydata()) == {1.5}
-    assert "squared" in legend(figure)
 
 
 def band(axes):
@@ -72,7 +67,6 @@ def test_the_band_of_candidates_stays_below_the_best(tmp_path, drawn):
     for records in (old, new):
         plots.plot_fitness(records, tmp_path / "f.png")
     assert [band(figure.axes[0]) for figure in drawn] == [(-2.0, 2.0), (0.5, 1.75)]
-    assert "middle 80% of candidates" in legend(drawn[1])
     plots.plot_fitness(old + new, tmp_path / "f.png")  # a run that was continued
 
 
@@ -102,19 +96,6 @@ def test_losses_are_shifted_and_scaled_together_with_their_derivatives(tmp_path,
     assert lines(left)["learned"].get_ydata().max() == pytest.approx(1)
     of_squared = lines(right)["squared"].get_ydata()
     np.testing.assert_allclose(of_squared, curves["squared"].derivative / 4)
-    assert lines(left)["learned"].get_linewidth() > lines(left)["squared"].get_linewidth()
-    assert any("observed errors (" in label for label in legend(figure))  # not all in view
-
-
-def test_baselines_that_coincide_are_both_seen(tmp_path, drawn):
-    curves = {"learned": parabola(5), "squared": parabola(), "huber": parabola()}
-    plots.plot_losses(curves, tmp_path / "l.png")
-    under, over = (lines(drawn[0].axes[0])[name] for name in ("squared", "huber"))
-    assert under.get_linestyle() == "-"
-    assert over.get_linestyle() == "--"  # with gaps, through which the one below is seen
-    assert over.get_zorder() > under.get_zorder()
-    assert over.get_linewidth() < under.get_linewidth()
-    assert "view" not in drawn[0].axes[0].get_ylabel()
 
 
 def test_a_constant_loss_can_be_drawn(tmp_path, drawn):
@@ -135,8 +116,6 @@ def test_learning_curves(tmp_path, drawn):
     (axes,) = drawn[0].axes
     line = lines(axes)["learned (3 seeds)"]
     np.testing.assert_array_equal(line.get_ydata(), [np.nan, 7, 6, 7])
-    assert legend(drawn[0]) == ["learned (3 seeds)", "squared, tuned (1 seed)"]
-    assert "400k" in [tick.get_text() for tick in axes.get_xticklabels()]
     with pytest.raises(ValueError, match=r"squared: \(3, 3\) is not \[seeds, 4\]"):
         plots.plot_learning_curves({"squared": curves[:, 1:]}, frames, path)
 
