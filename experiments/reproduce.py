@@ -1,13 +1,13 @@
 """Run a published comparison side by side on this machine.
 
-python experiments/reproduce.py                             # what there is
+python experiments/reproduce.py                             # list the comparisons
 python experiments/reproduce.py grid-world
 python experiments/reproduce.py ppo-cartpole --agents 1 8 64 256 2048
 python experiments/reproduce.py doors-dqn --pytorch false --frames 200000
-python experiments/reproduce.py cartpole-dqn --quick        # that it works, not what it measures
-python experiments/reproduce.py doors-vectorisation --help  # its settings
+python experiments/reproduce.py cartpole-dqn --quick        # shows that it works
+python experiments/reproduce.py doors-dqn --help            # its settings
 
-Tables and figures are printed and lie in runs/reproduce/NAME/<time> (or --run-dir DIR).
+Tables and figures are printed and written to runs/reproduce/NAME/<time> (or --run-dir DIR).
 """
 
 import sys
@@ -28,11 +28,19 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.reproductions.comparison import Output
-from experiments.reproductions.registry import COMPARISONS
+from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
+from experiments.reproductions.comparison import Comparison, Output
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.runs.run_directory import RunDirectory
+
+COMPARISONS: dict[str, Comparison] = {
+    "grid-world": grid_world.COMPARISON,
+    "cartpole-dqn": cartpole_dqn.COMPARISON,
+    "doors-dqn": doors_dqn.COMPARISON,
+    "ppo-cartpole": ppo_curves.CARTPOLE,
+    "ppo-breakout": ppo_curves.BREAKOUT,
+}
 
 
 def _with_lists(cls: type, raw: dict[str, Any]) -> type:
@@ -73,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
     comparison.check(settings)
     run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
     run.write_config(to_dict(settings), {"comparison": name}, devices.describe())
-    print(f"{comparison.title}. Published: {comparison.published}", flush=True)
+    print(description, flush=True)
     output = Output(run, comparison)
     comparison.run(settings, output)
     output.write(to_dict(settings))

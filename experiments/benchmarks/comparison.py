@@ -1,173 +1,187 @@
-"""Variants of the same work, measured in turns, and the table of what came out."""
+"""Variants of the same work, measured in alternation, and the table of their speeds."""
 
+import dataclasses
+import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 from experiments.benchmarks.processes import (
     BenchmarkError,
+    Sample,
     Variant,
     Worker,
-    measure_all,
-    own,
+    measure_in_turns,
     progress,
-    spread,
 )
 
-OURS, PRODUCTS = "ours", "matrix products"
-"""Names of two variants: the one that others are held against, and the machine's own speed."""
+OURS = "ours"
+"""The variant that all others are compared with."""
+Cell = str | int | float
 
 
 class Table:
     """A table in markdown, printed row by row."""
 
-    made: ClassVar[list["Table"]] = []
-    """all tables of this process, for `--save`"""
-
     def __init__(self, *columns: str):
         """Print the head."""
-        self._columns, self._rows = columns, list[list[str]]()
-        self.made.append(self)
+        self.columns, self.rows = columns, list[list[str]]()
         print(f"\n| {' | '.join(columns)} |")
         marks = ("---" if each == columns[0] or "layout" in each else "---:" for each in columns)
         print(f"| {' | '.join(marks)} |", flush=True)
 
-    def row(self, *cells: Any) -> None:
+    def row(self, *cells: Cell) -> None:
         """Print a row."""
-        assert len(cells) == len(self._columns), cells
-        self._rows.append([str(cell) for cell in cells])
-        print(f"| {' | '.join(self._rows[-1])} |", flush=True)
-
-    def saved(self, title: str) -> dict[str, Any]:
-        """Return the table as docs/results keeps it."""
-        return {"title": title, "columns": list(self._columns), "rows": self._rows}
+        assert len(cells) == len(self.columns), cells
+        self.rows.append([str(cell) for cell in cells])
+        print(f"| {' | '.join(self.rows[-1])} |", flush=True)
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a value with so many significant digits, and with thousands apart."""
-    if value is None:
-        return "-"
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
+@dataclass(frozen=True)
+class Spread:
+    """The smallest, the middle and the largest value."""
+
+    min: float
+    median: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """Return the spread of some values."""
+        values = list(values)
+        return cls(min(values), statistics.median(values), max(values))
+
+    def __str__(self) -> str:
+        return f"{number(self.median)} [{number(self.min)}, {number(self.max)}]"
 
 
-def interval(values: Mapping[str, float], digits: int = 3) -> str:
-    """Return `median [min, max]`."""
-    low, middle, high = (number(values[name], digits) for name in ("min", "median", "max"))
-    return f"{middle} [{low}, {high}]"
+@dataclass(frozen=True)
+class Row:
+    """A variant's speed in one case."""
 
-
-def with_aim(text: str, ratio: float, aim: float | None) -> str:
-    """Return the text, with the aim and whether a ratio reaches it."""
-    if aim is None:
-        return text
-    return f"{text} (aim {aim:g}: {'reached' if ratio >= aim else 'MISSED'})"
-
-
-def neighbours(ours: list[float], theirs: list[float]) -> dict[str, float]:
-    """Ratios of neighbours in time: what disturbs one is likely to disturb both."""
-    return spread(a / b for a, b in zip(ours, theirs, strict=True))
+    labels: dict[str, Cell]
+    variant: str
+    rate: Spread
+    """units of work per second"""
+    cpu_rate: Spread | None
+    """units of work per CPU second"""
+    ratio: Spread | None
+    """of the rate; see `Comparison`"""
+    cpu_ratio: Spread | None
+    """of the rate per CPU second"""
+    peak_bytes: float | None
+    about: dict[str, str | float]
+    """the worker's description of itself"""
+    samples: list[Sample]
 
 
 class Comparison:
-    """A suite's comparison: one table, to which every case adds its variants.
+    """Cases, each of them one amount of work that several variants do, in one table.
 
-    Each case is one amount of work. Its table says for every variant how fast it was (`unit` a
-    second of the clock and of processors), how much faster ours was, how long XLA compiled, the
-    largest memory, and the floating-point operations that the work needs, in a second and as a
-    share of the matrix products that the same machine did in the same minutes.
+    A ratio compares neighbours in time, because a disturbance affects both: our rate divided by the
+    variant's or, if a suite names a variant in `faster_than`, the other way round.
     """
 
-    def __init__(self, unit: str, *labels: str, products: bool = True):
+    def __init__(
+        self,
+        unit: str,
+        *labels: str,
+        faster_than: str | None = None,
+        extra: Mapping[str, str] | None = None,
+    ):
         """Print the head of the table.
 
         Args:
             unit: of the work.
-            labels: names of what tells the cases apart.
-            products: also measure matrix products.
+            labels: columns that distinguish the cases.
+            faster_than: the variant in the denominator of the ratios.
+            extra: further numbers of the samples by the head of their column.
         """
-        self.rows: list[dict[str, Any]] = []
-        self.failures: list[dict[str, Any]] = []
-        """What could not be measured."""
-        self._labels, self._unit, self._products = labels, unit, products
-        self._table = Table(
+        self.rows: list[Row] = []
+        self.failures: list[dict[str, Cell]] = []
+        """variants and cases that could not be measured"""
+        self._labels, self._extra = labels, dict(extra or {})
+        self._reference, self._inverse = faster_than or OURS, faster_than is not None
+        ratio = f"faster than {faster_than}" if faster_than else f"{OURS} is faster"
+        self.table = Table(
             *labels, "variant", f"{unit}/s: median [min, max]", "per CPU second",
-            "ours is faster: median [min, max]", "GFLOP/s", "of matrix products", "compile, s",
+            f"{ratio}: median [min, max]", "in CPU seconds", *self._extra, "compile, s",
             "peak MiB", "layout",
         )  # fmt: skip
 
     def case(
         self,
         variants: Mapping[str, Variant],
-        amount: float,
         repeats: int,
-        *labels: Any,
-        aims: Mapping[str, Mapping[str, float]] | None = None,
+        *labels: Cell,
+        amount: float = 0.0,
     ) -> None:
         """Measure a case and print its rows. A variant that cannot start is left out.
 
-        The whole case is left out if it is ours, or if one ends later: see `failures`.
+        The whole case is left out if the variant of reference cannot start, or if a process exits
+        later; see `failures`.
 
         Args:
-            variants: `OURS` and whatever it is held against.
-            amount: of the work, in the table's unit.
+            variants: by name.
             repeats: measurements of each.
-            labels: what tells this case from others, as many as the table has.
-            aims: by platform (cpu or gpu) and variant, how much faster ours should be.
+            labels: of this case, as many as the table has.
+            amount: of the work, for workers that do not report it.
         """
         try:
             with ExitStack() as stack:
                 workers = self._start(stack, variants, labels)
-                results = measure_all(workers, repeats)
+                samples = measure_in_turns(workers, repeats)
                 abouts = {name: worker.about for name, worker in workers.items()}
         except BenchmarkError as error:
-            self._failed(labels, OURS, error)  # other cases are measured all the same
+            self._failed(
+                labels, self._reference, error
+            )  # the other cases are measured all the same
             return
-        rates = {
-            name: [each.get("amount", amount) / each["seconds"] for each in measured]
-            for name, measured in results.items()
+        samples = {
+            name: [{"amount": amount, **each} for each in own] for name, own in samples.items()
         }
-        products = rates.pop(PRODUCTS, None)
-        for name, values in rates.items():
-            measured, about = results[name], abouts[name]
-            row = dict(zip(self._labels, labels, strict=True))
-            row |= {"variant": name, **spread(values), **about, "rates": values}
-            row["seconds"] = spread(each["seconds"] for each in measured)["median"]
-            if "cpu_seconds" in measured[0]:
-                per_cpu = [each.get("amount", amount) / each["cpu_seconds"] for each in measured]
-                row["per_cpu_second"] = spread(per_cpu)["median"]
-            if "peak_bytes" in measured[0]:
-                row["peak_bytes"] = max(each["peak_bytes"] for each in measured)
-            if name != OURS and OURS in rates:
-                row["ours_is_faster"] = neighbours(rates[OURS], values)
-            if "flops_per_unit" in about:
-                flops = [about["flops_per_unit"] * rate for rate in values]
-                row["flops_per_second"] = spread(flops)["median"]
-                if products is not None:
-                    row["of_products"] = neighbours(flops, products)["median"]
-            aim = (aims or {}).get(abouts.get(OURS, {}).get("platform", "cpu"), {}).get(name)
-            self._print(row, aim)
+        reference = samples.get(self._reference)
+        for name, own in samples.items():
+            row = Row(
+                labels=dict(zip(self._labels, labels, strict=True)),
+                variant=name,
+                rate=Spread.of(_rates(own, "seconds")),
+                cpu_rate=Spread.of(_rates(own, "cpu_seconds"))
+                if _has(own, "cpu_seconds")
+                else None,
+                ratio=self._ratio(reference, own, "seconds", name),
+                cpu_ratio=self._ratio(reference, own, "cpu_seconds", name),
+                peak_bytes=max(each.get("peak_bytes", 0.0) for each in own) or None,
+                about=abouts[name],
+                samples=own,
+            )
             self.rows.append(row)
-        if products is not None:
-            row = dict(zip(self._labels, labels, strict=True))
-            row |= {"variant": PRODUCTS, **spread(products), **abouts[PRODUCTS]}
-            self.rows.append(row)
-            gigaflops = number(row["median"] / 1e9)
-            rest = ["-", "-", "", gigaflops, "100%", "-", "-"]
-            self._table.row(*labels, PRODUCTS, *rest, row["layout"])
+            self._print(row)
+
+    def results(self) -> dict[str, list]:
+        """Return rows and failures as plain data."""
+        return {"rows": [dataclasses.asdict(row) for row in self.rows], "failures": self.failures}
+
+    def _ratio(
+        self, reference: list[Sample] | None, own: list[Sample], key: str, name: str
+    ) -> Spread | None:
+        if name == self._reference or reference is None or not _has([*reference, *own], key):
+            return None
+        above, below = (own, reference) if self._inverse else (reference, own)
+        pairs = zip(_rates(above, key), _rates(below, key), strict=True)
+        return Spread.of(one / other for one, other in pairs)
 
     def _start(
-        self, stack: ExitStack, variants: Mapping[str, Variant], labels: tuple[Any, ...]
+        self, stack: ExitStack, variants: Mapping[str, Variant], labels: tuple[Cell, ...]
     ) -> dict[str, Worker]:
-        extra = {PRODUCTS: own("matrix_products")} if self._products else {}
         workers = {}
-        for name, variant in {**variants, **extra}.items():
+        for name, variant in variants.items():
             progress(f"{', '.join(map(str, labels))}: {name} compiles")
             try:
                 worker = stack.enter_context(Worker(name, variant))
             except BenchmarkError as error:
-                if name == OURS:
+                if name == self._reference:
                     raise
                 self._failed(labels, name, error)
                 continue
@@ -177,24 +191,40 @@ class Comparison:
                 workers[name] = worker
         return workers
 
-    def _failed(self, labels: tuple[Any, ...], name: str, error: BenchmarkError) -> None:
+    def _failed(self, labels: tuple[Cell, ...], name: str, error: BenchmarkError) -> None:
         print(f"error: {', '.join(map(str, labels))}: {error}; left out", file=sys.stderr)
-        row = dict(zip(self._labels, labels, strict=True))
-        self.failures.append({**row, "variant": name, "error": str(error)})
+        case = dict(zip(self._labels, labels, strict=True))
+        self.failures.append({**case, "variant": name, "error": str(error)})
 
-    def _print(self, row: dict[str, Any], aim: float | None) -> None:
-        faster, gigaflops, share, peak = "", "-", "-", "-"
-        if "ours_is_faster" in row:
-            faster = with_aim(interval(row["ours_is_faster"]), row["ours_is_faster"]["median"], aim)
-        if "flops_per_second" in row:
-            gigaflops = number(row["flops_per_second"] / 1e9)
-        if "of_products" in row:
-            share = f"{row['of_products']:.0%}"
-        if "peak_bytes" in row:
-            peak = number(row["peak_bytes"] / 2**20, 4)
-        self._table.row(
-            *(row[label] for label in self._labels), row["variant"], interval(row),
-            number(row.get("per_cpu_second")), faster, gigaflops, share,
-            number(row.get("compile_seconds")), peak,
-            row.get("layout", "-"),
+    def _print(self, row: Row) -> None:
+        compile_seconds = row.about.get("compile_seconds")
+        self.table.row(
+            *row.labels.values(), row.variant, str(row.rate), str(row.cpu_rate or "-"),
+            str(row.ratio or ""), str(row.cpu_ratio or ""),
+            *(_extra(row.samples, key) for key in self._extra.values()),
+            "-" if compile_seconds is None else number(float(compile_seconds)),
+            "-" if row.peak_bytes is None else number(row.peak_bytes / 2**20, 4),
+            row.about.get("layout", "-"),
         )  # fmt: skip
+
+
+def _has(samples: list[Sample], key: str) -> bool:
+    return all(each.get(key) for each in samples)
+
+
+def _rates(samples: list[Sample], key: str) -> list[float]:
+    return [each["amount"] / each[key] for each in samples]
+
+
+def _spread(samples: list[Sample], key: str) -> Spread | None:
+    return Spread.of(_rates(samples, key)) if _has(samples, key) else None
+
+
+def _extra(samples: list[Sample], key: str) -> str:
+    return str(Spread.of(each[key] for each in samples)) if key in samples[0] else "-"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a value with so many significant digits, and a comma between thousands."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"

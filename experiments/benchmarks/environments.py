@@ -1,49 +1,62 @@
-"""The suite `environments`: stepping alone, with random actions, in a scan."""
+"""The suite `environments`: stepping alone, with random actions."""
 
 import argparse
-import time
+import importlib.metadata
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from experiments.benchmarks import peers
 from experiments.benchmarks.comparison import OURS, Comparison
-from experiments.benchmarks.processes import own
+from experiments.benchmarks.processes import Sample, own
+from experiments.benchmarks.work import Clock, Made, timed
 
-Measure = Callable[[int], dict[str, float]]
 ENVIRONMENTS = (
     "GridWorld", "Doors", "CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1",
     "Breakout-MinAtar", "FourRooms-misc",
 )  # fmt: skip
-IN_GYMNASIUM = ("CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1", "Doors")
-"""Those that are also measured in Gymnasium: its own, and our NumPy version of Doors."""
+IN_GYMNASIUM = {
+    **dict.fromkeys(("CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"), "Gymnasium"),
+    "Doors": "Gymnasium",  # our NumPy version of it
+    "Breakout-MinAtar": "MinAtar",
+}
+"""The package of the environments that are also measured in Gymnasium's vectors."""
+ASYNC_MOST = 500
+"""processes of an AsyncVectorEnv"""
 NUM_ENVS = (10, 2048)
 STEPS = 2**20
 """of all environments in one measurement"""
 GYMNASIUM_STEPS = 2**14
-FIRST = "one device"
 
 
-def suite(options: argparse.Namespace) -> dict[str, Any]:
+def suite(options: argparse.Namespace) -> Comparison:
     """Stepping alone: environments under vmap in a scan, against Gymnasium's vectors in NumPy."""
-    comparison = Comparison("steps", "environment", "envs", products=False)
+    comparison = Comparison("steps", "environment", "envs")
     for name in options.environments:
         for num_envs in options.num_envs:
             steps = max(1, (options.frames or STEPS) // num_envs)
-            work: dict[str, Any] = {"name": name, "num_envs": num_envs}
             variants = {
-                OURS: own("step_all_devices", steps=steps, **work),
-                FIRST: own("step_one_device", steps=steps, default_flags=True, **work),
-            }
-            if options.peers and name in IN_GYMNASIUM and peers.available("Gymnasium"):
+                OURS: own("environments:all_devices", name=name, num_envs=num_envs, steps=steps),
+                "one device": own(
+                    "environments:one_device", default_flags=True, name=name, num_envs=num_envs,
+                    steps=steps,
+                ),
+            }  # fmt: skip
+            if options.peers and name in IN_GYMNASIUM and peers.available(IN_GYMNASIUM[name]):
                 few = max(1, min(options.frames or STEPS, GYMNASIUM_STEPS) // num_envs)
-                variants["Gymnasium, sync"] = own("step_gymnasium", steps=few, **work)
-            amount = num_envs * steps
-            comparison.case(variants, amount, options.repeats, name, num_envs)
-    return {"rows": comparison.rows, "failures": comparison.failures}
+                for kind in ("sync", "async") if num_envs <= ASYNC_MOST else ("sync",):
+                    variants[f"Gymnasium, {kind}"] = own(
+                        "environments:in_gymnasium",
+                        name=name, num_envs=num_envs, steps=few, kind=kind,
+                    )  # fmt: skip
+            comparison.case(variants, options.repeats, name, num_envs)
+    return comparison
 
 
-def _rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
-    """From a key to the sum of all rewards; environments reset themselves."""
+# --- In the worker's process ----------------------------------------------------------------------
+
+
+def rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
+    """Return a function from a key to the sum of all rewards; environments reset themselves."""
     import jax
     import jax.numpy as jnp
 
@@ -60,7 +73,7 @@ def _rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
         obs, states, reward, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
             keys, states, action, params
         )
-        total += jnp.sum(reward) + jnp.sum(obs)  # an observation that nobody wants is not made
+        total += jnp.sum(reward) + jnp.sum(obs)  # XLA removes an observation that is not used
         return (states, total), None
 
     def run(key):
@@ -73,63 +86,49 @@ def _rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
     return run
 
 
-def step_all_devices(name: str, num_envs: int, steps: int) -> tuple[Measure, dict[str, Any]]:
-    """Environments dealt to the devices, as even as it goes."""
+def all_devices(name: str, num_envs: int, steps: int) -> Made:
+    """Environments split evenly over the devices."""
     from metaevo.evolution import devices
 
     devices.setup()
     import jax
 
-    from experiments.benchmarks.tasks import timed
-
     count = min(len(jax.devices()), num_envs)
     each = -(-num_envs // count)
-    compiled = devices.spread(_rollout(name, each, steps), num_devices=count)
+    compiled = devices.spread(rollout(name, each, steps), num_devices=count)
 
-    def keys(repeat):
+    def keys(repeat: int) -> Any:
         return devices.place(jax.random.split(jax.random.key(repeat), count), count)
 
-    measure = timed(compiled, keys)
-    amount = {"amount": float(count * each * steps)}
-    return lambda i: {**measure(i), **amount}, {"layout": f"{count} devices x {each} envs"}
+    measure = timed(compiled, keys, count * each * steps)
+    return measure, {"layout": f"{count} devices x {each} envs"}
 
 
-def step_one_device(name: str, num_envs: int, steps: int) -> tuple[Measure, dict[str, Any]]:
+def one_device(name: str, num_envs: int, steps: int) -> Made:
     """All environments on XLA's default device."""
     import jax
 
-    from experiments.benchmarks.tasks import timed
-
-    measure = timed(jax.jit(_rollout(name, num_envs, steps)), jax.random.key)
+    measure = timed(jax.jit(rollout(name, num_envs, steps)), jax.random.key, num_envs * steps)
     return measure, {"layout": "one device, default"}
 
 
-def step_gymnasium(name: str, num_envs: int, steps: int) -> tuple[Measure, dict[str, Any]]:
-    """Gymnasium's SyncVectorEnv; random actions are drawn before."""
-    import importlib.metadata
-
+def in_gymnasium(name: str, num_envs: int, steps: int, kind: Literal["sync", "async"]) -> Made:
+    """Gymnasium's SyncVectorEnv or AsyncVectorEnv with actions that are drawn beforehand."""
     import numpy as np
 
     from experiments.reproductions.gym_envs import make_vector
 
-    vector = make_vector(name, num_envs)
+    # Forked, because starting hundreds of interpreters takes long; JAX's backend starts later.
+    vector = make_vector(name, num_envs, kind, context="fork" if kind == "async" else None)
     vector.action_space.seed(0)
     actions: list[Any] = [np.asarray(vector.action_space.sample()) for _ in range(steps)]
 
-    def measure(repeat):
+    def measure(repeat: int) -> Sample:
         vector.reset(seed=repeat)
-        start, cpu = time.perf_counter(), time.process_time()
+        clock = Clock()
         for action in actions:
             vector.step(action)
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        return {"seconds": seconds, "cpu_seconds": cpu, "amount": float(num_envs * steps)}
+        return clock.sample(num_envs * steps)
 
-    version = importlib.metadata.version("gymnasium")
-    return measure, {"layout": "one thread", "version": version}
-
-
-WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
-    "step_all_devices": step_all_devices,
-    "step_one_device": step_one_device,
-    "step_gymnasium": step_gymnasium,
-}
+    layout = "one thread" if kind == "sync" else f"{num_envs} processes"
+    return measure, {"layout": layout, "version": importlib.metadata.version("gymnasium")}

@@ -1,14 +1,13 @@
-"""Workers of others: commands that are measured in turns with ours, by the same protocol."""
+"""Workers of other projects: commands that are measured together with ours."""
 
 import argparse
 import shlex
 import shutil
-from typing import Any
 
-from experiments.benchmarks.processes import Variant
+from experiments.benchmarks.processes import Argument, Variant
 
 FIELDS = ("suite", "task", "agents", "updates", "generations", "agent_steps", "games", "hidden")
-"""What `{name}` in a command stands for; 0 where a suite has no such number."""
+"""The placeholders `{name}` of a command; 0 if a suite has no such number."""
 
 
 def external(text: str) -> tuple[str, list[str]]:
@@ -32,11 +31,11 @@ def external(text: str) -> tuple[str, list[str]]:
     return name.strip(), words
 
 
-def externals(options: argparse.Namespace, **fields: Any) -> dict[str, Variant]:
+def externals(options: argparse.Namespace, **fields: Argument) -> dict[str, Variant]:
     """Return the variants that the command line adds, for one amount of work."""
     values = {**dict.fromkeys(FIELDS, 0), **fields}
     return {name: Variant(_fill(words, values)) for name, words in options.external}
 
 
-def _fill(words: list[str], values: dict[str, Any]) -> list[str]:
+def _fill(words: list[str], values: dict[str, Argument]) -> list[str]:
     return [word.format(**values) for word in words]

@@ -1,11 +1,11 @@
-"""Measure on a GPU all that metaevo wants to know of one, the most important first.
+"""Run all measurements on a GPU, the most important ones first.
 
 python -m experiments.benchmarks.gpu --list                 # the commands and their shares of time
 python -m experiments.benchmarks.gpu --output results       # run them: 40 minutes at most
 
-Each command runs in a process of its own and is ended when its share of the time is used up; what
-it has measured until then is kept. `summary.json` says what ran, for how long, and how it ended.
-The suites of environments need `pip install 'metaevo[brax]'`.
+Each command runs in a process of its own. It is stopped when its share of the time is used up, and
+its results so far are kept. `summary.json` lists the commands, their durations and how they ended.
+Brax's environments need `pip install 'metaevo[brax]'`.
 """
 
 import argparse
@@ -31,11 +31,11 @@ class Step(NamedTuple):
     """One command."""
 
     name: str
-    """of what is measured, and of its files"""
+    """of the step and its files"""
     minutes: float
     """at most"""
     words: str
-    """behind `python`; OUTPUT is the directory of the results, and the step's own files"""
+    """the arguments of `python`; OUTPUT is the path of the step's results"""
 
 
 STEPS = (
@@ -55,7 +55,7 @@ STEPS = (
          " --json OUTPUT.json"),
     Step("dqn", 3, f"{BENCHMARK} dqn --peers --repeats 3 --json OUTPUT.json"),
     Step("learned-rules", 2, f"{BENCHMARK} learned-rules --repeats 3 --json OUTPUT.json"),
-    Step("rest", 3, f"{BENCHMARK} q-learning environments sweep games tracking devices compile"
+    Step("rest", 3, f"{BENCHMARK} q-learning environments sweep games tracking devices"
          " --repeats 2 --json OUTPUT.json"),
 )  # fmt: skip
 
@@ -92,12 +92,12 @@ def run(steps: tuple[Step, ...], output: Path, minutes: float) -> int:
     """Run commands one after the other.
 
     Args:
-        steps: the most important first. Those that find no time are listed as left out.
+        steps: the most important first. Steps without time left are listed as left out.
         output: a directory.
-        minutes: for all together.
+        minutes: for all steps together.
 
     Returns:
-        1 if a command failed, else 0. One that was ended for the time has not failed.
+        1 if a command failed, else 0. A step that ran out of time has not failed.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as behind nohup
     end, ended = time.monotonic() + 60 * minutes, []
@@ -137,7 +137,7 @@ def _run(command: list[str], log: Path, limit: float) -> str:
 
 
 def _platform() -> str:
-    """Ask in a process of its own: whoever starts JAX takes the GPU's memory."""
+    """Return JAX's platform, from a new process, because JAX would allocate the GPU's memory."""
     text = "import jax; print(jax.devices()[0].platform)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "no device at all"

@@ -1,23 +1,30 @@
-"""What the numbers of a benchmark depend on."""
+"""The machine of a benchmark, and the files in docs/results."""
 
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
+import shlex
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
-PEERS = ("gymnasium", "rejax", "torch")
+from experiments.benchmarks.comparison import Table
+
+PACKAGES = (
+    "jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy", "gymnasium", "rejax", "torch",
+    "minatar",
+)  # fmt: skip
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def machine() -> dict[str, Any]:
     """Return the processor, its load, versions, and the commit."""
-    model = platform.processor()
+    model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
@@ -28,19 +35,18 @@ def machine() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "commit": commit(),
         "python": platform.python_version(),
-        **{name: _version(name) for name in PACKAGES},
-        **{name: version for name in PEERS if (version := _version(name))},
+        **{name: version for name in PACKAGES if (version := _version(name))},
     }
 
 
-def save(path: Path, command: str, tables: Sequence[dict[str, Any]], note: str = "") -> None:
-    """Write what a page of the documentation shows: tables and where they come from.
+def save(path: Path, command: str, tables: Mapping[str, Table], note: str = "") -> None:
+    """Write a file for the documentation: tables, the machine and the command.
 
     Args:
         path: of the file, docs/results/NAME.json.
-        command: that repeats them.
-        tables: as `Table.saved` returns them.
-        note: to stand below them.
+        command: that repeats the measurement.
+        tables: by title.
+        note: shown below the tables.
     """
     about = machine()
     content = {
@@ -49,9 +55,26 @@ def save(path: Path, command: str, tables: Sequence[dict[str, Any]], note: str =
         "machine": {key: value for key, value in about.items() if key not in ("commit", "load")},
         "command": command,
         **({"note": note} if note else {}),
-        "tables": list(tables),
+        "tables": [
+            {"title": title, "columns": list(table.columns), "rows": table.rows}
+            for title, table in tables.items()
+        ],
     }
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def command_line() -> str:
+    """Return the command line of this process, without files and without peers' commands."""
+    module, words = Path(sys.argv[0]), []
+    for before, word in itertools.pairwise(["", *sys.argv[1:]]):
+        if before == "--external":
+            word = f"{word.partition('=')[0]}=..."
+        if not {before, word} & {"--save", "--json", "--figure"}:
+            words.append(word)
+    program = ["-m", f"experiments.benchmarks.{module.stem}"]
+    if module.name == "benchmark.py":
+        program = ["experiments/benchmark.py"]
+    return shlex.join(["python", *program, *words])
 
 
 def cores() -> int:
@@ -62,7 +85,7 @@ def cores() -> int:
 
 
 def commit() -> str:
-    """Return the short name of the commit, with a plus where files have changed since."""
+    """Return the short name of the commit, with a plus if files have changed since."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"

@@ -1,31 +1,30 @@
-"""Meta-gradients beside evolution: what each knows of the way uphill, and what each makes of it.
+"""Meta-gradients and evolution: the quality of their estimates, and their results.
 
-python -m experiments.benchmarks.meta_gradients estimates [--agents 128] [--save FILE]
-    [--figure FILE]
+python -m experiments.benchmarks.meta_gradients estimates [--save FILE] [--figure FILE]
 python -m experiments.benchmarks.meta_gradients compute [--seconds 8] [--seeds 3] [--save FILE]
 
 PPO on CartPole-v1, with the components and settings of configs/evolve_*/ppo.yaml at their start.
 
-**Estimates.** Every agent gives a gradient of its own, through windows of some updates or the whole
-training. Noise is how many agents it takes until the mean is as long as its standard error. Bias
-has two parts. Truncation: the cosine to the gradient through the whole training. The objective,
-too, is not the fitness: so steps of several lengths are made in the direction of the mean. The best
-one is chosen by some fresh agents, and what it adds to the fitness is measured by others. The
-direction that evolution takes of as many frames (antithetic pairs) stands beside it.
+**Estimates.** Every agent gives a gradient of its own, through a window of some updates or through
+the whole training. Noise is the number of agents for which the mean is as long as its standard
+error. Bias has two parts. Truncation: the cosine to the gradient through the whole training. The
+objective differs from the fitness, too: so steps of several lengths are made in the direction of
+the mean; some fresh agents choose the best one, and others measure its gain in fitness. Evolution's
+direction from as many frames (antithetic pairs) is measured in the same way.
 
 **Compute.** Open_ES and meta_gradient, at two learning rates, evolve for as many CPU seconds,
-compilation not counted, on short trainings, and for more on longer ones, as many times as they are
-longer; then the means train fresh agents.
+compilation not counted, on short trainings, and longer on long ones in proportion. Then the means
+train fresh agents.
 """
 
 import argparse
 import itertools
-import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -36,32 +35,28 @@ from metaevo.evolution import devices
 
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
-from experiments.benchmarks.machine import save
-from experiments.benchmarks.meta_gradient_tables import (
-    draw,
-    table_of_estimates,
-    table_of_scores,
-)
+from experiments.benchmarks.comparison import Table
+from experiments.benchmarks.machine import command_line, save
 from experiments.benchmarks.processes import progress
-from metaevo.config import from_dict, load_yaml, merge
+from metaevo.config import from_dict, load_yaml, merge, presets
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.meta_gradient import LARGEST
 from metaevo.evolution.problem import MetaProblem, ascend
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.reports import plots
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 COMPONENTS = "value_loss", "drift", "optimizer"
 SHORT, LONG = 4_096, 8_192
 """Environment steps of a training: 32 and 64 updates."""
 CHUNK = 16
 """Agents that are trained at once."""
 SIGMA = 0.1
-"""Of evolution's perturbations, a number of meta-parameters."""
+"""Standard deviation of evolution's perturbations."""
 STEPS = 0.0003, 0.002, 0.01, 0.05
-"""That are tried in a direction: the root of the mean square of a number's change."""
+"""Lengths of a step: the root mean square of a number's change."""
 STRATEGIES = {
     "Open_ES": StrategyConfig("Open_ES", 64, sigma=SIGMA, learning_rate=0.05),
     **{
@@ -71,31 +66,43 @@ STRATEGIES = {
         for rate in (0.05, 0.005)
     },
 }
-"""By names; with the learning rate, where there are several."""
 
 
-class Vectors(NamedTuple):
-    """Estimates of one gradient, of a key each."""
+@dataclass(frozen=True)
+class Estimate:
+    """The quality of an estimate of the gradient."""
 
-    raw: np.ndarray
-    """[keys, numbers]"""
+    window: int | None
+    """updates; None: evolution's estimate"""
+    noise: float
+    """agents for which the mean is as long as its standard error"""
+    cosine: float
+    """to the gradient through the whole training"""
+    norm: float
+    """median, of one agent's gradient"""
+    clipped: float
+    """share of the agents"""
+    step: float
+    """the best one of `STEPS`"""
+    gain: float
+    """in fitness, of that step"""
+    error: float
+    """1.96 standard errors of the gain"""
 
-    @property
-    def norms(self) -> np.ndarray:
-        """Of each [keys]."""
-        return np.linalg.norm(self.raw, axis=1)
 
-    @property
-    def clipped(self) -> np.ndarray:
-        """As the strategy uses them: none is longer than `LARGEST`, and those not finite are 0."""
-        norms = self.norms[:, None]
-        kept = np.isfinite(norms)
-        factor = np.where(kept, np.minimum(1.0, LARGEST / np.maximum(norms, 1e-12)), 0.0)
-        return np.where(kept, self.raw, 0.0) * factor
+def clipped(gradients: np.ndarray) -> np.ndarray:
+    """Return gradients [keys, numbers] as the strategy uses them.
+
+    None is longer than `LARGEST`, and non-finite gradients are 0.
+    """
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    finite = np.isfinite(norms)
+    factor = np.where(finite, np.minimum(1.0, LARGEST / np.maximum(norms, 1e-12)), 0.0)
+    return np.where(finite, gradients, 0.0) * factor
 
 
 def squared_mean(vectors: np.ndarray) -> float:
-    """Return the squared length of the expected vector, without what noise adds to a mean's.
+    """Return the squared length of the expected vector, without the bias by noise.
 
     Args:
         vectors: [keys, numbers], independent.
@@ -108,9 +115,9 @@ def squared_mean(vectors: np.ndarray) -> float:
 
 
 def noise(vectors: np.ndarray) -> float:
-    """Return how many keys it takes until the mean is as long as its standard error.
+    """Return the number of keys for which the mean is as long as its standard error.
 
-    Infinite, if the mean is not told apart from zero.
+    Infinite if the mean cannot be distinguished from zero.
     """
     variance = np.sum(np.var(vectors, axis=0, ddof=1, dtype=np.float64))
     signal = squared_mean(vectors)
@@ -126,7 +133,7 @@ def cosine(vectors: np.ndarray, others: np.ndarray) -> float:
     """
     count = len(vectors)
     both = vectors.sum(axis=0, dtype=np.float64) @ others.sum(axis=0, dtype=np.float64)
-    own = np.sum(vectors.astype(np.float64) * others)  # pairs of different keys are what counts
+    own = np.sum(vectors.astype(np.float64) * others)  # removed: only pairs of different keys count
     length = squared_mean(vectors) * squared_mean(others)
     if squared_mean(vectors) <= 0 or squared_mean(others) <= 0:
         return float("nan")
@@ -153,14 +160,14 @@ class Landscape:
         found = np.asarray(self._fitness(keys, points))
         return np.where(np.isfinite(found), found, 0.0)
 
-    def gradients(self, keys: jax.Array, window: int) -> Vectors:
-        """Return the meta-gradients at the start, one of every key."""
+    def gradients(self, keys: jax.Array, window: int) -> np.ndarray:
+        """Return the meta-gradients at the start [keys, numbers]."""
 
         def gradient(key):
             evaluation = ascend(self.problem, key, self.unravel(self.start), window)
             return ravel_pytree(evaluation.gradient)[0]
 
-        return Vectors(np.asarray(jax.jit(lambda keys: self._mapped(gradient, keys))(keys)))
+        return np.asarray(jax.jit(lambda keys: self._mapped(gradient, keys))(keys))
 
     def pairs(self, keys: jax.Array) -> np.ndarray:
         """Return evolution's estimate of the gradient, of an antithetic pair for each key."""
@@ -190,18 +197,18 @@ class Landscape:
 
 def problem_of(component: str, total_timesteps: int) -> MetaProblem:
     """Return the problem of a component's preset, with trainings of another length."""
-    plain = load_yaml(CONFIGS / f"evolve_{component}" / "ppo.yaml")
+    plain = load_yaml(presets.find(f"evolve_{component}/ppo"))
     plain = merge(plain, {"train": {"total_timesteps": total_timesteps}})
     return LearnerStudy(from_dict(experiment_class(plain, None), plain)).problem({})
 
 
 def keys_of(seed: int, purpose: Purpose, stream: int, count: int) -> jax.Array:
-    """Return keys that no other stream has."""
+    """Return the keys of one stream."""
     return jax.random.split(jax.random.fold_in(key_for(seed, purpose), stream), count)
 
 
 def start_of(problem: MetaProblem, seed: int) -> Any:
-    """Return where all evolutions of a seed begin."""
+    """Return the meta-parameters with which all evolutions of a seed begin."""
     config = EvolutionConfig(generations=1, validation_seeds=0, num_devices=1, chunk_size=CHUNK)
     evolution = Evolution(problem, STRATEGIES["Open_ES"], config, seed=seed)
     return evolution.result(evolution.init())
@@ -209,73 +216,68 @@ def start_of(problem: MetaProblem, seed: int) -> Any:
 
 def estimates(
     landscape: Landscape, windows: Sequence[int], agents: int, tests: int, seed: int
-) -> dict[str, Any]:
-    """Measure every window's gradient, and evolution's estimate of as many agents.
+) -> list[Estimate]:
+    """Measure the gradient through each window, and evolution's estimate from as many agents.
 
     Args:
         landscape: around the start.
-        windows: of updates; the last is the whole training.
+        windows: in updates; the last is the whole training.
         agents: of each estimate.
-        tests: agents that measure what a step gains.
+        tests: fresh agents that measure the gain of a step.
         seed: of the agents.
 
     Returns:
-        `rows`, of each `window` (None: evolution), its `noise`, `cosine` to the last window,
-        median `norm`, share of agents that are `clipped`, and `gain` with its `interval` and
-        `step`.
+        one estimate per window, then evolution's.
     """
     keys = keys_of(seed, Purpose.EVOLUTION, 0, agents)
     fresh = keys_of(seed, Purpose.HELD_OUT, 0, tests)
-    at_start = landscape.fitness(fresh, jnp.tile(landscape.start, (tests, 1)))
-    found = {window: landscape.gradients(keys, window) for window in windows}
-    whole = found[windows[-1]].clipped
-    rows = []
-    for window, vectors in found.items():
-        used = vectors.clipped
-        norms = vectors.norms
-        rows.append(
-            {
-                "window": window,
-                "noise": noise(used),
-                "cosine": cosine(used, whole),
-                "norm": float(np.nanmedian(norms)),
-                "clipped": float(np.mean(~(norms <= LARGEST))),
-                **_gain(landscape, fresh, used.mean(axis=0)),
-            }
-        )
+    raw = {window: landscape.gradients(keys, window) for window in windows}
+    whole = clipped(raw[windows[-1]])
+    found = []
+    for window, gradients in raw.items():
+        used, norms = clipped(gradients), np.linalg.norm(gradients, axis=1)
+        found.append(
+            Estimate(
+                window, noise(used), cosine(used, whole), float(np.nanmedian(norms)),
+                float(np.mean(~(norms <= LARGEST))), *_gain(landscape, fresh, used.mean(axis=0)),
+            )
+        )  # fmt: skip
     pairs = landscape.pairs(keys_of(seed, Purpose.EVOLUTION, 1, agents // 2))
-    rows.append(
-        {
-            "window": None,
-            "noise": 2 * noise(pairs),  # a pair is two agents
-            "cosine": None,
-            "norm": float(np.median(np.linalg.norm(pairs, axis=1))),
-            "clipped": None,
-            **_gain(landscape, fresh, pairs.mean(axis=0)),
-        }
-    )
-    return {"rows": rows, "numbers": landscape.start.size, "start": float(at_start.mean())}
+    norm, nan = float(np.median(np.linalg.norm(pairs, axis=1))), float("nan")
+    gain = _gain(landscape, fresh, pairs.mean(axis=0))
+    # A pair is two agents.
+    return [*found, Estimate(None, 2 * noise(pairs), nan, norm, nan, *gain)]
 
 
-def _gain(landscape: Landscape, keys: jax.Array, direction: np.ndarray) -> dict[str, Any]:
-    """The best step's, chosen by one half of the agents and measured by the other."""
+def _gain(
+    landscape: Landscape, keys: jax.Array, direction: np.ndarray
+) -> tuple[float, float, float]:
+    """Return the best step, chosen by half of the agents, its gain for the others, the error."""
     gains = landscape.gains(keys, direction)
     half = len(keys) // 2
     best = int(np.argmax(gains[:, :half].mean(axis=1)))
     judged = gains[best, half:]
     error = 1.96 * float(judged.std(ddof=1)) / len(judged) ** 0.5
-    middle = float(judged.mean())
-    return {"gain": middle, "interval": [middle - error, middle + error], "step": STEPS[best]}
+    return STEPS[best], float(judged.mean()), error
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """Evolutions with one strategy."""
+
+    scores: list[float]
+    """[seeds], of the means on fresh agents"""
+    trained: float
+    """agents of an evolution"""
 
 
 def at_equal_compute(
     problem: MetaProblem, seconds: float, seeds: int, tests: int
-) -> dict[str, dict[str, Any]]:
-    """Evolve with both strategies for as many CPU seconds.
+) -> tuple[list[float], dict[str, Evolved]]:
+    """Evolve with each strategy for as many CPU seconds.
 
     Returns:
-        by strategy: `scores` [seeds] of the means over fresh agents, `generations`, CPU `seconds`
-        and agents `trained` by an evolution; and `scores` of the `start`.
+        the scores of the starts [seeds], and the evolutions by strategy.
     """
     score = jax.jit(
         lambda keys, point: jax.lax.map(
@@ -288,34 +290,103 @@ def at_equal_compute(
         return float(np.mean(np.where(np.isfinite(found), found, 0.0)))
 
     config = EvolutionConfig(generations=10**6, validation_seeds=0, num_devices=1, chunk_size=CHUNK)
-    starts: list[float] = []
-    result: dict[str, dict[str, Any]] = {"start": {"scores": starts}}
+    starts = [tested(seed, start_of(problem, seed)) for seed in range(seeds)]
+    result = {}
     for name, strategy in STRATEGIES.items():
         evolution = Evolution(problem, strategy, config, seed=0)
         evolution.compile()
-        scores, generations, used = [], [], []
+        scores, generations = [], 0
         for seed in range(seeds):
             own = evolution.with_settings(seed, strategy)
             state, done, spent = own.init(), 0, 0.0
-            if len(starts) < seeds:
-                starts.append(tested(seed, own.result(state)))
             while not done or spent + 0.5 * spent / done < seconds:
                 before = time.process_time()
                 state, _ = own.run_block(state, 1)
                 spent += time.process_time() - before
                 done += 1
             scores.append(tested(seed, own.result(state)))
-            generations.append(done)
-            used.append(spent)
+            generations += done
             progress(f"{name}, seed {seed}: {starts[seed]:.1f} -> {scores[-1]:.1f} in {done}")
-        trained = float(np.mean(generations)) * evolution.evaluations
-        result[name] = {
-            "scores": scores,
-            "generations": generations,
-            "seconds": used,
-            "trained": trained,
-        }
-    return result
+        result[name] = Evolved(scores, generations / seeds * evolution.evaluations)
+    return starts, result
+
+
+def table_of_estimates(found: dict[str, list[Estimate]]) -> Table:
+    """Print the estimates of each component."""
+    columns = "window", "agents until signal = noise", "cosine to the whole", "median norm"
+    table = Table("component", *columns, "clipped", "a step gains [95%]", "its length")
+    for name, each in found.items():
+        for row in each:
+            evolution = row.window is None
+            low, high = row.gain - row.error, row.gain + row.error
+            table.row(
+                name.replace("_", " "),
+                "evolution" if row.window is None else row.window,
+                f"{row.noise:,.0f}" if np.isfinite(row.noise) else "more than measured",
+                "" if evolution else f"{row.cosine:.2f}",
+                f"{row.norm:.2g}",
+                "" if evolution else f"{row.clipped:.0%}",
+                f"{row.gain:+.1f} [{low:+.1f}, {high:+.1f}]",
+                f"{row.step:g}",
+            )
+    return table
+
+
+def add_scores(table: Table, name: str, starts: list[float], found: dict[str, Evolved]) -> None:
+    """Print the scores of each strategy, and the differences from the first one."""
+    first, *others = found.values()
+    cells = [f"{np.mean(starts):.1f}"]
+    for each in found.values():
+        several = ", ".join(f"{score:.0f}" for score in each.scores)
+        cells.append(f"{np.mean(each.scores):.1f}: {several} ({each.trained:,.0f})")
+    for other in others:
+        cells.append(_difference(np.subtract(other.scores, first.scores)))
+    table.row(name, *cells)
+
+
+def _difference(differences: np.ndarray) -> str:
+    """Return the mean with Student's interval, because there are few seeds."""
+    middle = float(differences.mean())
+    if len(differences) < 2:
+        return f"{middle:+.1f}"
+    from scipy import stats
+
+    low, high = stats.t.interval(0.95, len(differences) - 1, middle, stats.sem(differences))
+    return f"{middle:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def draw(found: dict[str, list[Estimate]], path: Path) -> None:
+    """Draw the noise, the truncation's bias and the gain of a step over the window."""
+    figure = plots._figure(4.2)
+    panels = figure.subplots(1, 3)
+    columns: tuple[tuple[Literal["noise", "cosine", "gain"], str], ...] = (
+        ("noise", "agents until signal = noise"),
+        ("cosine", "cosine to the whole training"),
+        ("gain", "gain of a step"),
+    )
+    colors = plots.BLUE, plots.LEARNED, plots.GREEN
+    for axes, (key, label) in zip(panels, columns, strict=True):
+        plots._style(axes, "window (updates)", label)
+        axes.set_xscale("log", base=2)
+        for (name, (*rows, evolution)), color in zip(found.items(), colors, strict=False):
+            windows = [row.window for row in rows]
+            values = [getattr(row, key) for row in rows]
+            finite = [value if np.isfinite(value) else np.nan for value in values]
+            errors = [row.error if key == "gain" else 0.0 for row in rows]
+            axes.errorbar(
+                windows, finite, yerr=errors, fmt="o-", color=color, label=name.replace("_", " ")
+            )
+            if np.isfinite(getattr(evolution, key)):
+                axes.axhline(
+                    getattr(evolution, key), color=color, linestyle=(0, (3, 3)),
+                    label=f"{name.replace('_', ' ')}, evolution",
+                )  # fmt: skip
+            axes.set_xticks(windows, [str(window) for window in windows])
+        axes.minorticks_off()
+    panels[0].set_yscale("log")
+    panels[2].axhline(0, color=plots.GREY, linewidth=0.8)
+    plots._legend(figure, *panels)
+    plots._save(figure, path)
 
 
 def main() -> None:
@@ -324,57 +395,48 @@ def main() -> None:
     parser.add_argument("what", choices=("estimates", "compute"))
     parser.add_argument("--components", nargs="+", choices=COMPONENTS, default=list(COMPONENTS))
     parser.add_argument("--agents", type=int, default=128, help="of an estimate; default: 128")
-    parser.add_argument(
-        "--windows", type=int, nargs="+", default=[1, 4, 16, 32], help="default: 1 4 16 32"
-    )
+    text = "of an estimate, in updates; default: 1 4 16 32"
+    parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16, 32], help=text)
     parser.add_argument("--tests", type=int, default=128, help="fresh agents; default: 128")
-    parser.add_argument(
-        "--seconds", type=float, default=8.0,
-        help="CPU seconds of an evolution with short trainings; default: 8",
-    )  # fmt: skip
-    parser.add_argument(
-        "--steps", type=int, nargs="+", default=[SHORT, LONG],
-        help=f"of a training (compute); default: {SHORT} {LONG}",
-    )  # fmt: skip
+    text = "CPU seconds of an evolution with short trainings; default: 8"
+    parser.add_argument("--seconds", type=float, default=8.0, help=text)
+    text = f"of a training (compute); default: {SHORT} {LONG}"
+    parser.add_argument("--steps", type=int, nargs="+", default=[SHORT, LONG], help=text)
     parser.add_argument("--seeds", type=int, default=3, help="evolutions of each; default: 3")
-    parser.add_argument(
-        "--save", type=Path, help="for a page: docs/results/meta_gradient_WHAT.json"
-    )
+    text = "for a page: docs/results/meta_gradient_WHAT.json"
+    parser.add_argument("--save", type=Path, help=text)
     parser.add_argument("--figure", type=Path, help="docs/images/meta_gradients.png")
     options = parser.parse_args()
-    found: dict[str, dict[str, Any]] = {}
     before = time.process_time()
     if options.what == "estimates":
+        found = {}
         for component in options.components:
             problem = problem_of(component, SHORT)
             landscape = Landscape(problem, start_of(problem, 0))
             found[component] = estimates(
                 landscape, options.windows, options.agents, options.tests, 0
             )
-            progress(json.dumps(found))
-    else:
-        for steps, component in itertools.product(options.steps, options.components):
-            seconds = options.seconds * steps / SHORT
-            found[f"{component}, {steps:,}"] = at_equal_compute(
-                problem_of(component, steps), seconds, options.seeds, options.tests
-            )
-            progress(json.dumps(found))
-    flags = f"--tests {options.tests} "
-    if options.what == "estimates":
+            progress(component)
         table = table_of_estimates(found)
-        flags += f"--agents {options.agents} --windows {' '.join(map(str, options.windows))}"
         if options.figure is not None:
             draw(found, options.figure)
     else:
-        table = table_of_scores(found)
-        flags += f"--seconds {options.seconds:g} --seeds {options.seeds} "
-        flags += f"--steps {' '.join(map(str, options.steps))}"
+        first, *others = STRATEGIES
+        table = Table(
+            "component, steps", "start", *(f"{name} (trainings)" for name in STRATEGIES),
+            *(f"{name}, from {first} [95% over seeds]" for name in others),
+        )  # fmt: skip
+        for steps, component in itertools.product(options.steps, options.components):
+            seconds = options.seconds * steps / SHORT
+            scores = at_equal_compute(
+                problem_of(component, steps), seconds, options.seeds, options.tests
+            )
+            add_scores(table, f"{component.replace('_', ' ')}, {steps:,}", *scores)
     spent = time.process_time() - before
     print(f"\n{spent:,.0f} CPU seconds")
     if options.save is not None:
-        command = f"python -m experiments.benchmarks.meta_gradients {options.what} {flags}"
         note = f"{spent:,.0f} CPU seconds in all, compilation included"
-        save(options.save, command, [table.saved(options.what)], note)
+        save(options.save, command_line(), {options.what: table}, note)
 
 
 if __name__ == "__main__":

@@ -1,74 +1,76 @@
-"""Others that install from PyPI, at our settings: rejax, and a PyTorch loop of our own.
+"""Peers from PyPI, at our settings: rejax.
 
-rejax differs in what cannot be set from outside: one optimiser each for actor and critic, gradients
-clipped by element, no annealing, another initialisation. None of that changes the products of
-matrices that a step needs.
+Its differences that cannot be set from outside: one optimiser each for actor and critic, gradients
+clipped by element, no annealing, another initialisation. None of them changes the matrix products
+of a step.
 """
 
 import importlib
 import importlib.util
-import time
-from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks.processes import Variant, own, progress
-from experiments.benchmarks.tasks import WORK, make_learner, timed
+from experiments.benchmarks.processes import progress
+from experiments.benchmarks.tasks import WORK, make_learner
+from experiments.benchmarks.work import Made, timed
 
-Measure = Callable[[int], dict[str, float]]
-NEEDS = {"rejax": "rejax", "PyTorch": "torch", "Gymnasium": "gymnasium", "MinAtar": "minatar"}
-"""Names of the peers and the packages without which they are left out."""
-TORCH_UPDATES = {"CartPole-v1": 16, "Breakout-MinAtar": 2}
-"""PyTorch is slow: a measurement is that short, at most."""
+NEEDS = {"rejax": "rejax", "Gymnasium": "gymnasium", "MinAtar": "minatar"}
+"""Names of the peers and the packages that they need."""
 
 
 def available(name: str) -> bool:
-    """Return whether a peer is installed; say so where it is not."""
+    """Return whether a peer is installed; print that it is left out otherwise."""
     if importlib.util.find_spec(NEEDS[name]):
         return True
     progress(f"{name} is left out: {NEEDS[name]} is not installed")
     return False
 
 
-def variants(learner: str, task: str, agents: int, updates: int) -> dict[str, Variant]:
-    """Return the peers that can train this learner and are installed."""
-    found = {}
-    if available("rejax"):
-        found["rejax"] = own(
-            f"rejax_{learner}", default_flags=True, task=task, agents=agents, updates=updates
-        )
-    needed = ("PyTorch", "MinAtar") if task == "Breakout-MinAtar" else ("PyTorch",)
-    if learner == "ppo" and agents == 1 and all(map(available, needed)):
-        few = min(updates, TORCH_UPDATES[task])
-        found["PyTorch"] = own("torch_ppo", default_flags=True, task=task, updates=few)
-    return found
+class FiveValues:
+    """An environment as before gymnax 1: `step` returns `obs, state, reward, done, info`."""
+
+    def __init__(self, env: Any):
+        """Wrap `env`."""
+        self._env = env
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_env":  # missing while it is being copied
+            raise AttributeError(name)
+        return getattr(self._env, name)
+
+    def step(self, *arguments: Any) -> tuple:
+        """Step, with termination and truncation in one flag."""
+        obs, state, reward, terminated, truncated, info = self._env.step(*arguments)
+        return obs, state, reward, terminated | truncated, info
 
 
-def _rejax(name: str, task: str, agents: int, **settings: Any) -> tuple[Measure, dict[str, Any]]:
+def _rejax(name: str, task: str, agents: int, updates: int, **settings: Any) -> Made:
     """Train agents under one flat `vmap`, without evaluations."""
     import jax
 
-    from experiments.benchmarks.five_values import FiveValues
     from purerl import envs
 
     library: Any = importlib.import_module("rejax")
     env, env_params = envs.make(task, observations="flat")
     network = settings.pop("network", {})
+    frames = updates * WORK[name, task].frames_per_update
     algorithm = library.get_algo(name).create(
-        env=FiveValues(env), env_params=env_params, eval_freq=settings["total_timesteps"],
+        env=FiveValues(env), env_params=env_params, total_timesteps=frames, eval_freq=frames,
         skip_initial_evaluation=True, gamma=0.99, **settings,
     ).replace(eval_callback=lambda *_: (), **network)  # fmt: skip
     compiled = jax.jit(jax.vmap(algorithm.train))
-    measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
+    measure = timed(
+        compiled, lambda i: jax.random.split(jax.random.key(i), agents), agents * frames
+    )
     version = importlib.metadata.version("rejax")
     return measure, {"layout": "one device, default", "version": version}
 
 
-def rejax_ppo(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, Any]]:
+def rejax_ppo(learner: str, task: str, agents: int, updates: int) -> Made:
     """Rejax's PPO."""
-    learner, _, hyperparams = make_learner("ppo", task, updates)
-    config = learner.config
+    ours, _, hyperparams = make_learner(learner, task, updates)
+    config = ours.config
     return _rejax(
-        "ppo", task, agents, total_timesteps=updates * config.frames_per_update,
+        learner, task, agents, updates,
         num_envs=config.num_envs, num_steps=config.num_steps, num_epochs=config.update_epochs,
         num_minibatches=config.num_minibatches, learning_rate=hyperparams.learning_rate,
         max_grad_norm=hyperparams.max_grad_norm, gae_lambda=hyperparams.gae_lambda,
@@ -80,8 +82,8 @@ def rejax_ppo(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, 
     )  # fmt: skip
 
 
-def rejax_dqn(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, Any]]:
-    """Rejax's DQN; its own networks are dueling, so it is given ours."""
+def rejax_dqn(learner: str, task: str, agents: int, updates: int) -> Made:
+    """Rejax's DQN with our network, because its own networks are dueling."""
     import flax.linen as nn
 
     networks: Any = importlib.import_module("rejax.networks")
@@ -89,33 +91,8 @@ def rejax_dqn(task: str, agents: int, updates: int) -> tuple[Measure, dict[str, 
         hidden_layer_sizes=(120, 84), action_dim=2, activation=nn.relu
     )
     return _rejax(
-        "dqn", task, agents, total_timesteps=updates * WORK["dqn", task].frames_per_update,
+        learner, task, agents, updates,
         num_envs=10, num_epochs=1, buffer_size=10_000, batch_size=128, fill_buffer=1_000,
         target_update_freq=500, learning_rate=2.5e-4, max_grad_norm=10.0, ddqn=False,
         eps_end=0.05, exploration_fraction=0.5, network={"agent": network},
     )  # fmt: skip
-
-
-def torch_ppo(task: str, updates: int) -> tuple[Measure, dict[str, Any]]:
-    """Our PyTorch PPO in Gymnasium's environments, one agent."""
-    from experiments.reproductions import gym_envs, torch_ppo
-
-    learner, _, hyperparams = make_learner("ppo", task, updates)
-    frames = updates * learner.config.frames_per_update
-
-    def measure(repeat):
-        vector = gym_envs.make_vector(task, learner.config.num_envs)
-        start, cpu = time.perf_counter(), time.process_time()
-        torch_ppo.train(learner.config, hyperparams, vector, repeat, lambda _: None)
-        seconds = time.perf_counter() - start
-        cpu = time.process_time() - cpu
-        return {"seconds": seconds, "cpu_seconds": cpu, "amount": frames}
-
-    return measure, {"layout": "one thread", "version": importlib.metadata.version("torch")}
-
-
-WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
-    "rejax_ppo": rejax_ppo,
-    "rejax_dqn": rejax_dqn,
-    "torch_ppo": torch_ppo,
-}

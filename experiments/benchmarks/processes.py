@@ -1,28 +1,29 @@
-"""The processes of a benchmark, from the side that asks: started, measured in turns, ended.
+"""The processes of a benchmark: started, measured in alternation, stopped.
 
-A worker is any command that speaks this protocol. When it is ready to measure, having compiled and
-run once, it prints one line of JSON about itself: `layout` and, where known, `compile_seconds` (of
-XLA) and `flops_per_unit` (operations that a unit of the work needs); or `{"skip": "why"}` where it
-cannot do this work. For every line that it then reads it measures once and answers with a line of
-JSON: `seconds` and, where known, `cpu_seconds`, `peak_bytes` and `amount` (the work done, where the
-benchmark cannot know it). It ends with its input.
+A worker is any command that speaks this protocol. As soon as it has compiled and run once, it
+prints one line of JSON that describes it: `layout` and, where known, `compile_seconds`; or
+`{"skip": "why"}` if it cannot do this work. For each line on its standard input it measures once
+and answers with a line of JSON: `seconds` and, where known, `cpu_seconds`, `amount` (of the work,
+if the benchmark cannot know it), `peak_bytes` and further numbers. It exits when its input ends.
 """
 
 import json
 import os
-import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmark.py"
+Sample = dict[str, float]
+"""The numbers of one measurement."""
+Argument = str | int | float | bool | dict[str, int] | None
 
 
 class BenchmarkError(Exception):
-    """A suite cannot go on; the message is a single line."""
+    """A suite cannot continue; the message is a single line."""
 
 
 @dataclass(frozen=True)
@@ -33,25 +34,38 @@ class Variant:
     default_flags: bool = True
     """start without the XLA flags of this process"""
     environment: dict[str, str] = field(default_factory=dict)
-    """set in addition"""
+    """additional variables"""
 
 
-def own(worker: str, *, default_flags: bool = False, **arguments: Any) -> Variant:
-    """Return a variant of ours: a name of the suites' `WORKERS` and its arguments."""
-    command = [sys.executable, str(SCRIPT), "--worker", worker, json.dumps(arguments)]
-    return Variant(command, default_flags)
+def own(
+    worker: str,
+    work: Mapping[str, Argument] | None = None,
+    *,
+    default_flags: bool = False,
+    **arguments: Argument,
+) -> Variant:
+    """Return a variant of ours.
+
+    Args:
+        worker: `module:function` in this folder.
+        work: arguments of the function that several variants share.
+        default_flags: start without the XLA flags of this process.
+        arguments: further arguments of the function.
+    """
+    text = json.dumps({**(work or {}), **arguments})
+    return Variant([sys.executable, str(SCRIPT), "--worker", worker, text], default_flags)
 
 
 class Worker:
-    """A variant in a process of its own; it exists from its compilation to the end of the with."""
+    """A variant in a process of its own, which has compiled."""
 
     def __init__(self, name: str, variant: Variant):
         """Start the process and wait until it has compiled.
 
         Raises:
-            BenchmarkError: if it ends before.
+            BenchmarkError: if it exits before.
         """
-        # Several processes share an accelerator: none may take its memory in advance.
+        # Several processes share an accelerator, so none may allocate its memory in advance.
         environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
         if variant.default_flags:
             environment.pop("XLA_FLAGS", None)
@@ -64,7 +78,7 @@ class Worker:
             text=True,
         )
         try:
-            self.about = self._answer()
+            self.about: dict[str, str | float] = self._answer()
         except BaseException:
             self.__exit__()
             raise
@@ -76,58 +90,43 @@ class Worker:
         self._process.kill()
         self._process.communicate()
 
-    def measure(self) -> dict[str, float]:
+    def measure(self) -> Sample:
         """Let the process measure once."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._ended() from None
+            raise self._exited() from None
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
+    def _answer(self) -> dict:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise self._ended()
+            raise self._exited()
         try:
             return json.loads(line)
         except ValueError:
             raise BenchmarkError(f"{self._name}: not a line of JSON: {line.strip()}") from None
 
-    def _ended(self) -> BenchmarkError:
-        return BenchmarkError(f"{self._name}: its process ended with code {self._process.wait()}")
+    def _exited(self) -> BenchmarkError:
+        return BenchmarkError(f"{self._name}: its process exited with code {self._process.wait()}")
 
 
-def alternate(
-    workers: Mapping[str, Worker], repeats: int
-) -> Iterable[tuple[str, dict[str, float]]]:
-    """Measure all workers in turns: A B A B."""
+def measure_in_turns(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[Sample]]:
+    """Measure all workers in alternation (A B A B ...); return the samples of each."""
+    samples: dict[str, list[Sample]] = {name: [] for name in workers}
     for repeat in range(repeats):
         for name, worker in workers.items():
-            result = worker.measure()
-            progress(f"{name}, {repeat + 1} of {repeats}: {result['seconds']:.3f} s")
-            yield name, result
+            samples[name].append(worker.measure())
+            progress(f"{name}, {repeat + 1} of {repeats}: {samples[name][-1]['seconds']:.3f} s")
     progress("")
-
-
-def measure_all(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[dict[str, float]]]:
-    """Measure all workers in turns; return the results of each."""
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
-    for name, result in alternate(workers, repeats):
-        results[name].append(result)
-    return results
-
-
-def spread(values: Iterable[float]) -> dict[str, float]:
-    """The least, the middle and the largest value."""
-    values = list(values)
-    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    return samples
 
 
 def progress(text: str) -> None:
-    """Say what is going on, on one line of a terminal."""
+    """Show the current step on one line of a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
     elif text:

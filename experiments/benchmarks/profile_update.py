@@ -1,11 +1,9 @@
-"""Where an update of PPO spends its time: `python -m experiments.benchmarks.profile_update`.
+"""The time of an update of PPO by its parts: `python -m experiments.benchmarks.profile_update`.
 
-On one core of a CPU.
-
-JAX's profiler says how long every operation of the compiled program took, the program what each is
-for. Prints a table in markdown. The profiler adds a microsecond or two to each operation, however
-short: the average of the shortest one is taken off all. With fewer than eight agents operations are
-so short that this is too rough, and of some XLA does not say what they are for.
+On one core of a CPU. JAX's profiler measures every operation of the compiled program, and the
+program contains the purpose of each operation. The profiler adds a microsecond or two to each
+operation, so the average of the shortest operation is subtracted from all of them. With fewer than
+eight agents, operations are too short for that, and XLA leaves out the purpose of some.
 """
 
 import gzip

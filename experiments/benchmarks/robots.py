@@ -1,9 +1,9 @@
-"""The suite `robots`: whole trainings in a robot of Brax, ours, brax's own PPO and PureJaxRL's.
+"""The suite `robots`: whole trainings in a robot of Brax, by ours, brax's own PPO and PureJaxRL's.
 
 All take the frames, environments, minibatches, networks and settings of our preset, which squashes
-actions by tanh and lets their deviation depend on the state, as brax's PPO always does. It differs
-in what cannot be set from outside: minibatches are whole stretches, and rewards are scaled by a
-constant, where ours are normalised. PureJaxRL's takes part where the folder `purejaxrl` of its
+actions by tanh and lets their deviation depend on the state, as brax's PPO always does. Differences
+that cannot be set from outside: brax's minibatches are whole stretches, and its rewards are scaled
+by a constant, where ours are normalised. PureJaxRL's takes part if the folder `purejaxrl` of its
 repository is on PYTHONPATH. It clips actions, has one deviation for all states, and clips values.
 """
 
@@ -12,22 +12,19 @@ import functools
 import importlib.util
 import time
 import types
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
-from experiments.benchmarks.comparison import OURS, Table, interval, neighbours, number, with_aim
-from experiments.benchmarks.processes import Worker, measure_all, own, progress, spread
-from experiments.benchmarks.tasks import Measure
+from experiments.benchmarks.comparison import OURS, Comparison
+from experiments.benchmarks.processes import Sample, own, progress
+from experiments.benchmarks.work import Clock, Made
 
 PRESET = "train/ppo_brax_ant"
 BRAX, PUREJAXRL, PHYSICS = "brax's PPO", "PureJaxRL", "the robot alone, random actions"
 PUREJAXRL_FILE = "ppo_continuous_action"
 PUREJAXRL_UNITS = 256
 """of its hidden layers, written into its file"""
-AIM = 1.0
-"""How many times the frames of each peer ours should train on in a CPU second."""
 REWARD_SCALING = 0.1
 """of brax's PPO"""
 EPOCHS = 8
@@ -37,55 +34,35 @@ EPISODES = 64
 PHYSICS_STEPS = 2**16
 
 
-def suite(options: argparse.Namespace) -> dict[str, Any]:
-    """PPO in Brax's ant, spring physics: whole trainings with a seed each, in turns."""
+def suite(options: argparse.Namespace) -> Comparison:
+    """PPO in Brax's ant, spring physics: whole trainings with one seed each."""
+    comparison = Comparison("steps", "preset", extra={"return after training": "return"})
     if not importlib.util.find_spec("brax"):
         progress("robots is left out: pip install 'metaevo[brax]'")
-        return {"rows": []}
+        return comparison
     settings = _settings(None)
     envs: int = settings.train.num_envs
-    alone = {"name": settings.task.env, "num_envs": envs, "steps": PHYSICS_STEPS // envs}
     variants = {
-        OURS: own("robot_ours", steps=options.agent_steps),
-        BRAX: own("robot_brax", default_flags=True, steps=options.agent_steps),
-        PUREJAXRL: own("robot_purejaxrl", default_flags=True, steps=options.agent_steps),
-        PHYSICS: own("step_all_devices", **alone),
-    }
+        OURS: own("robots:ours", steps=options.agent_steps),
+        BRAX: own("robots:brax", default_flags=True, steps=options.agent_steps),
+        PUREJAXRL: own("robots:purejaxrl", default_flags=True, steps=options.agent_steps),
+        PHYSICS: own(
+            "environments:all_devices", name=settings.task.env, num_envs=envs,
+            steps=PHYSICS_STEPS // envs,
+        ),
+    }  # fmt: skip
     if not importlib.util.find_spec(PUREJAXRL_FILE):
         progress(f"{PUREJAXRL} is left out: its {PUREJAXRL_FILE}.py is not on PYTHONPATH")
         del variants[PUREJAXRL]
-    with ExitStack() as stack:
-        workers = {}
-        for name, variant in variants.items():
-            progress(f"robots: {name} compiles")
-            workers[name] = stack.enter_context(Worker(name, variant))
-        results = measure_all(workers, options.repeats)
-    table = Table(
-        "variant", "steps per CPU second: median [min, max]", "ours is faster: median [min, max]",
-        "return after training: mean [min, max] of seeds",
-    )  # fmt: skip
-    rates = {
-        name: [each["amount"] / each["cpu_seconds"] for each in measured]
-        for name, measured in results.items()
-    }
-    rows = []
-    for name, values in rates.items():
-        row: dict[str, Any] = {"variant": name, **spread(values), "rates": values}
-        faster = returns = "-"
-        if name in (BRAX, PUREJAXRL):
-            row["ours_is_faster"] = neighbours(rates[OURS], values)
-            faster = with_aim(interval(row["ours_is_faster"]), row["ours_is_faster"]["median"], AIM)
-        if name != PHYSICS:
-            row["returns"] = [each["return"] for each in results[name]]
-            low, mean, high = (number(f(row["returns"]), 4) for f in (min, np.mean, max))
-            returns = f"{mean} [{low}, {high}]"
-        rows.append(row)
-        table.row(name, interval(row), faster, returns)
-    return {"rows": rows, "work": PRESET}
+    comparison.case(variants, options.repeats, PRESET)
+    return comparison
+
+
+# --- In the worker's process ----------------------------------------------------------------------
 
 
 def _settings(steps: int | None) -> Any:
-    """Return the preset, with so many environment steps where that is a number."""
+    """Return the preset, with another number of environment steps if it is given."""
     from metaevo.config import from_dict, load_yaml, merge, presets
     from metaevo.training.settings import training_class
 
@@ -94,7 +71,7 @@ def _settings(steps: int | None) -> Any:
     return from_dict(training_class(raw), raw)
 
 
-def robot_ours(steps: int | None) -> tuple[Measure, dict[str, Any]]:
+def ours(steps: int | None) -> Made:
     """Our PPO, one agent on one device."""
     from metaevo.evolution import devices
 
@@ -119,19 +96,17 @@ def robot_ours(steps: int | None) -> tuple[Measure, dict[str, Any]]:
     evaluator = _evaluator(settings, greedy)
     amount = config.num_updates * config.frames_per_update
 
-    def measure(repeat):
+    def measure(repeat: int) -> Sample:
         if repeat == 0:  # it has compiled
             return {}
-        start, cpu = time.perf_counter(), time.process_time()
+        clock = Clock()
         policy = jax.block_until_ready(compiled(jax.random.key(repeat)))
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        score = _mean_return(evaluator, policy)
-        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, "return": score}
+        return {**clock.sample(amount), "return": _mean_return(evaluator, policy)}
 
     return measure, {"layout": "one device"}
 
 
-def robot_brax(steps: int | None) -> tuple[Measure, dict[str, Any]]:
+def brax(steps: int | None) -> Made:
     """Brax's own PPO, which compiles anew in every training."""
     import jax
     import jax.numpy as jnp
@@ -165,7 +140,7 @@ def robot_brax(steps: int | None) -> tuple[Measure, dict[str, Any]]:
         ),
     )  # fmt: skip
 
-    def measure(repeat):
+    def measure(repeat: int) -> Sample:
         if repeat == 0:
             return {}
         ends = []  # frames and times, at the start and after each epoch
@@ -186,7 +161,7 @@ def robot_brax(steps: int | None) -> tuple[Measure, dict[str, Any]]:
     return measure, {"layout": "one device, default"}
 
 
-def robot_purejaxrl(steps: int | None) -> tuple[Measure, dict[str, Any]]:
+def purejaxrl(steps: int | None) -> Made:
     """PureJaxRL's PPO for continuous actions; its layers and physics are fixed in its files."""
     import jax
     import jax.numpy as jnp
@@ -233,22 +208,22 @@ def robot_purejaxrl(steps: int | None) -> tuple[Measure, dict[str, Any]]:
     compiled = jax.jit(train).lower(jax.random.PRNGKey(0)).compile()
     amount = config.num_updates * config.frames_per_update
 
-    def measure(repeat):
+    def measure(repeat: int) -> Sample:
         if repeat == 0:
             return {}
-        start, cpu = time.perf_counter(), time.process_time()
+        clock = Clock()
         result = jax.block_until_ready(compiled(jax.random.PRNGKey(repeat)))
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        sample = clock.sample(amount)
         learned, normalised = result["runner_state"][:2]  # rewards are, then observations
         seen = normalised.env_state
         score = _mean_return(evaluator, (learned.params, seen.mean[0], seen.var[0]))
-        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, "return": score}
+        return {**sample, "return": score}
 
     return measure, {"layout": "one device, default"}
 
 
 def _module(name: str) -> Any:
-    """One of brax's modules, of which some print when they are imported."""
+    """Import one of brax's modules, some of which print."""
     from purerl.envs import brax_suite, suite
 
     return suite.imported("brax", f"brax.{name}", brax_suite.VERSION)
@@ -268,7 +243,7 @@ def _limit(settings: Any) -> int:
 
 
 def _evaluator(settings: Any, policy_of: Any) -> Any:
-    """What plays brax's own episodes with `policy_of(a policy's parameters)`."""
+    """Return brax's evaluator of the policy `policy_of(parameters)`."""
     import jax
 
     limit = _limit(settings)
@@ -281,10 +256,3 @@ def _evaluator(settings: Any, policy_of: Any) -> Any:
 
 def _mean_return(evaluator: Any, policy: Any) -> float:
     return float(evaluator.run_evaluation(policy, {})["eval/episode_reward"])
-
-
-WORKERS = {
-    "robot_ours": robot_ours,
-    "robot_brax": robot_brax,
-    "robot_purejaxrl": robot_purejaxrl,
-}

@@ -1,4 +1,4 @@
-"""Which strategy to take: evolution strategies at equal frames on a cheap problem.
+"""Evolution strategies at equal frames on a cheap problem.
 
 python -m experiments.benchmarks.strategies [--seeds 8] [--generations 15 60] [--save FILE]
 
@@ -23,7 +23,7 @@ from metaevo.evolution import devices
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
 from experiments.benchmarks.comparison import Table
-from experiments.benchmarks.machine import save
+from experiments.benchmarks.machine import command_line, save
 from experiments.benchmarks.processes import progress
 from metaevo import statistics
 from metaevo.components import value_loss
@@ -54,9 +54,9 @@ class Variant(NamedTuple):
     one_task: bool = False
     """every pair trains on one task only, twice as many agents there"""
     rank: Callable[[jax.Array], jax.Array] | None = None
-    """from scores [tasks, candidates] to what the strategy is told as it is"""
+    """from scores [tasks, candidates] to the fitness that the strategy uses without shaping"""
     learning_rate: float = 0.05
-    """of the mean, where the algorithm has an optimizer; 0.05 is the default of a config"""
+    """of the mean, if the algorithm has an optimizer"""
 
 
 def within_pairs(scores: jax.Array) -> jax.Array:
@@ -67,7 +67,7 @@ def within_pairs(scores: jax.Array) -> jax.Array:
 
 
 def differences(scores: jax.Array) -> jax.Array:
-    """Ranks of what candidates are better than the mean of their pair."""
+    """Ranks of the differences from the mean of the pair."""
     first, second = jnp.split(scores, 2, axis=1)
     half = 0.5 * (first - second)
     return ranks(jnp.concatenate([half, -half], axis=1))
@@ -140,7 +140,7 @@ def evolve(
 
     Returns:
         scores [len(generations) + 1, sigmas, seeds] of the means after so many generations, and of
-        the average of the last third: the mean over tasks, normalised where there are several.
+        the average of the last third: the mean over tasks, normalised if there are several.
     """
     runs = len(SIGMAS) * seeds
     config = StrategyConfig(
@@ -229,7 +229,7 @@ def compare(
     bounds: list[tuple[float, float]],
     options: argparse.Namespace,
 ) -> Table:
-    """Run the variants of a table, and hold each against the first."""
+    """Run the variants of a table, and compare each with the first."""
     columns = []
     for each in options.generations:
         columns += [f"{each} generations: IQM [95%] (better sigma)", "against the first"]
@@ -278,9 +278,8 @@ def main() -> None:
     several = compare("two tasks", SEVERAL, score, SLIPS, bounds, options)
     print(f"\n{score.agents * STEPS:,} steps")
     if options.save is not None:
-        command = f"python -m experiments.benchmarks.strategies --seeds {options.seeds}"
-        tables = [single.saved("one task"), several.saved("two tasks")]
-        save(options.save, command, tables, f"{options.seeds} evolutions with each sigma")
+        tables = {"one task": single, "two tasks": several}
+        save(options.save, command_line(), tables, f"{options.seeds} evolutions with each sigma")
 
 
 if __name__ == "__main__":

@@ -1,23 +1,32 @@
-"""What the suites train: learners, environments and lengths, and how a call is measured."""
+"""The work of the suites: learners, environments and lengths of training."""
 
-import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Measure = Callable[[int], dict[str, float]]
+MIN_UPDATES = 4
 
 
 class Work(NamedTuple):
-    """What one learner does in one environment."""
+    """One learner in one environment."""
 
     frames_per_update: int
     agents: tuple[int, ...]
-    """numbers of agents that are measured unless the command line says otherwise"""
+    """numbers of agents that are measured by default"""
     frames: int
     """environment steps of a measurement, at least; and at least `MIN_UPDATES`"""
     whole: int
-    """environment steps of an agent in the training whose beginning is measured"""
+    """environment steps of an agent in the whole training, of which the beginning is measured"""
     text: str
+
+    def updates(self, agents: int, frames: int | None) -> int:
+        """Return the updates of a measurement, of a whole training at most.
+
+        Args:
+            agents: how many train.
+            frames: environment steps of all agents, by default those above.
+        """
+        least = 2 if frames else MIN_UPDATES
+        count = round((frames or self.frames) / (agents * self.frames_per_update))
+        return min(max(least, count), self.whole // self.frames_per_update)
 
 
 WORK = {
@@ -38,12 +47,14 @@ WORK = {
         "64 envs x 20 steps, a table for each agent, grids of 4 x 4 to 10 x 10",
     ),
 }  # fmt: skip
+LEARNERS = tuple(dict.fromkeys(learner for learner, _ in WORK))
+TASKS = tuple(dict.fromkeys(task for _, task in WORK))
 
 
 def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
-    """A learner bound to an environment, that environment's parameters, and hyperparameters.
+    """Return a learner bound to an environment, the environment's parameters, hyperparameters.
 
-    Schedules anneal as in the whole run of which this is the beginning.
+    Schedules anneal as in the whole training of which this is the beginning.
     """
     from purerl import dqn, envs, lpg, ppo
     from purerl.parts import losses, optimizers
@@ -54,7 +65,7 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
     hyperparams: Any
     if name == "dqn":
         env, env_params = envs.make(task)
-        # A measurement is short: what it measures is learning, not waiting for 10,000 frames.
+        # A measurement is short, so learning begins after 1,000 frames instead of 10,000.
         learner = dqn.DQN(dqn.Config(frames, learning_starts=1_000), env)
         hyperparams = dqn.Hyperparams(
             annealing_steps=float(work.whole), epsilon_decay_steps=work.whole / 2
@@ -76,19 +87,3 @@ def make_learner(name: str, task: str, updates: int) -> tuple[Any, Any, Any]:
         hyperparams = ppo.Hyperparams(annealing_steps=float(work.whole))
     assert learner.config.frames_per_update == work.frames_per_update
     return learner, env_params, hyperparams
-
-
-def timed(compiled: Callable[[Any], Any], make_input: Callable[[int], Any]) -> Measure:
-    """Return a function that measures one call on a fresh input."""
-    import jax
-
-    def measure(repeat):
-        argument = jax.block_until_ready(make_input(repeat))
-        start, cpu = time.perf_counter(), time.process_time()
-        jax.block_until_ready(compiled(argument))
-        return {
-            "seconds": time.perf_counter() - start,
-            "cpu_seconds": time.process_time() - cpu,
-        }
-
-    return measure

@@ -1,101 +1,146 @@
-"""The suites `ppo` and `dqn`: training from scratch, ours against one flat vmap and against peers.
-
-A worker sets up its devices, compiles, and returns a function that measures once.
-"""
+"""The suites `ppo`, `dqn`, `learned-rules` and `devices`: training from scratch."""
 
 import argparse
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.benchmarks import peers
 from experiments.benchmarks.comparison import OURS, Comparison
 from experiments.benchmarks.external import externals
-from experiments.benchmarks.processes import Variant, own
-from experiments.benchmarks.tasks import WORK, Measure, Work, make_learner, timed
+from experiments.benchmarks.machine import cores
+from experiments.benchmarks.processes import Argument, Variant, own
+from experiments.benchmarks.tasks import WORK, Work, make_learner
+from experiments.benchmarks.work import Made, timed
 
-LEARNERS = tuple(dict.fromkeys(learner for learner, _ in WORK))
-TASKS = tuple(dict.fromkeys(task for _, task in WORK))
-MIN_UPDATES = 4
 FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
-"""Names of references that are our own function, and whether they are single-threaded."""
-FLAT_AIM = {("ppo", "CartPole-v1", 256): 2.0}
-"""On a CPU, how much faster ours should be than a flat vmap."""
-AIMS = {
-    "cpu": {
-        ("ppo", "CartPole-v1", 1): 1.5, ("ppo", "CartPole-v1", 256): 3.0,
-        ("ppo", "Breakout-MinAtar", 1): 1.5, ("ppo", "Breakout-MinAtar", 8): 1.5,
-        ("dqn", "CartPole-v1", 64): 2.0,
-    },
-    "gpu": {
-        ("ppo", "CartPole-v1", 1): 2.0, ("ppo", "CartPole-v1", 2048): 4.0,
-        ("ppo", "Breakout-MinAtar", 1): 2.0, ("ppo", "Breakout-MinAtar", 8): 2.0,
-        ("dqn", "CartPole-v1", 64): 3.0,
-    },
-}  # fmt: skip
-"""How much faster ours should be than a peer."""
+"""References that train by our own function: their names, and whether they use one thread."""
 
 
-def suite_ppo(options: argparse.Namespace) -> dict[str, Any]:
+def suite_ppo(options: argparse.Namespace) -> Comparison:
     """PPO at CleanRL's (CartPole-v1) and PureJaxRL's (Breakout-MinAtar) settings."""
     return _compare("ppo", options)
 
 
-def suite_dqn(options: argparse.Namespace) -> dict[str, Any]:
+def suite_dqn(options: argparse.Namespace) -> Comparison:
     """DQN at PureJaxRL's settings, learning from 1,000 steps on."""
     return _compare("dqn", options)
 
 
-def _compare(learner: str, options: argparse.Namespace) -> dict[str, Any]:
-    for task, work in works(learner, options.tasks).items():
+def _compare(learner: str, options: argparse.Namespace) -> Comparison:
+    chosen = works(learner, options.tasks)
+    for task, work in chosen.items():
         print(f"{task}: {work.text}")
     comparison = Comparison("steps", "task", "agents")
-    for task, work in works(learner, options.tasks).items():
+    for task, work in chosen.items():
         for agents in options.agents or work.agents:
-            count = count_updates(work, agents, options.frames)
-            variants = _variants(learner, task, agents, count, options)
-            others = [each for each in variants if each not in FLAT and OURS not in each]
-            aims = {
-                platform: dict.fromkeys(others, aim)
-                for platform, table in AIMS.items()
-                if (aim := table.get((learner, task, agents))) is not None
-            }
-            if (aim := FLAT_AIM.get((learner, task, agents))) is not None:
-                aims.setdefault("cpu", {})["flat vmap"] = aim
-            amount = agents * count * work.frames_per_update
-            comparison.case(variants, amount, options.repeats, task, agents, aims=aims)
-    texts = {task: work.text for task, work in works(learner, options.tasks).items()}
-    return {"rows": comparison.rows, "failures": comparison.failures, "work": texts}
+            updates = work.updates(agents, options.frames)
+            comparison.case(
+                _variants(learner, task, agents, updates, options), options.repeats, task, agents,
+                amount=agents * updates * work.frames_per_update,
+            )  # fmt: skip
+    return comparison
 
 
 def works(learner: str, tasks: Sequence[str]) -> dict[str, Work]:
-    """Return what a learner does in those of the tasks that it is measured on."""
+    """Return the work of a learner on those of the tasks that it is measured on."""
     return {task: work for (name, task), work in WORK.items() if name == learner and task in tasks}
-
-
-def count_updates(work: Work, agents: int, frames: int | None) -> int:
-    """Return how many make that many frames of all agents: some, and a whole training at most."""
-    least = 2 if frames else MIN_UPDATES
-    count = max(least, round((frames or work.frames) / (agents * work.frames_per_update)))
-    return min(count, work.whole // work.frames_per_update)
 
 
 def _variants(
     learner: str, task: str, agents: int, updates: int, options: argparse.Namespace
 ) -> dict[str, Variant]:
-    work: dict[str, Any] = {"learner": learner, "task": task, "agents": agents, "updates": updates}
-    variants = {OURS: own("ours", **work)}
+    work: dict[str, Argument] = {
+        "learner": learner, "task": task, "agents": agents, "updates": updates
+    }  # fmt: skip
+    variants = {OURS: own("training:ours", work)}
     for size in options.chunk_sizes:
-        variants[f"ours, chunks of {size}"] = own("ours", chunk_size=size, **work)
+        variants[f"{OURS}, chunks of {size}"] = own("training:ours", work, chunk_size=size)
     for name, single in FLAT.items():
-        variants[name] = own("flat", single_threaded=single, default_flags=not single, **work)
-    if options.peers:
-        variants |= peers.variants(learner, task, agents, updates)
+        variants[name] = own(
+            "training:flat", work, single_threaded=single, default_flags=not single
+        )
+    if options.peers and peers.available("rejax"):
+        variants["rejax"] = own(f"peers:rejax_{learner}", work, default_flags=True)
     variants |= externals(options, suite=learner, task=task, agents=agents, updates=updates)
     return {name: each for name, each in variants.items() if name == OURS or options.keep(name)}
 
 
-# --- What runs in the processes -------------------------------------------------------------------
+class Rule(NamedTuple):
+    """A learner with a learned rule in one of its slots."""
+
+    part: str
+    """the component"""
+    learner: str
+    task: str
+    agents: int
+    hand_written: str
+    """the learner's own rule"""
+    settings: dict[str, int]
+    """of the component"""
+
+
+RULES = (
+    Rule("optimizer", "ppo", "CartPole-v1", 64, "Adam", {}),
+    Rule("open", "ppo", "Breakout-MinAtar", 8, "Adam", {}),
+    Rule("lpg", "lpg", "GridWorlds", 8, "a2c", {"hidden_size": 256}),
+)
+
+
+def suite_learned_rules(options: argparse.Namespace) -> Comparison:
+    """Training with a learned rule, a hand-written one, and the authors' OPEN and GROOVE."""
+    comparison = Comparison("steps", "rule", "task", "agents")
+    for rule in RULES:
+        if rule.task not in options.tasks:
+            continue
+        work = WORK[rule.learner, rule.task]
+        for agents in options.agents or [rule.agents]:
+            updates = work.updates(agents, options.frames)
+            amount: dict[str, Argument] = {"task": rule.task, "agents": agents, "updates": updates}
+            plain = {"learner": rule.learner, **amount}
+            variants = {
+                OURS: own("training:ours", plain, part=rule.part, settings=rule.settings),
+                rule.hand_written: own("training:ours", plain),
+            }
+            if rule.part != "optimizer":
+                variants |= externals(options, suite="learned-rules", **amount)
+            comparison.case(
+                variants, options.repeats, rule.part, rule.task, agents,
+                amount=agents * updates * work.frames_per_update,
+            )  # fmt: skip
+    return comparison
+
+
+DEVICES = (1, 2, 4, 8)
+AGENTS_EACH, AGENTS = 32, 256
+"""per device in weak scaling, of all devices in strong scaling"""
+DEVICE_UPDATES = 8
+
+
+def suite_devices(options: argparse.Namespace) -> Comparison:
+    """PPO on CartPole-v1 on 1 to 8 devices, more than the cores of a CPU included."""
+    weak, strong = options.agents[:2] if len(options.agents) > 1 else (AGENTS_EACH, AGENTS)
+    kinds = {
+        f"weak, {weak} agents each": {count: weak * count for count in DEVICES},
+        f"strong, {strong} agents": {count: max(strong, count) for count in DEVICES},
+    }
+    batch = WORK["ppo", "CartPole-v1"].frames_per_update
+    print(f"{cores()} cores")
+    comparison = Comparison("steps", "scaling", faster_than="1 device")
+    for kind, sizes in kinds.items():
+        variants = {}
+        for count, agents in sizes.items():
+            frames = options.frames
+            variants[f"{count} device{'s' * (count > 1)}"] = own(
+                "training:ours", default_flags=True, learner="ppo", task="CartPole-v1",
+                agents=agents, num_devices=count,
+                updates=max(2, frames // (agents * batch)) if frames else DEVICE_UPDATES,
+            )  # fmt: skip
+        comparison.case(variants, options.repeats, kind)
+    return comparison
+
+
+# --- In the worker's process ----------------------------------------------------------------------
 
 
 def _train(
@@ -103,11 +148,11 @@ def _train(
     task: str,
     updates: int,
     part: str | None = None,
-    settings: dict[str, Any] | None = None,
-) -> tuple[Any, Any, Any]:
-    """`train` from a key to the mean return, the learner's task, and its hyperparameters.
+    settings: dict[str, int] | None = None,
+) -> tuple[Callable[[Any], Any], Any, Any]:
+    """Return `train` from a key to the mean return, the learner's task, its hyperparameters.
 
-    With the name of a component in its slot, with its settings, at its random start.
+    With the name of a component, this is in its slot, with its settings and random parameters.
     """
     import jax
 
@@ -141,17 +186,19 @@ def ours(
     chunk_size: int | None = None,
     num_devices: int | None = None,
     part: str | None = None,
-    settings: dict[str, Any] | None = None,
-) -> tuple[Measure, dict[str, Any]]:
-    """Agents dealt to one device a core, each of which trains chunk after chunk."""
+    settings: dict[str, int] | None = None,
+) -> Made:
+    """Agents split over one device per core, which trains them in chunks."""
     from metaevo.evolution import devices
 
     devices.setup(num_devices)
     import jax
 
-    from experiments.benchmarks import flops
     from metaevo.training.train_learner import working_set
 
+    present = len(jax.devices())
+    if num_devices is not None and present < num_devices:
+        return lambda _: {}, {"skip": f"there are {present} devices"}
     train, its_task, hyperparams = _train(learner, task, updates, part, settings)
     count = min(len(jax.devices()[:num_devices]), agents)
     size = chunk_size or devices.choose_chunk_size(
@@ -168,16 +215,13 @@ def ours(
         )
 
     compiled = devices.spread(train_all, num_devices=count)
-    measure = timed(compiled, lambda i: devices.replicate(jax.random.key(i), count))
-    about = {"layout": f"{count} devices, chunks of {size}", "devices": count}
-    frames = updates * WORK[learner, task].frames_per_update
-    return measure, {**about, "flops_per_unit": flops.count(train, jax.random.key(0)) / frames}
+    amount = agents * updates * WORK[learner, task].frames_per_update
+    measure = timed(compiled, lambda i: devices.replicate(jax.random.key(i), count), amount)
+    return measure, {"layout": f"{count} devices, chunks of {size}"}
 
 
-def flat(
-    learner: str, task: str, agents: int, updates: int, single_threaded: bool
-) -> tuple[Measure, dict[str, Any]]:
-    """A reference: the same `train` under one flat `vmap` on one device."""
+def flat(learner: str, task: str, agents: int, updates: int, single_threaded: bool) -> Made:
+    """The same `train` under one flat `vmap` on one device, as a reference."""
     if single_threaded:
         from metaevo.evolution import devices
 
@@ -185,11 +229,9 @@ def flat(
     import jax
 
     if single_threaded and jax.devices()[0].platform != "cpu":
-        return lambda _: {}, {"skip": "threads are a matter of CPUs"}
+        return lambda _: {}, {"skip": "only CPUs have threads"}
     train, _, _ = _train(learner, task, updates)
-    compiled = jax.jit(jax.vmap(train))  # on the first device, whatever others there are
-    measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents))
+    compiled = jax.jit(jax.vmap(train))  # on the first device only
+    amount = agents * updates * WORK[learner, task].frames_per_update
+    measure = timed(compiled, lambda i: jax.random.split(jax.random.key(i), agents), amount)
     return measure, {"layout": "one device, " + ("one thread" if single_threaded else "default")}
-
-
-WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {"ours": ours, "flat": flat}

@@ -1,10 +1,10 @@
-"""Whether tuning helps: PPO's clip on CartPole-v1, tuned and untuned, on fresh seeds.
+"""The effect of tuning: PPO's clip on CartPole-v1, tuned and untuned, on fresh seeds.
 
 python -m experiments.benchmarks.tuning [--seeds 256] [--first-seeds 4] [--repeats 4] [--seed 0]
 
-96 settings, the one of configs/evolve_drift/ppo.yaml (16,384 steps an agent) among them. Tuned by
-the race of the held-out comparison, and, to see what that is good for, by taking the best of all
-means over 8 seeds. Prints a table and writes nothing.
+There are 96 settings, one of them that of configs/evolve_drift/ppo.yaml (16,384 steps per agent).
+Tuned by the race of the held-out comparison and, for comparison, by the best of all means over 8
+seeds. Prints a table.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.benchmarks.comparison import Table
 from metaevo import statistics
 from metaevo.comparison.evaluation import Contender
 from metaevo.comparison.racing import cost
@@ -39,9 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=256, help="fresh seeds; default: 256")
     parser.add_argument("--first-seeds", type=int, default=4, help="of the race; default: 4")
-    parser.add_argument(
-        "--repeats", type=int, default=1, help="with seeds of their own; default: 1"
-    )
+    parser.add_argument("--repeats", type=int, default=1, help="with other seeds; default: 1")
+    parser.add_argument("--seed", type=int, default=0, help="of the first repeat; default: 0")
     options = parser.parse_args()
     raw = {**load_yaml(CONFIG), "evolve": "drift"}
     raw["evaluation"] = {"sampler": "grid", "space": GRID, "tuning_seeds": options.first_seeds}
@@ -52,13 +52,12 @@ def main() -> None:
         make_parts(settings).tasks(settings, functions, CLIP),
         settings.hyperparams, CLIP, settings.fitness, curve_points=2,
     )  # fmt: skip
-    print("| tuning | setting | agents | IQM on fresh seeds | against untuned |")
-    print("|---|---|---:|---:|---:|")
+    table = Table("tuning", "setting", "agents", "IQM on fresh seeds", "against untuned")
     for repeat in range(options.repeats):
-        measure(settings, contender, options.seed + repeat, options.seeds)
+        measure(settings, contender, options.seed + repeat, options.seeds, table)
 
 
-def measure(settings: Any, contender: Contender, seed: int, seeds: int) -> None:
+def measure(settings: Any, contender: Contender, seed: int, seeds: int, table: Table) -> None:
     """Tune in both ways, train the winners on fresh seeds, print the rows of the table."""
     config = settings.evaluation
     space = tuning_space(config, settings)
@@ -88,11 +87,8 @@ def measure(settings: Any, contender: Contender, seed: int, seeds: int) -> None:
         low, high = pair.difference_interval
         text = ", ".join(f"{key} {value:g}" for key, value in setting.items())
         difference = f"{pair.difference:+.1f} [{low:.1f}, {high:.1f}]" if agents else ""
-        print(
-            f"| {name} | {text} | {agents:,} | {found.iqm:.1f} [{found.interval[0]:.1f}, "
-            f"{found.interval[1]:.1f}] | {difference} |",
-            flush=True,
-        )
+        low, high = found.interval
+        table.row(name, text, f"{agents:,}", f"{found.iqm:.1f} [{low:.1f}, {high:.1f}]", difference)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""A worker of ours: compile, then measure once for every line on stdin; see `processes`."""
+"""A worker of ours: compile, then measure once for every line of input; see `processes`."""
 
+import importlib
 import json
 import resource
 import sys
@@ -7,34 +8,53 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from experiments.benchmarks import (
-    environments,
-    evolution,
-    flops,
-    games,
-    peers,
-    robots,
-    sweeps,
-    tabular,
-    training,
-)
+from experiments.benchmarks.processes import Argument, Sample
 
-Measure = Callable[[int], dict[str, float]]
-WORKERS: dict[str, Callable[..., tuple[Measure, dict[str, Any]]]] = {
-    **training.WORKERS,
-    **peers.WORKERS,
-    **tabular.WORKERS,
-    **environments.WORKERS,
-    **evolution.WORKERS,
-    **sweeps.WORKERS,
-    **flops.WORKERS,
-    **games.WORKERS,
-    **robots.WORKERS,
-}
+Measure = Callable[[int], Sample]
+"""From the number of the repetition to its sample."""
+Made = tuple[Measure, dict[str, str | float]]
+"""What a worker's function returns: how to measure, and what describes it."""
 
 
-def work(name: str, arguments: dict[str, Any]) -> None:
-    """Answer in lines of JSON on stdout."""
+class Clock:
+    """Seconds since its creation."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def sample(self, amount: float, **others: float) -> Sample:
+        """Return the sample of a measurement that ends now.
+
+        Args:
+            amount: of the work that was done.
+            others: further numbers of the sample.
+        """
+        seconds, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, **others}
+
+
+def timed(
+    compiled: Callable[[Any], Any], make_input: Callable[[int], Any], amount: float
+) -> Measure:
+    """Return a function that measures one call on a fresh input."""
+    import jax
+
+    def measure(repeat: int) -> Sample:
+        argument = jax.block_until_ready(make_input(repeat))
+        clock = Clock()
+        jax.block_until_ready(compiled(argument))
+        return clock.sample(amount)
+
+    return measure
+
+
+def work(name: str, arguments: dict[str, Argument]) -> None:
+    """Answer in lines of JSON on standard output.
+
+    Args:
+        name: `module:function` in this folder.
+        arguments: of the function.
+    """
     import jax
 
     seconds = [0.0]
@@ -44,15 +64,12 @@ def work(name: str, arguments: dict[str, Any]) -> None:
             seconds[0] += duration_secs
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    measure, about = WORKERS[name](**arguments)
-    if "skip" in about:
-        print(json.dumps(about), flush=True)
-        return
-    start = time.perf_counter()
-    measure(0)
-    first = time.perf_counter() - start
-    about |= {"first_seconds": first, "compile_seconds": seconds[0]}
-    about |= {"platform": jax.devices()[0].platform, "device": jax.devices()[0].device_kind}
+    module, _, function = name.partition(":")
+    make = getattr(importlib.import_module(f"experiments.benchmarks.{module}"), function)
+    measure, about = make(**arguments)
+    if "skip" not in about:
+        measure(0)
+        about |= {"compile_seconds": seconds[0], "platform": jax.devices()[0].platform}
     print(json.dumps(about), flush=True)
     for repeat, _ in enumerate(sys.stdin, start=1):
         print(json.dumps({**measure(repeat), "peak_bytes": _peak_bytes()}), flush=True)

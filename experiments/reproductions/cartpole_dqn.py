@@ -1,4 +1,4 @@
-"""20,000 steps of DQN on CartPole-v1, compiled from the first to the last."""
+"""20,000 compiled steps of DQN on CartPole-v1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from annotated_types import Gt
 from tqdm import tqdm
 
 from experiments.reproductions import gym_dqn
-from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.comparison import Cell, Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
-from experiments.reproductions.training import train
+from experiments.reproductions.training import make_population, train
 from metaevo.config import ConfigError
 from purerl import dqn, envs
 
@@ -35,7 +35,7 @@ class Settings:
 
 
 def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
-    """One environment, a gradient step after each of its steps: nothing is parallel but agents."""
+    """Return DQN with one environment and a gradient step after each of its steps."""
     config = dqn.Config(
         total_timesteps=settings.frames,
         num_envs=1,
@@ -55,7 +55,7 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
 
 
 def episode_returns(episodes: Any) -> list[np.ndarray]:
-    """Return the returns of each agent's episodes in their order, from sums per step [A, steps]."""
+    """Return each agent's episode returns in their order, from sums per step [A, steps]."""
     return [
         returns[count > 0]
         for count, returns in zip(episodes.episodes, episodes.returns, strict=True)
@@ -74,22 +74,18 @@ def episodes_until(returns: np.ndarray, level: float, over: int = AVERAGED) -> f
 def run(settings: Settings, output: Output) -> None:
     """Train one agent for its speed and several for the curve."""
     learner, env_params, hyperparams = _learner(settings)
-    rows: list[Sequence[Any]] = []
+    rows: list[Sequence[Cell]] = []
     columns = [
         "variant", "agents", "seconds", "steps/s",
         f"episodes until {AVERAGED} average {DECENT:.0f} (median)",
         "agents that got there", "return of the last 10 episodes", "published steps/s",
     ]  # fmt: skip
     for agents in dict.fromkeys((1, settings.seeds)):
-        trained = train(
-            learner,
-            hyperparams,
-            env_params,
-            agents=agents,
-            seed=settings.seed,
-            name=f"{agents} agents",
-            windows=settings.frames,
-        )
+        population = make_population(
+            "CartPole-v1", learner, hyperparams, env_params,
+            agents=agents, windows=settings.frames,
+        )  # fmt: skip
+        trained = train(population, settings.seed, f"{agents} agents")
         per_agent = episode_returns(trained.episodes)
         until = np.array([episodes_until(each, DECENT) for each in per_agent])
         there = np.isfinite(until)
@@ -120,7 +116,7 @@ def run(settings: Settings, output: Output) -> None:
 
 def _with_pytorch(
     settings: Settings, learner: dqn.DQN, hyperparams: dqn.Hyperparams
-) -> Sequence[Any]:
+) -> Sequence[Cell]:
     vector = make_vector("CartPole-v1", 1)
     network = gym_dqn.torch_network(learner.config, hyperparams, 4, 2, settings.seed)
     with tqdm(total=settings.frames, desc="PyTorch", unit="step", leave=False) as bar:
@@ -132,7 +128,7 @@ def _with_pytorch(
 
 
 def check(settings: Settings) -> None:
-    """Find out what is missing or does not fit."""
+    """Raise ConfigError for a missing package or settings that do not fit."""
     if settings.pytorch:
         require("torch", unless="--pytorch false")
     try:

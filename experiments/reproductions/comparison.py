@@ -1,19 +1,17 @@
-"""What a comparison consists of, and how its tables and figures leave it."""
+"""A published comparison, and the tables and figures of its repetition."""
 
-import importlib.metadata
 import importlib.util
-import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmarks.machine import machine
 from metaevo.config import ConfigError
 from metaevo.runs.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
-Row = Sequence[Any]
+Cell = str | float | None
 
 
 @dataclass(frozen=True)
@@ -22,74 +20,72 @@ class Comparison:
 
     title: str
     published: str
-    """what the source reports, in a sentence"""
+    """the source's result, in a sentence"""
     settings: type
-    """a frozen dataclass whose fields are the options on the command line"""
+    """a frozen dataclass; its fields are the options on the command line"""
     quick: dict[str, Any]
-    """the settings of --quick: they show that it works, and measure little"""
+    """the settings of --quick, which show that the comparison works"""
     check: Callable[[Any], None]
-    """raises ConfigError for what cannot run, before anything is compiled"""
+    """raises ConfigError for settings that cannot run, before anything is compiled"""
     run: Callable[[Any, "Output"], None]
 
 
 @dataclass
 class Output:
-    """Collects what a comparison finds; everything is printed and lies in its run directory."""
+    """Prints the results of a comparison and writes them to its run directory."""
 
     run: RunDirectory
     comparison: Comparison
-    tables: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Add a table: printed, in results.json under its name and in tables.md."""
         self.results[name] = [dict(zip(columns, row, strict=True)) for row in rows]
-        text = markdown(columns, rows)
-        self.tables.append(text)
-        print(f"\n{text}", flush=True)
+        self.note(markdown(columns, rows))
 
     def note(self, text: str) -> None:
-        """Add a sentence below the last table."""
-        self.tables.append(text)
+        """Add a paragraph below the last table."""
+        self.texts.append(text)
         print(f"\n{text}", flush=True)
 
     def figure(self, name: str) -> Path:
-        """Return where to save a figure."""
+        """Return the path of a figure."""
         return self.run.figures / f"{name}.png"
 
     def write(self, settings: dict[str, Any]) -> None:
         """Write results.json and tables.md."""
-        about = {"settings": settings, "machine": machine(), "published": self.comparison.published}
-        write_json_atomic(self.run.path / "results.json", {**about, **self.results})
-        head = f"## {self.comparison.title}\n\nPublished: {self.comparison.published}\n"
-        tail = f"Measured on {describe(machine())}.\n"
-        text = "\n\n".join([head.rstrip(), *self.tables, tail])
-        write_text_atomic(self.run.path / "tables.md", text)
+        about, published = machine(), self.comparison.published
+        write_json_atomic(
+            self.run.path / "results.json",
+            {"settings": settings, "machine": about, "published": published, **self.results},
+        )
+        head = f"## {self.comparison.title}\n\nPublished: {published}"
+        versions = ", ".join(
+            f"{name} {about[name]}" for name in ("jax", "gymnasium", "gymnax", "torch", "minatar")
+            if name in about
+        )  # fmt: skip
+        tail = f"Measured on {about['cores']} cores of {about['processor']}, {versions}.\n"
+        write_text_atomic(self.run.path / "tables.md", "\n\n".join([head, *self.texts, tail]))
         print(f"\n{tail}Written to {self.run.path}: tables.md, results.json, figures/", flush=True)
 
 
-def markdown(columns: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return a table for pasting into a page; the first column is aligned left, others right."""
-    lines = [list(columns), *([show(cell) for cell in row] for row in rows)]
-    rule = ["---", *("---:" for _ in columns[1:])]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    """Return a table for a page; the first column is aligned left, others right."""
+    lines = [list(columns), ["---", *("---:" for _ in columns[1:])]]
+    lines += [[_show(cell) for cell in row] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def show(value: Any) -> str:
-    """Return a cell's text: numbers with three significant digits, large ones in full."""
-    if value is None or (isinstance(value, float) and value != value):
+def _show(value: Cell) -> str:
+    """Return a cell's text: numbers with three significant digits, whole numbers in full."""
+    if value is None or value != value:
         return ""
     if isinstance(value, str):
         return value
-    number = float(value)
-    if isinstance(value, int) or abs(number) >= 1000:
-        return f"{_rounded(number) if not isinstance(value, int) else value:,.0f}"
-    return f"{number:.3g}"
-
-
-def _rounded(number: float) -> float:
-    """Return a large number with three significant digits."""
-    return float(f"{number:.3g}")
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def require(extra: str, *, unless: str) -> None:
@@ -106,33 +102,3 @@ def require(extra: str, *, unless: str) -> None:
         raise ConfigError(
             f"{extra} is not installed: pip install -e '.[{extra}]', or leave it out with {unless}"
         )
-
-
-def machine() -> dict[str, Any]:
-    """What the numbers depend on."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].partition(": ")[2] if names else model
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = {}
-    for name in ("jax", "gymnasium", "gymnax", "torch", "minatar"):
-        if importlib.util.find_spec(name) is not None:
-            versions[name] = importlib.metadata.version(name)
-    load = os.getloadavg()[0]
-    return {
-        "processor": model,
-        "cores": cores,
-        "load": load,
-        "python": platform.python_version(),
-    } | (versions)
-
-
-def describe(about: dict[str, Any]) -> str:
-    """Return the machine in one line."""
-    versions = [f"{name} {about[name]}" for name in about if name not in _HARDWARE]
-    return f"{about['cores']} cores of {about['processor']}, " + ", ".join(versions)
-
-
-_HARDWARE = {"processor", "cores", "load"}

@@ -1,4 +1,4 @@
-"""DQN on Doors three times: PyTorch or Flax in Gymnasium's loop, and everything compiled."""
+"""DQN on Doors twice: PyTorch in Gymnasium's loop, and everything compiled."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from annotated_types import Gt
 from tqdm import tqdm
 
 from experiments.reproductions import gym_dqn
-from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.comparison import Cell, Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
-from experiments.reproductions.training import train
+from experiments.reproductions.training import make_population, train
 from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, key_for
 from purerl import dqn, envs
@@ -29,7 +29,7 @@ EPISODE = 38
 
 @dataclass(frozen=True)
 class Settings:
-    """How much of everything; what is learned with is the same for all three."""
+    """Sizes; the learner is the same for both."""
 
     frames: Count = 300_000
     """environment steps of each"""
@@ -53,8 +53,6 @@ class Settings:
     """of the greedy policy in the end"""
     pytorch: bool = True
     """train with PyTorch too"""
-    gymnasium: bool = True
-    """train with Gymnasium's loop at all; --gymnasium false leaves only ours"""
     seed: int = 0
     """of everything"""
 
@@ -76,7 +74,7 @@ def optimal_reward(settings: Settings) -> float:
 
 
 def _learner(settings: Settings, num_envs: int) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
-    """The same amount of learning a frame, however many environments there are."""
+    """Return a learner; its amount of learning per frame does not depend on `num_envs`."""
     config = dqn.Config(
         total_timesteps=settings.frames,
         num_envs=num_envs,
@@ -96,47 +94,24 @@ def _learner(settings: Settings, num_envs: int) -> tuple[dqn.DQN, Any, dqn.Hyper
 
 
 def run(settings: Settings, output: Output) -> None:
-    """Train three times, play greedily, compare."""
-    rows: list[Sequence[Any]] = []
+    """Train both, play greedily, compare."""
+    rows: list[Sequence[Cell]] = []
     curves: dict[str, Curve] = {}
-    published = {"torch": ("0.73", "22.5"), "flax": ("0.64", "22.8"), "jax": ("0.71", "2.3")}
-    names = {
-        "torch": "PyTorch, Gymnasium",
-        "flax": "Flax, Gymnasium",
-        "jax": "Flax, JAX environment, all compiled",
-    }
 
-    def add(variant: str, num_envs: int, curve: Curve, greedy: float) -> None:
+    def add(name: str, num_envs: int, curve: Curve, greedy: float, *published: str) -> None:
         rewards, seconds = np.asarray(curve.returns)[0], np.asarray(curve.seconds)[-1]
         last = float(np.mean(rewards[-max(1, len(rewards) // 10) :]))
-        minutes, rate = seconds / 60, settings.frames / seconds
-        rows.append([names[variant], num_envs, greedy, last, minutes, rate, *published[variant]])
-        curves[names[variant]] = curve
+        rate = settings.frames / seconds
+        rows.append([name, num_envs, greedy, last, seconds / 60, rate, *published])
+        curves[name] = curve
 
-    learner, env_params, hyperparams = _learner(settings, settings.gym_envs)
-    variants = [name for name in ("torch", "flax") if settings.gymnasium]
-    for variant in variants if settings.pytorch else variants[1:]:
-        vector = make_vector("Doors", settings.gym_envs, goal=_goal(settings))
-        config = learner.config
-        if variant == "torch":
-            size = int(np.prod(vector.single_observation_space.shape or ()))
-            count = int(learner.env.action_space(env_params).n)
-            network = gym_dqn.torch_network(config, hyperparams, size, count, settings.seed)
-        else:
-            network = gym_dqn.flax_network(learner, hyperparams, settings.seed)
-        with tqdm(total=settings.frames, desc=names[variant], unit="step", leave=False) as bar:
-            record = gym_dqn.train(config, hyperparams, vector, network, settings.seed, bar.update)
-        players = make_vector("Doors", 64, goal=_goal(settings))
-        episodes = -(-settings.evaluation_episodes // 64)
-        greedy = gym_dqn.play(network, players, EPISODE * episodes, settings.seed + 1)
-        curve = Curve(record.frames, record.rewards[None], record.seconds)
-        add(variant, settings.gym_envs, curve, greedy)
-
-    num_envs = settings.jax_factor * settings.gym_envs
+    if settings.pytorch:
+        name = "PyTorch, Gymnasium"
+        add(name, settings.gym_envs, *_with_pytorch(settings, name), "0.73", "22.5")
+    num_envs, name = settings.jax_factor * settings.gym_envs, "Flax, JAX environment, all compiled"
     learner, env_params, hyperparams = _learner(settings, num_envs)
-    trained = train(
-        learner, hyperparams, env_params, agents=1, seed=settings.seed, name=names["jax"]
-    )
+    population = make_population("Doors", learner, hyperparams, env_params, agents=1)
+    trained = train(population, settings.seed, name)
     policy = learner.policy(jax.tree.map(lambda leaf: leaf[0], trained.agents))
     scores = jax.jit(
         lambda key: evaluate(
@@ -145,7 +120,7 @@ def run(settings: Settings, output: Output) -> None:
     )(key_for(settings.seed, Purpose.PLAYING))
     rewards = trained.episodes.rewards / np.maximum(trained.episodes.steps, 1)
     curve = Curve(trained.frames, rewards, trained.clock)
-    add("jax", num_envs, curve, float(np.mean(scores)) / EPISODE)
+    add(name, num_envs, curve, float(np.mean(scores)) / EPISODE, "0.71", "2.3")
     output.table(
         "doors_dqn",
         ["variant", "environments", "reward per step, greedy", "reward per step, last tenth",
@@ -161,9 +136,26 @@ def run(settings: Settings, output: Output) -> None:
     plot_curves(curves, output.figure("doors_dqn"), title="DQN on Doors", ylabel="reward per step")
 
 
+def _with_pytorch(settings: Settings, name: str) -> tuple[Curve, float]:
+    """Return the learning curve and the greedy policy's reward per step."""
+    learner, env_params, hyperparams = _learner(settings, settings.gym_envs)
+    vector = make_vector("Doors", settings.gym_envs, goal=_goal(settings))
+    size = int(np.prod(vector.single_observation_space.shape or ()))
+    count = int(learner.env.action_space(env_params).n)
+    network = gym_dqn.torch_network(learner.config, hyperparams, size, count, settings.seed)
+    with tqdm(total=settings.frames, desc=name, unit="step", leave=False) as bar:
+        record = gym_dqn.train(
+            learner.config, hyperparams, vector, network, settings.seed, bar.update
+        )
+    players = make_vector("Doors", 64, goal=_goal(settings))
+    episodes = -(-settings.evaluation_episodes // 64)
+    greedy = gym_dqn.play(network, players, EPISODE * episodes, settings.seed + 1)
+    return Curve(record.frames, record.rewards[None], record.seconds), greedy
+
+
 def check(settings: Settings) -> None:
-    """Find out what is missing or does not fit."""
-    if settings.pytorch and settings.gymnasium:
+    """Raise ConfigError for a missing package or settings that do not fit."""
+    if settings.pytorch:
         require("torch", unless="--pytorch false")
     for num_envs in (settings.gym_envs, settings.jax_factor * settings.gym_envs):
         try:
@@ -174,9 +166,8 @@ def check(settings: Settings) -> None:
 
 COMPARISON = Comparison(
     title="DQN on Doors",
-    published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.64 in 22.8 minutes with "
-    "Flax and Gymnasium, 0.71 in 2.3 minutes with Flax and 16 times as many environments in JAX, "
-    "on a GPU.",
+    published="reward 0.73 in 22.5 minutes with PyTorch and Gymnasium, 0.71 in 2.3 minutes with "
+    "Flax and 16 times as many environments in JAX, on a GPU.",
     settings=Settings,
     quick={"frames": 40_000, "learning_starts": 2_000, "evaluation_episodes": 64},
     check=check,

@@ -1,8 +1,8 @@
-"""The figures of the comparisons, in the style of all others."""
+"""Learning curves of the comparisons, in the style of all other figures."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.ticker import EngFormatter
@@ -23,34 +23,6 @@ from metaevo.reports.plots import (
 from metaevo.statistics import mean_curve
 
 COLORS = (GREY, BLUE, GREEN, PURPLE, ORANGE, SKY)
-DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.2, 1.2)))
-
-
-def _look(index: int) -> dict[str, Any]:
-    dash = DASHES[index // len(COLORS) % len(DASHES)]
-    return {"color": COLORS[index % len(COLORS)], "linestyle": dash, "linewidth": 1.8}
-
-
-def plot_lines(
-    lines: Mapping[str, tuple[ArrayLike, ArrayLike]],
-    path: Path,
-    *,
-    title: str,
-    xlabel: str,
-    ylabel: str,
-    log: Literal["both", "x", ""] = "",
-) -> Path:
-    """Draw named lines (x, y) with a marker at every point; returns the path."""
-    figure = _figure(4.6, title=title)
-    axes = _style(figure.subplots(), xlabel, ylabel)
-    for index, (name, (x, y)) in enumerate(lines.items()):
-        axes.plot(np.asarray(x), np.asarray(y), marker="o", label=name, **_look(index))
-    if log:
-        axes.set_xscale("log")
-    if log == "both":
-        axes.set_yscale("log")
-    _legend(figure, axes)
-    return _save(figure, path)
 
 
 class Curve(NamedTuple):
@@ -59,7 +31,7 @@ class Curve(NamedTuple):
     x: ArrayLike
     """[points], environment steps or episodes of one agent"""
     returns: ArrayLike
-    """[seeds, points], NaN where no episode finished"""
+    """[seeds, points], NaN if no episode finished"""
     seconds: ArrayLike | None = None
     """[points], since the start"""
 
@@ -72,7 +44,7 @@ def plot_curves(
     xlabel: str = "environment steps of an agent",
     ylabel: str = "return of finished episodes",
 ) -> Path:
-    """Draw means over seeds with 95% intervals against x, and against the clock if it is known.
+    """Draw means over seeds with 95% intervals against x, and against time if it is known.
 
     Returns:
         the path.
@@ -87,12 +59,13 @@ def plot_curves(
         panels[1].set_xscale("log")
     for index, (name, curve) in enumerate(curves.items()):
         mean, low, high = mean_curve(curve.returns)
+        color = COLORS[index % len(COLORS)]
+        dash = "solid" if index < len(COLORS) else "dashed"
         for axes, x in zip(panels, (curve.x, curve.seconds), strict=False):
             if x is None:
                 continue
-            look = _look(index)
-            axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
             marker = "o" if np.isfinite(mean).sum() == 1 else ""
-            axes.plot(x, mean, label=name, marker=marker, **look)
+            axes.plot(x, mean, label=name, marker=marker, color=color, linestyle=dash)
     _legend(figure, *panels)
     return _save(figure, path)

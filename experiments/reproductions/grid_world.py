@@ -9,8 +9,8 @@ from annotated_types import Gt
 from tqdm import tqdm
 
 from experiments.reproductions import q_learning_loops as loops
-from experiments.reproductions.comparison import Comparison, Output
-from experiments.reproductions.training import Trained, train
+from experiments.reproductions.comparison import Cell, Comparison, Output
+from experiments.reproductions.training import Trained, make_population, train
 from metaevo.reports.value_maps import grid_map, plot_value_map
 from purerl import envs, q_learning
 
@@ -37,10 +37,10 @@ class Settings:
 
 
 def make_learner(agents: int, steps: int) -> tuple[q_learning.QLearning, Any, Any, int]:
-    """Return the learner, hyperparameters and environment parameters, and the agents of a chunk.
+    """Return the learner, hyperparameters, environment parameters, and the agents of a chunk.
 
-    What was fastest on CPUs: few agents one after another, with XLA's limit on loops lifted;
-    many in chunks, in stretches whose random numbers stay in a core's cache.
+    This layout was the fastest on CPUs: few agents one after another, with XLA's limit on loops
+    lifted; many in chunks, in stretches short enough for random numbers to stay in the cache.
     """
     env, env_params = envs.make("GridWorld", observations="index", slippery=False)
     num_steps, chunk_size = (1000, 1) if agents < FEW else (500, 128)
@@ -51,19 +51,19 @@ def make_learner(agents: int, steps: int) -> tuple[q_learning.QLearning, Any, An
 
 def _train(settings: Settings, agents: int, steps: int) -> Trained:
     learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
-    return train(
-        learner,
-        hyperparams,
-        env_params,
-        agents=agents,
-        seed=settings.seed,
-        name=f"{agents} compiled agent{'s' * (agents > 1)}",
-        chunk_size=min(chunk_size, agents),
-    )
+    population = make_population(
+        "GridWorld", learner, hyperparams, env_params,
+        agents=agents, chunk_size=min(chunk_size, agents),
+    )  # fmt: skip
+    return train(population, settings.seed, _name(agents))
+
+
+def _name(agents: int) -> str:
+    return f"compiled, {agents:,} agent{'s' * (agents > 1)}"
 
 
 def _quality(tables: np.ndarray) -> tuple[str, float]:
-    """Return the share of agents whose greedy way is shortest, and the start value's median error.
+    """Return the share of agents that found the shortest way, the median error at the start.
 
     Args:
         tables: [agents, states, actions].
@@ -77,7 +77,7 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
 
 def run(settings: Settings, output: Output) -> None:
     """Measure all variants and draw what was learned."""
-    rows: list[Sequence[Any]] = []
+    rows: list[Sequence[Cell]] = []
     with tqdm(total=settings.numpy_steps, desc="NumPy loop", unit="step", leave=False) as bar:
         table, seconds = loops.numpy_loop(settings.numpy_steps, settings.seed, progress=bar.update)
     reference = settings.numpy_steps / seconds
@@ -97,9 +97,8 @@ def run(settings: Settings, output: Output) -> None:
     for agents in (1, *settings.agents):
         steps = settings.single_steps if agents == 1 else settings.agent_steps
         trained = _train(settings, agents, steps)
-        name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
         tables = np.asarray(trained.agents.q)[:, 0]
-        add(name, trained.total_frames, trained.seconds, tables, published.get(agents, ""))
+        add(_name(agents), trained.total_frames, trained.seconds, tables, published.get(agents, ""))
         populations[agents] = trained
     output.table(
         "grid_world",
@@ -121,11 +120,6 @@ def run(settings: Settings, output: Output) -> None:
     )
 
 
-def check(settings: Settings) -> None:
-    """Nothing optional is needed."""
-    del settings
-
-
 COMPARISON = Comparison(
     title="Tabular Q-learning in GridWorld",
     published="21,680 steps/s for a Python loop around compiled steps, 1.83 million for one "
@@ -138,6 +132,6 @@ COMPARISON = Comparison(
         "agents": [30, 256],
         "agent_steps": 20_000,
     },
-    check=check,
+    check=lambda _: None,
     run=run,
 )

@@ -1,29 +1,26 @@
-"""DQN in the usual way: Gymnasium's environments, a replay memory in NumPy, one of two networks.
+"""DQN in the usual way: Gymnasium's environments, a replay memory in NumPy, PyTorch.
 
 The algorithm is that of `purerl.dqn` (uniform replay, hard updates of the target network, squared
-error, Adam after clipping the gradient's norm), with the same settings and the same network. The
-loop is one for both networks; only `torch_network` and `flax_network` differ.
+error, Adam after clipping the gradient's norm), with the same settings and the same network.
 """
 
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from gymnasium.vector import VectorEnv
 
 from experiments.reproductions import torch_networks
 from experiments.reproductions.gym_envs import final_observations
 from purerl import dqn
-from purerl.types import Context
 
 Batch = tuple[np.ndarray, ...]
 """Observations, actions, rewards, terminated and next observations, each [B, ...]."""
 
 
 class Network(NamedTuple):
-    """A network of action values with its optimizer, whatever it is written in."""
+    """A network of action values with its optimizer."""
 
     best: Callable[[np.ndarray], np.ndarray]
     """from observations [N, ...] to the best actions [N]"""
@@ -61,7 +58,7 @@ class Memory:
 
 
 class Record(NamedTuple):
-    """What a run left behind."""
+    """The learning curve, and the trained network."""
 
     frames: np.ndarray
     """[points] environment steps"""
@@ -142,62 +139,10 @@ def play(network: Network, vector: VectorEnv, steps: int, seed: int) -> float:
     return total / (steps * count)
 
 
-def flax_network(learner: dqn.DQN, hyperparams: dqn.Hyperparams, seed: int) -> Network:
-    """Return our own network, its gradient steps compiled one by one and once for all.
-
-    Args:
-        learner: bound to the environment in JAX, from which nothing but spaces is used.
-        hyperparams: of the optimizer and the targets.
-        seed: of the initial parameters.
-    """
-    env_params = learner.env.default_params
-    module = learner.network(env_params)
-    space = learner.env.observation_space(env_params)
-    example = np.zeros((1, *space.shape), np.float32)
-    context = Context(hyperparams)
-    optimizer = learner.make_optimizer(None, context)
-    params = jax.jit(lambda key: module.init(key, example))(jax.random.key(seed))
-    held = {"params": params, "target": params, "optimizer": optimizer.init(params)}
-
-    def values(params, obs):
-        outputs: Any = module.apply(params, obs)
-        return outputs
-
-    best = jax.jit(lambda params, obs: values(params, obs).best())
-
-    def loss(params, target, batch):
-        obs, action, reward, terminated, next_obs = batch
-        following = values(target, next_obs).values.max(axis=-1)
-        goal = reward + hyperparams.gamma * (1.0 - terminated) * following
-        prediction = values(params, obs).of(action)
-        return 0.5 * jax.numpy.mean((prediction - goal) ** 2)
-
-    @jax.jit
-    def descend(params, target, state, batch):
-        grads = jax.grad(loss)(params, target, batch)
-        updates, state = optimizer.update(grads, state, params, **context.extra_args())
-        return jax.tree.map(jax.numpy.add, params, updates), state
-
-    def learn(batch):
-        held["params"], held["optimizer"] = descend(
-            held["params"], held["target"], held["optimizer"], batch
-        )
-
-    def update_target():
-        held["target"] = held["params"]
-
-    # Compile before any clock starts.
-    rows = learner.config.batch_size
-    best(params, np.zeros((learner.config.num_envs, *space.shape), np.float32))
-    nothing = Memory(rows, int(np.prod(space.shape))).fields
-    jax.block_until_ready(descend(params, params, held["optimizer"], nothing))
-    return Network(lambda obs: np.asarray(best(held["params"], obs)), learn, update_target)
-
-
 def torch_network(
     config: dqn.Config, hyperparams: dqn.Hyperparams, obs_size: int, num_actions: int, seed: int
 ) -> Network:
-    """Return the same network in PyTorch, on the CPU."""
+    """Return the learner's network in PyTorch, on the CPU."""
     torch = torch_networks.load(seed)
     sizes = (obs_size, *config.hidden_sizes)
 

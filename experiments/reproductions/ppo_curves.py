@@ -13,10 +13,10 @@ from annotated_types import Ge, Gt
 from tqdm import tqdm
 
 from experiments.reproductions import torch_ppo
-from experiments.reproductions.comparison import Comparison, Output, require
+from experiments.reproductions.comparison import Cell, Comparison, Output, require
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
-from experiments.reproductions.training import train
+from experiments.reproductions.training import make_population, train
 from metaevo.config import ConfigError
 from purerl import envs, ppo
 from purerl.parts import losses
@@ -73,7 +73,7 @@ def _learner(settings: CartPole, frames: int) -> tuple[ppo.PPO, Any, ppo.Hyperpa
 def run(settings: CartPole, output: Output) -> None:
     """Train PyTorch's agents, then the compiled ones."""
     curves: dict[str, Curve] = {}
-    rows: list[Sequence[Any]] = []
+    rows: list[Sequence[Cell]] = []
     reference: tuple[float, float] | None = None
     if settings.pytorch_seeds:
         frames = settings.pytorch_frames or settings.frames
@@ -91,15 +91,10 @@ def run(settings: CartPole, output: Output) -> None:
     learner, env_params, hyperparams = _learner(settings, settings.frames)
     for agents in settings.agents:
         name = f"compiled, {agents:,} agent{'s' * (agents > 1)}"
-        trained = train(
-            learner,
-            hyperparams,
-            env_params,
-            agents=agents,
-            seed=settings.seed,
-            name=f"{settings.env}, {name}",
-            windows=WINDOWS,
+        population = make_population(
+            settings.env, learner, hyperparams, env_params, agents=agents, windows=WINDOWS
         )
+        trained = train(population, settings.seed, f"{settings.env}, {name}")
         rate = trained.total_frames / trained.seconds
         speed = f"{rate / reference[0]:.3g}x" if reference else ""
         share = f"{trained.seconds / reference[1]:.2g}" if reference else ""
@@ -153,7 +148,7 @@ def _windows(records: Sequence[torch_ppo.Record]) -> Curve:
 
 
 def check(settings: CartPole) -> None:
-    """Find out what is missing or does not fit."""
+    """Raise ConfigError for a missing package or settings that do not fit."""
     if settings.pytorch_seeds:
         require("torch", unless="--pytorch_seeds 0")
         if settings.env == "Breakout-MinAtar":

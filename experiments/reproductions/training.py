@@ -1,4 +1,4 @@
-"""Training a population with a progress bar, the clock running and compilation apart."""
+"""Training a population with a progress bar, timed without compilation."""
 
 import time
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ BLOCK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training run left behind."""
+    """The result of a training."""
 
     population: Population
     agents: Any
@@ -56,48 +56,47 @@ class Trained:
         return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), self.episodes))
 
 
-def train(
+def make_population(
+    name: str,
     learner: Learner,
     hyperparams: Any,
     env_params: Any,
     *,
     agents: int,
-    seed: int,
-    name: str,
     windows: int = 100,
     chunk_size: int | None = None,
-) -> Trained:
-    """Train agents side by side in the layout that the project uses everywhere.
-
-    Args:
-        learner: with its static parts bound.
-        hyperparams: of all agents.
-        env_params: of all agents.
-        agents: how many.
-        seed: of their keys.
-        name: in front of the progress bar.
-        windows: at most so many points of the learning curves.
-        chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
-    """
-    total = learner.config.num_updates
-    population = Population(
+) -> Population:
+    """Return a population with learning curves of at most `windows` points."""
+    return Population(
         Task(name, learner, env_params),
         hyperparams,
         None,
         FitnessConfig(),
         agents=agents,
-        log_every=-(-total // windows),
+        log_every=-(-learner.config.num_updates // windows),
         metrics=True,
         chunk_size=chunk_size,
     )
-    keys = keys_for(seed, Purpose.TRAINING, agents)
+
+
+def train(population: Population, seed: int, name: str) -> Trained:
+    """Train all agents of a population.
+
+    Args:
+        population: of `make_population`.
+        seed: of their keys.
+        name: in front of the progress bar.
+    """
+    assert population.agents is not None
+    total = population.num_updates
+    keys = keys_for(seed, Purpose.TRAINING, population.agents)
     began = time.perf_counter()
     with tqdm(total=total, desc=f"{name}: compiling", unit="update", leave=False) as bar:
         chunks = population.place(population.init(keys).rows)
         chunks = jax.block_until_ready(population.run(chunks, 0, 0))
         compile_seconds = time.perf_counter() - began
         bar.set_description(name)
-        bar.unpause()  # the time left does not count compilation
+        bar.unpause()  # the time left does not include compilation
         done, length = 0, max(1, total // 100)
         began = time.perf_counter()
         while done < total:

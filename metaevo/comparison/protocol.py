@@ -1,6 +1,6 @@
 """The held-out comparison of a discovered component: all variants trained, the figures drawn.
 
-The end of every run of evolution, on its own task, and `experiments/evaluate.py`, on another one.
+The end of every run of evolution, on its own task, and `metaevo evaluate`, on another one.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
-SCRIPTS = {
-    **dict.fromkeys(("seeds", "value_loss"), "train.py"),
-    **dict.fromkeys(("evolve", "component", "strategy", "evolution"), "evolve.py"),
-    **dict.fromkeys(("space", "sweep"), "sweep.py"),
+COMMANDS = {
+    **dict.fromkeys(("seeds", "value_loss"), "train"),
+    **dict.fromkeys(("evolve", "component", "strategy", "evolution"), "evolve"),
+    **dict.fromkeys(("space", "sweep"), "sweep"),
 }
-"""Settings at the root of a config, by the script in `experiments/` that knows them."""
+"""The `metaevo` command of each setting at the root of a config."""
 
 
 class UnknownKey(NamedTuple):
@@ -39,8 +39,8 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
         root: the dataclass of all settings.
     """
     section, _, name = key.rpartition(".")
-    if not section and name in SCRIPTS:
-        return f" (a setting of experiments/{SCRIPTS[name]}; is this a config for it?)"
+    if not section and name in COMMANDS:
+        return f" (a setting of `metaevo {COMMANDS[name]}`; is this a config for it?)"
     by_name: dict[str, list[str]] = {}
     for dotted in _dotted(root):
         by_name.setdefault(dotted.rpartition(".")[2], []).append(dotted)

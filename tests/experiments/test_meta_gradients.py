@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import meta_gradients
-from experiments.benchmarks.meta_gradient_tables import (
-    draw,
-    table_of_estimates,
-    table_of_scores,
-)
+from experiments.benchmarks.comparison import Table
 from experiments.benchmarks.meta_gradients import (
     Landscape,
-    Vectors,
+    add_scores,
     at_equal_compute,
+    clipped,
     cosine,
+    draw,
     estimates,
     keys_of,
     noise,
     squared_mean,
+    table_of_estimates,
 )
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose
@@ -56,12 +55,12 @@ def test_noise_and_cosine_are_without_bias():
 
 
 def test_gradients_are_clipped_as_the_strategy_does():
-    found = Vectors(np.array([[0.3, 0.4], [30.0, 40.0], [np.nan, 1.0]])).clipped
+    found = clipped(np.array([[0.3, 0.4], [30.0, 40.0], [np.nan, 1.0]]))
     np.testing.assert_allclose(found, [[0.3, 0.4], [0.6, 0.8], [0.0, 0.0]])
 
 
 @pytest.mark.long
-def test_a_known_landscape(monkeypatch, tmp_path, capsys):
+def test_a_known_landscape(monkeypatch, tmp_path):
     monkeypatch.setattr(meta_gradients, "STEPS", (0.1, 1.0, 5.0))
     landscape = Landscape(Noisy(), jnp.zeros(3))
     keys = keys_of(0, Purpose.HELD_OUT, 0, 64)
@@ -73,25 +72,26 @@ def test_a_known_landscape(monkeypatch, tmp_path, capsys):
     pairs = landscape.pairs(keys_of(0, Purpose.EVOLUTION, 1, 4000))
     np.testing.assert_allclose(pairs.mean(axis=0), 0.1, atol=0.03)
     found = estimates(landscape, [1, 2], 64, 64, 0)
-    one, two, evolution = found["rows"]
-    assert one["cosine"] == pytest.approx((2 / 3) ** 0.5, abs=0.15)
-    assert two["cosine"] == pytest.approx(1.0, abs=1e-6)
-    assert one["step"] == two["step"] == 1.0
-    assert two["gain"] > one["gain"] > 0
-    assert two["noise"] == pytest.approx(0.03 / 0.03, rel=0.5)  # variance of the tilt / gradient
-    assert evolution["window"] is None
+    one, two, evolution = found
+    assert one.cosine == pytest.approx((2 / 3) ** 0.5, abs=0.15)
+    assert two.cosine == pytest.approx(1.0, abs=1e-6)
+    assert one.step == two.step == 1.0
+    assert two.gain > one.gain > 0
+    assert two.noise == pytest.approx(0.03 / 0.03, rel=0.5)  # variance of the tilt / gradient
+    assert evolution.window is None
     draw({"noisy": found}, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
-    table_of_estimates({"noisy": found})
-    assert "| noisy | evolution |" in capsys.readouterr().out
+    assert [row[1] for row in table_of_estimates({"noisy": found}).rows] == ["1", "2", "evolution"]
 
 
 @pytest.mark.long
-def test_both_strategies_climb_for_as_long(capsys):
-    found = at_equal_compute(Noisy(), 0.05, 2, 8)
-    for name in meta_gradients.STRATEGIES:
-        assert len(found[name]["scores"]) == 2
-        assert min(found[name]["scores"]) > max(found["start"]["scores"])
-        assert all(each > 0 for each in found[name]["seconds"])
-    table_of_scores({"noisy, 1": found})
-    assert "| noisy, 1 |" in capsys.readouterr().out
+def test_both_strategies_climb_for_as_long():
+    starts, found = at_equal_compute(Noisy(), 0.05, 2, 8)
+    assert list(found) == list(meta_gradients.STRATEGIES)
+    for each in found.values():
+        assert len(each.scores) == 2
+        assert min(each.scores) > max(starts)
+        assert each.trained > 0
+    table = Table(*"abcdefg")
+    add_scores(table, "noisy", starts, found)
+    assert len(table.rows) == 1

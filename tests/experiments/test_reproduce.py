@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import reproduce
+from experiments.reproduce import COMPARISONS
 from experiments.reproductions import (
     cartpole_dqn,
     comparison,
@@ -18,7 +19,6 @@ from experiments.reproductions import (
     ppo_curves,
     q_learning_loops,
 )
-from experiments.reproductions.registry import COMPARISONS
 from metaevo.config import from_dict
 from purerl import dqn, envs, ppo, q_learning
 from purerl.parts import returns
@@ -69,38 +69,6 @@ def test_cartpole_dqn(reproduce_tiny):
     assert all(row["steps/s"] > 0 for row in rows)
 
 
-@pytest.mark.long
-def test_opponent_shaping(reproduce_tiny):
-    results = reproduce_tiny("mfos-ipd", "--seeds", 2, "--generations", 2, "--episodes", 64)
-    rows = results["shaping_ipd"]
-    assert [row[""] for row in rows] == ["naive against naive", "shaper, seed 0", "shaper, seed 1"]
-    assert rows[0]["we earn (IQM)"] == pytest.approx(-1.98, abs=0.05)
-    assert [row["joint move"] for row in results["extortion"]] == [1, 3, 10, 100]
-
-
-@pytest.mark.long
-def test_cheap_talk(reproduce_tiny):
-    results = reproduce_tiny(
-        "cheap-talk-cartpole", "--generations", 1, "--victims", 2, "--frames", 2048
-    )
-    rows = {row["channel"]: row for row in results["cheap_talk"]}
-    assert list(rows) == ["learned", "silence", "constant", "random", "noise"]
-    assert all(8 < row["in the last quarter"] <= 500 for row in rows.values())
-
-
-@pytest.mark.slow
-def test_doors_vectorisation(reproduce_tiny):
-    results = reproduce_tiny(
-        "doors-vectorisation", "--num_envs", 2, "--point_seconds", 0.02, "--frames", 400,
-        "--jax_envs", 8, "--minatar", "false", "--max_async", 2, "--gym_seconds", 0.0001,
-    )  # fmt: skip
-    for row in results["step_times"]:
-        assert all(value > 0 for name, value in row.items() if name != "Doors at once")
-    variants = [row["variant"] for row in results["frames"]]
-    assert variants[0].startswith("Gymnasium, 10 environments (extrapolated from ")
-    assert variants[1:] == ["JAX, 8 environments"] * 2
-
-
 DOORS = [
     "--frames", 800, "--learning_starts", 100, "--buffer_size", 200, "--batch_size", 8,
     "--hidden_sizes", 8, "--evaluation_episodes", 64, "--gym_envs", 2, "--jax_factor", 2,
@@ -109,19 +77,11 @@ DOORS = [
 
 @pytest.mark.slow
 def test_doors_dqn(reproduce_tiny):
-    results = reproduce_tiny("doors-dqn", *DOORS, "--pytorch", "false")
+    has_torch = importlib.util.find_spec("torch") is not None
+    results = reproduce_tiny("doors-dqn", *DOORS, "--pytorch", has_torch)
     rows = results["doors_dqn"]
-    assert [row["environments"] for row in rows] == [2, 4]
+    assert [row["environments"] for row in rows] == ([2, 4] if has_torch else [4])
     assert all(0 <= row["reward per step, greedy"] <= 0.8 for row in rows)
-
-
-@pytest.mark.slow
-def test_doors_dqn_with_pytorch(reproduce_tiny):
-    pytest.importorskip("torch")
-    results = reproduce_tiny("doors-dqn", *DOORS)
-    assert [row["variant"].split(",")[0] for row in results["doors_dqn"]] == [
-        "PyTorch", "Flax", "Flax",
-    ]  # fmt: skip
 
 
 @pytest.mark.long
@@ -151,7 +111,7 @@ def test_ppo_breakout(reproduce_tiny):
 
 @pytest.mark.slow
 def test_doors_are_learned(reproduce_tiny):
-    """Both loops that need no PyTorch come close to the optimum, 0.773."""
+    """Ours comes close to the optimum, 0.773."""
     results = reproduce_tiny(
         "doors-dqn", "--pytorch", "false", "--frames", 100_000, "--learning_starts", 5_000
     )
@@ -200,8 +160,6 @@ def complain(capsys, tmp_path, monkeypatch):
         ("doors-dqn --pytorch false --batch_size 20000", ["8 environments", "batch_size = 20000"]),
         ("ppo-cartpole --pytorch_seeds 0 --frames 100", ["total_timesteps = 100", "512"]),
         ("ppo-cartpole --pytorch_seeds 0 --agents []", ["agents"]),
-        ("doors-vectorisation --minatar false --num_envs []", ["num_envs"]),
-        ("doors-vectorisation --minatar false --point_seconds 0", ["point_seconds"]),
     ],
 )
 def test_the_complaint_names_what_is_wrong(complain, line, texts):
@@ -218,7 +176,6 @@ def test_the_complaint_names_what_is_wrong(complain, line, texts):
         ("ppo-breakout", "minatar"),
         ("doors-dqn", "torch"),
         ("cartpole-dqn --pytorch true", "torch"),
-        ("doors-vectorisation", "minatar"),
     ],
 )
 def test_a_missing_extra_is_named(complain, monkeypatch, line, missing):
@@ -239,13 +196,6 @@ def test_without_a_name_all_are_listed(capsys):
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_quick_settings_fit(name):
     from_dict(COMPARISONS[name].settings, COMPARISONS[name].quick)
-
-
-def test_markdown():
-    text = comparison.markdown(["a", "b"], [["x", 1234567.8], ["y", float("nan")], ["z", 1536]])
-    assert text.splitlines() == [
-        "| a | b |", "| --- | ---: |", "| x | 1,230,000 |", "| y |  |", "| z | 1,536 |",
-    ]  # fmt: skip
 
 
 # --- The loops that ours are compared with ------------------------------------------------------
@@ -312,16 +262,11 @@ def test_final_observations_are_those_before_the_reset():
     vector.close()
 
 
-@pytest.mark.parametrize("framework", ["flax", "torch"])
-def test_networks_learn_a_fixed_batch(framework):
+def test_pytorch_learns_a_fixed_batch():
+    pytest.importorskip("torch")
     config = dqn.Config(num_envs=2, batch_size=16, hidden_sizes=(16,))
     hyperparams = dqn.Hyperparams(learning_rate=1e-2)
-    env, _ = envs.make("CartPole-v1")
-    if framework == "torch":
-        pytest.importorskip("torch")
-        network = gym_dqn.torch_network(config, hyperparams, 4, 2, seed=0)
-    else:
-        network = gym_dqn.flax_network(dqn.DQN(config, env), hyperparams, seed=0)
+    network = gym_dqn.torch_network(config, hyperparams, 4, 2, seed=0)
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(16, 4)).astype(np.float32)
     better = (obs[:, 0] > 0).astype(np.int64)  # taking it is worth 1, the other action 0

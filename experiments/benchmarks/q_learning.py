@@ -1,0 +1,72 @@
+"""The suite `q-learning`: ours against a loop in NumPy.
+
+The speed of one agent on a CPU is bounded by a chain of dependent scalar operations on one core,
+about 90 ns per step. A few agents are as many chains, one after the other on each core, because
+batching them costs more than it gains. From hundreds of agents on, chunks of 128 are vectorised,
+and half of the time goes to random numbers; longer stretches or larger chunks would push those out
+of the cache.
+"""
+
+import argparse
+
+from experiments.benchmarks.comparison import OURS, Comparison
+from experiments.benchmarks.processes import Sample, own
+from experiments.benchmarks.work import Clock, Made
+
+AGENTS = {1: 1_000_000, 30: 100_000, 1024: 100_000}
+"""Steps of an agent, by the number of agents."""
+NUMPY_STEPS = 100_000
+
+
+def suite(options: argparse.Namespace) -> Comparison:
+    """Tabular Q-learning in GridWorld, against a plain loop in Python and NumPy."""
+    comparison = Comparison("steps", "agents", "steps")
+    for agents, default in AGENTS.items():
+        steps = options.agent_steps or default
+        variants = {
+            OURS: own("q_learning:ours", agents=agents, steps=steps),
+            "NumPy loop, 1 agent": own("q_learning:in_numpy", steps=min(NUMPY_STEPS, steps)),
+        }
+        comparison.case(variants, options.repeats, agents, steps)
+    return comparison
+
+
+def in_numpy(steps: int) -> Made:
+    """One agent in a plain loop in Python with its table in NumPy."""
+    from experiments.reproductions.q_learning_loops import numpy_loop
+
+    def measure(repeat: int) -> Sample:
+        clock = Clock()
+        numpy_loop(steps, seed=repeat)
+        return clock.sample(steps)
+
+    return measure, {"layout": "one thread"}
+
+
+def ours(agents: int, steps: int) -> Made:
+    """Agents in the layout that is fastest for their number."""
+    from experiments.reproductions.xla_flags import lift_loop_limit
+    from metaevo.evolution import devices
+
+    lift_loop_limit()
+    devices.setup()
+    import jax
+
+    from experiments.reproductions.grid_world import make_learner
+    from experiments.reproductions.training import make_population
+    from metaevo.evolution.seeding import Purpose, keys_for
+
+    learner, hyperparams, env_params, chunk_size = make_learner(agents, steps)
+    population = make_population(
+        "GridWorld", learner, hyperparams, env_params, agents=agents, chunk_size=chunk_size
+    )
+
+    def measure(repeat: int) -> Sample:
+        rows = population.init(keys_for(repeat, Purpose.TRAINING, agents)).rows
+        chunks = jax.block_until_ready(population.place(rows))
+        clock = Clock()
+        jax.block_until_ready(population.run(chunks, 0, learner.config.num_updates))
+        return clock.sample(agents * steps)
+
+    layout = f"{population.num_devices} devices, chunks of {population.chunk_size}"
+    return measure, {"layout": layout}
