@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.benchmark import parse
 from experiments.benchmarks import evolution, figures, tasks
 from experiments.benchmarks.comparison import Comparison, Spread
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, measure_in_turns
@@ -210,12 +211,15 @@ def test_environments_against_gymnasium(tmp_path):
         (["--external", "a=echo {speed}"], "'speed'; fields: {suite}, {task}"),
     ],
 )
-def test_bad_input(arguments, text):
-    done = benchmark(*arguments)
-    assert done.returncode == 2
-    assert text in done.stderr
-    assert done.stderr.startswith("error: ")
-    assert len(done.stderr.splitlines()) == 1
+def test_bad_input(arguments, text, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        parse()
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.startswith("error: ")
+    assert len(error.splitlines()) == 1
 
 
 def test_the_shapes_of_evolution_are_presets():
