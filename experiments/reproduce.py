@@ -28,7 +28,13 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.reproductions import cartpole_dqn, doors_dqn, grid_world, ppo_curves
+from experiments.reproductions import (
+    cartpole_dqn,
+    doors_dqn,
+    grid_world,
+    opponent_shaping,
+    ppo_curves,
+)
 from experiments.reproductions.comparison import Comparison, Output
 from metaevo.config import ConfigError, exit_on_config_error, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
@@ -40,6 +46,9 @@ COMPARISONS: dict[str, Comparison] = {
     "doors-dqn": doors_dqn.COMPARISON,
     "ppo-cartpole": ppo_curves.CARTPOLE,
     "ppo-breakout": ppo_curves.BREAKOUT,
+    "mfos-ipd": opponent_shaping.IPD,
+    "mfos-chicken": opponent_shaping.CHICKEN,
+    "mfos-pennies": opponent_shaping.PENNIES,
 }
 
 

@@ -48,39 +48,10 @@ def test_a_run_is_compared_drawn_reported_and_loaded(tmp_path):
     }  # fmt: skip
     figures = {path.name for path in (run_dir / "figures").iterdir()}
     assert figures >= {"credit.png", "targets.png", "predictions.png", "scores.png"}
-    report = (run_dir / "report.html").read_text()
-    assert "Evolving lpg (an update rule) for an actor-critic on GridWorlds" in report
+    assert (run_dir / "report.html").is_file()
 
     update_rule, meta_params = metaevo.load(run_dir)
     env, env_params = envs.make("GridWorld", size=3)
     train = lpg.make_train(lpg.Config(32, 4, 8), env, update_rule=update_rule)
     outcome = jax.jit(train)(jax.random.key(0), lpg.Hyperparams(), meta_params, env_params)
     assert outcome.episodes.steps == 32
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["--evolve", "lpg", "--learner", "ppo"],
-            "error: evolve = 'lpg': learner = 'ppo' has no slot 'update_rule', only value_loss, "
-            "policy_loss, make_optimizer",
-        ),
-        (["--evolve", "lpg", "--task.env", "Pendulum-v1"], "LPG needs a discrete action space"),
-        (
-            ["--evolve", "lpg", "--task.env_params.walls", "0.7"],
-            "walls = 0.7 must be at least 0 and at most 0.5",
-        ),
-        (
-            ["--evolve", "lpg", "--train.shortest_lifetime", "0"],
-            "train.shortest_lifetime = 0: must be greater than 0",
-        ),
-    ],
-)
-def test_mistakes_are_one_line(arguments, message, tmp_path):
-    command = [sys.executable, "-m", "metaevo", "evolve", *arguments, "--run-dir", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("error: ")
-    assert message in line

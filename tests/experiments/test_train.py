@@ -77,7 +77,7 @@ def test_a_run_leaves_everything(finished, capsys):
         ("end of training", 3), ("whole training (fitness)", 3), ("greedy policy", 3),
         ("greedy policy in Gymnasium", 1),
     ]  # fmt: skip
-    assert "Learning curves" in (finished / "report.html").read_text()
+    assert (finished / "report.html").is_file()
     assert (finished / "figures" / "learning_curves.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -278,10 +278,8 @@ def test_a_quick_look_says_so(tmp_path, capsys):
     assert training.main(given, description=None) == 0
     assert NOTE in capsys.readouterr().out
     assert json.loads((path / "evaluation.json").read_text())["quick"] is True
-    assert NOTE in (path / "report.html").read_text()
     assert RunDirectory(path).read_config()["config"]["run"]["quick"] is True
 
 
 def test_another_run_does_not(finished):
     assert "quick" not in json.loads((finished / "evaluation.json").read_text())
-    assert NOTE not in (finished / "report.html").read_text()
