@@ -15,9 +15,9 @@ python experiments/benchmark.py learned-rules --external 'OPEN=open.sh {task} {a
 python experiments/benchmark.py games --external 'M-FOS=mfos.sh {agents} {games} {hidden}'
 python experiments/benchmark.py robots --repeats 3 --save docs/results/robots.json
 
-Every variant runs in a process of its own, with its own XLA flags. All processes of a comparison
+Every variant runs in a separate process with its own XLA flags. All processes of a comparison
 compile first; then they measure in turns (A B A B ...) while the others wait, so that other load of
-the machine affects all of them. Ratios are of neighbours in time. On a busy machine compare the
+the machine affects every variant. Ratios are of neighbours in time. On a busy machine compare the
 ratios in CPU seconds; the gain from using every core shows on an idle machine only. Tables are
 printed as markdown; docs/explanation/performance.md explains their columns.
 """

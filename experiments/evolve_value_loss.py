@@ -1,4 +1,4 @@
-"""Evolve a value loss, by default that of Q-learning: `metaevo evolve --evolve value_loss`."""
+"""Evolve a value loss, by default for Q-learning: `metaevo evolve --evolve value_loss`."""
 
 import sys
 

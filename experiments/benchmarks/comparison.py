@@ -77,7 +77,7 @@ class Row:
 
 
 class Comparison:
-    """Cases, each of them one amount of work that several variants do, in one table.
+    """Cases in one table; a case is one amount of work that several variants do.
 
     A ratio compares neighbours in time, because a disturbance affects both: our rate divided by the
     variant's or, if a suite names a variant in `faster_than`, the other way round.

@@ -16,7 +16,7 @@ ENVIRONMENTS = (
 )  # fmt: skip
 IN_GYMNASIUM = {
     **dict.fromkeys(("CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"), "Gymnasium"),
-    "Doors": "Gymnasium",  # our NumPy version of it
+    "Doors": "Gymnasium",  # our NumPy version
     "Breakout-MinAtar": "MinAtar",
 }
 """The package of the environments that are also measured in Gymnasium's vectors."""

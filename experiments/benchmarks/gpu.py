@@ -3,7 +3,7 @@
 python -m experiments.benchmarks.gpu --list                 # the commands and their shares of time
 python -m experiments.benchmarks.gpu --output results       # run them: 40 minutes at most
 
-Each command runs in a process of its own. It is stopped when its share of the time is used up, and
+Each command runs in a separate process. It is stopped when its share of the time is used up, and
 its results so far are kept. `summary.json` lists the commands, their durations and how they ended.
 Brax's environments need `pip install 'metaevo[brax]'`.
 """
@@ -62,7 +62,7 @@ STEPS = (
 
 @exit_on_config_error()
 def main(argv: list[str] | None = None) -> int:
-    """Run the commands; return 1 if one of them failed."""
+    """Run the commands; return 1 if any failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -5,8 +5,8 @@ python -m experiments.benchmarks.meta_gradients compute [--seconds 8] [--seeds 3
 
 PPO on CartPole-v1, with the components and settings of configs/evolve_*/ppo.yaml at their start.
 
-**Estimates.** Every agent gives a gradient of its own, through a window of some updates or through
-the whole training. Noise is the number of agents for which the mean is as long as its standard
+**Estimates.** Every agent gives one gradient, through a window of some updates or through the whole
+training. Noise is the number of agents for which the mean is as long as its standard
 error. Bias has two parts. Truncation: the cosine to the gradient through the whole training. The
 objective differs from the fitness, too: so steps of several lengths are made in the direction of
 the mean; some fresh agents choose the best one, and others measure its gain in fitness. Evolution's
@@ -83,7 +83,7 @@ class Estimate:
     clipped: float
     """share of the agents"""
     step: float
-    """the best one of `STEPS`"""
+    """the best length in `STEPS`"""
     gain: float
     """in fitness, of that step"""
     error: float
@@ -179,7 +179,7 @@ class Landscape:
         return (above - below)[:, None] / (2 * SIGMA) * np.asarray(directions)
 
     def gains(self, keys: jax.Array, direction: np.ndarray) -> np.ndarray:
-        """Return what steps in a direction add to the fitness [len(STEPS), keys].
+        """Return the gains in fitness of steps in a direction [len(STEPS), keys].
 
         Args:
             keys: of agents.

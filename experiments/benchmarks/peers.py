@@ -1,8 +1,8 @@
 """Peers from PyPI, at our settings: rejax.
 
 Its differences that cannot be set from outside: one optimiser each for actor and critic, gradients
-clipped by element, no annealing, another initialisation. None of them changes the matrix products
-of a step.
+clipped by element, no annealing, another initialisation. These do not change the matrix products of
+a step.
 """
 
 import importlib

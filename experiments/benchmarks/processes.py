@@ -57,7 +57,7 @@ def own(
 
 
 class Worker:
-    """A variant in a process of its own, which has compiled."""
+    """A variant in a separate process, which has compiled."""
 
     def __init__(self, name: str, variant: Variant):
         """Start the process and wait until it has compiled.

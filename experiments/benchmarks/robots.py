@@ -223,7 +223,7 @@ def purejaxrl(steps: int | None) -> Made:
 
 
 def _module(name: str) -> Any:
-    """Import one of brax's modules, some of which print."""
+    """Import a module of brax; some print."""
     from purerl.envs import brax_suite, suite
 
     return suite.imported("brax", f"brax.{name}", brax_suite.VERSION)

@@ -3,8 +3,8 @@
 python -m experiments.benchmarks.strategies [--seeds 8] [--generations 15 60] [--save FILE]
 
 Tabular Q-learning's value loss of configs/evolve_value_loss/q_learning.yaml, 33 numbers: agents of
-5,000 steps on GridWorld 8 x 8, or on two of them, whose cells slip seldom and often. Every row of a
-table trains as many agents: 64 candidates a generation, one agent each on every task. Scores are
+5,000 steps on GridWorld 8 x 8, or on two such tasks with cells that slip seldom and often. Every row of
+a table trains as many agents: 64 candidates a generation, one agent each on every task. Scores are
 means over fresh agents, of a generation's mean and, at the end, of the average over the last third
 of the means. Prints tables, and writes them for docs/explanation/strategies.md.
 """
@@ -35,7 +35,7 @@ from purerl.parts import losses
 POPULATION, STEPS = 64, 5_000
 SIGMAS = 0.1, 0.3
 SLIPS = 0.1, 0.4
-"""Of the two tasks; that of the single one is 0.2."""
+"""Probabilities of the two tasks; 0.2 for the single task."""
 TEST_AGENTS = 128
 """Of every result, on each task."""
 HYPERPARAMS = q_learning.Hyperparams(learning_rate=0.2, gamma=0.95, epsilon_start=0.0)
@@ -60,7 +60,7 @@ class Variant(NamedTuple):
 
 
 def within_pairs(scores: jax.Array) -> jax.Array:
-    """1/2 for the better one of a pair, -1/2 for the other, summed over the tasks."""
+    """1/2 for the better candidate of a pair, -1/2 for the other, summed over the tasks."""
     first, second = jnp.split(scores, 2, axis=1)
     sign = 0.5 * jnp.sign(first - second)
     return jnp.sum(jnp.concatenate([sign, -sign], axis=1), axis=0)

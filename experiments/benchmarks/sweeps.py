@@ -2,7 +2,7 @@
 
 All variants train with the same learner, environment, range of settings and number of steps. Two of
 the references call a training that is compiled once, before the measurement, as our sweep's is; the
-third compiles its settings into every trial, as scripts do whose config is a dict of constants.
+third compiles its settings into every trial, like a script with a config of constants.
 """
 
 import argparse

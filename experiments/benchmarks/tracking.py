@@ -1,7 +1,7 @@
 """The suite `tracking`: the cost of trackers, as whole runs of `metaevo train`.
 
-The seconds and CPU seconds are those of the whole command with all its processes, including the
-wait for a server at the end. The CPU seconds depend least on other load of the machine. The loop is
+The seconds and CPU seconds include the whole command with all its processes and the wait for a
+server at the end. The CPU seconds depend least on other load of the machine. The loop is
 the part from the first point of the learning curve to the last, which a tracker slows down by using
 a core.
 """

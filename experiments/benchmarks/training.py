@@ -43,7 +43,7 @@ def _compare(learner: str, options: argparse.Namespace) -> Comparison:
 
 
 def works(learner: str, tasks: Sequence[str]) -> dict[str, Work]:
-    """Return the work of a learner on those of the tasks that it is measured on."""
+    """Return the work of a learner on its tasks among the given ones."""
     return {task: work for (name, task), work in WORK.items() if name == learner and task in tasks}
 
 
@@ -67,7 +67,7 @@ def _variants(
 
 
 class Rule(NamedTuple):
-    """A learner with a learned rule in one of its slots."""
+    """A learner with a learned rule in a slot."""
 
     part: str
     """the component"""

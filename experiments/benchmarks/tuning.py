@@ -2,7 +2,7 @@
 
 python -m experiments.benchmarks.tuning [--seeds 256] [--first-seeds 4] [--repeats 4] [--seed 0]
 
-There are 96 settings, one of them that of configs/evolve_drift/ppo.yaml (16,384 steps per agent).
+The 96 settings include the preset's, configs/evolve_drift/ppo.yaml (16,384 steps per agent).
 Tuned by the race of the held-out comparison and, for comparison, by the best of all means over 8
 seeds. Prints a table.
 """

@@ -6,12 +6,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt
-from tqdm import tqdm
 
-from experiments.reproductions import gym_dqn
-from experiments.reproductions.comparison import Cell, Comparison, Output, require
+from experiments.reproductions.comparison import Cell, Comparison, Output
 from experiments.reproductions.figures import Curve, plot_curves
-from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.training import make_population, train
 from metaevo.config import ConfigError
 from purerl import dqn, envs
@@ -22,14 +19,12 @@ DECENT, AVERAGED = 195.0, 10
 
 @dataclass(frozen=True)
 class Settings:
-    """How much of everything."""
+    """Sizes."""
 
     frames: Count = 20_000
     """environment steps of one agent"""
     seeds: Count = 8
     """agents of the learning curve"""
-    pytorch: bool = False
-    """train one agent with PyTorch in Gymnasium too"""
     seed: int = 0
     """of the first agent"""
 
@@ -39,7 +34,7 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
     config = dqn.Config(
         total_timesteps=settings.frames,
         num_envs=1,
-        num_steps=1,  # every step is a point of the curve: each episode can be told apart
+        num_steps=1,  # every step is a point of the curve, so that no two episodes share one
         train_interval=1,
         batch_size=64,
         buffer_size=10_000,
@@ -96,8 +91,6 @@ def run(settings: Settings, output: Output) -> None:
             f"{there.sum()} of {agents}", float(np.mean(last)) if last else None,
             "15,800" if agents == 1 else "",
         ])  # fmt: skip
-    if settings.pytorch:
-        rows.append(_with_pytorch(settings, learner, hyperparams))
     output.table("cartpole_dqn", columns, rows)
     output.note(f"Compilation takes {trained.compile_seconds:.1f} s and is not counted.")
     longest = max(map(len, per_agent))
@@ -114,23 +107,8 @@ def run(settings: Settings, output: Output) -> None:
     )
 
 
-def _with_pytorch(
-    settings: Settings, learner: dqn.DQN, hyperparams: dqn.Hyperparams
-) -> Sequence[Cell]:
-    vector = make_vector("CartPole-v1", 1)
-    network = gym_dqn.torch_network(learner.config, hyperparams, 4, 2, settings.seed)
-    with tqdm(total=settings.frames, desc="PyTorch", unit="step", leave=False) as bar:
-        record = gym_dqn.train(
-            learner.config, hyperparams, vector, network, settings.seed, bar.update
-        )
-    seconds = float(record.seconds[-1])
-    return ["PyTorch, Gymnasium", 1, seconds, settings.frames / seconds, None, None, None, ""]
-
-
 def check(settings: Settings) -> None:
-    """Raise ConfigError for a missing package or settings that do not fit."""
-    if settings.pytorch:
-        require("torch", unless="--pytorch false")
+    """Raise ConfigError for settings that do not fit."""
     try:
         _learner(settings)
     except ValueError as error:

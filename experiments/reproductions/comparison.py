@@ -92,7 +92,7 @@ def require(extra: str, *, unless: str) -> None:
     """Check that an optional package is installed.
 
     Args:
-        extra: its name, and that of the extra in pyproject.toml.
+        extra: name of the package, and of the extra in pyproject.toml.
         unless: the option that does without it.
 
     Raises:

@@ -20,7 +20,7 @@ FEW = 128
 
 @dataclass(frozen=True)
 class Settings:
-    """How much of everything."""
+    """Sizes."""
 
     jitted_steps: Steps = 20_000
     """of the Python loop around compiled steps"""
@@ -76,7 +76,7 @@ def _quality(tables: np.ndarray) -> tuple[str, float]:
 
 
 def run(settings: Settings, output: Output) -> None:
-    """Measure all variants and draw what was learned."""
+    """Measure all variants and draw the learned values."""
     rows: list[Sequence[Cell]] = []
     with tqdm(total=settings.numpy_steps, desc="NumPy loop", unit="step", leave=False) as bar:
         table, seconds = loops.numpy_loop(settings.numpy_steps, settings.seed, progress=bar.update)

@@ -14,7 +14,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 class MinAtar(gymnasium.Env):
     """The minatar package's game under the rules of gymnax's: no sticky actions, 1000 steps.
 
-    Observations are flat, the actions those that do something in the game.
+    Observations are flat, and actions without effect are left out.
     """
 
     def __init__(self, game: str, max_steps_in_episode: int = 1000):
@@ -66,7 +66,7 @@ class FlatDoors(gymnasium.ObservationWrapper):
 
 
 def maker(name: str, **arguments: Any) -> Callable[[], gymnasium.Env]:
-    """Return what builds one environment of this name; only Doors takes arguments."""
+    """Return a function that builds one environment; only Doors takes arguments."""
     if name == "Doors":
         return lambda: FlatDoors(**arguments)
     if name == "Breakout-MinAtar":
@@ -89,7 +89,7 @@ def make_vector(
 
 
 def final_observations(next_obs: np.ndarray, done: np.ndarray, infos: dict[str, Any]) -> np.ndarray:
-    """Return what the actions led to, before any reset [N, ...]."""
+    """Return the observations after the actions, before any reset [N, ...]."""
     if not done.any():
         return next_obs
     final = next_obs.copy()

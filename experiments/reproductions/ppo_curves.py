@@ -1,7 +1,7 @@
 """PPO's learning curves against environment steps and against the clock, for many agents at once.
 
-The compiled agents differ in their keys only. Beside them trains one agent in PyTorch, at the same
-settings and in Gymnasium's environments.
+The compiled agents differ in their keys only. They are compared with one agent in PyTorch, at the
+same settings and in Gymnasium's environments.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ WINDOWS = 50
 
 @dataclass(frozen=True)
 class CartPole:
-    """How much of everything; PPO is at CleanRL's settings for classic control."""
+    """Sizes; PPO has CleanRL's settings for classic control."""
 
     agents: tuple[Count, ...] = (1, 8, 64, 256)
     """how many at once, compiled"""
@@ -45,7 +45,7 @@ class CartPole:
 
 @dataclass(frozen=True)
 class Breakout(CartPole):
-    """How much of everything; PPO is at PureJaxRL's settings for MinAtar."""
+    """Sizes; PPO has PureJaxRL's settings for MinAtar."""
 
     agents: tuple[Count, ...] = (1, 8)
     """how many at once, compiled"""

@@ -9,7 +9,7 @@ def lift_loop_limit() -> None:
     """Let XLA's CPU backend compile loops of any size into one function.
 
     By default it does so for the smallest only; all others dispatch every operation, which costs
-    more than the operations of tabular learning. It changes nothing for networks. A user's own
+    more than the operations of tabular learning. Networks are not affected. A user's own
     extra options are left alone.
     """
     flags = os.environ.get("XLA_FLAGS", "")

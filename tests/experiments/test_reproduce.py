@@ -183,7 +183,6 @@ def test_the_complaint_names_what_is_wrong(complain, line, texts):
         ("ppo-breakout", "torch"),
         ("ppo-breakout", "minatar"),
         ("doors-dqn", "torch"),
-        ("cartpole-dqn --pytorch true", "torch"),
     ],
 )
 def test_a_missing_extra_is_named(complain, monkeypatch, line, missing):
