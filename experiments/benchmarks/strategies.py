@@ -3,10 +3,10 @@
 python -m experiments.benchmarks.strategies [--seeds 8] [--generations 15 60] [--save FILE]
 
 Tabular Q-learning's value loss of configs/evolve_value_loss/q_learning.yaml, 33 numbers: agents of
-5,000 steps on GridWorld 8 x 8, or on two such tasks with cells that slip seldom and often. Every row of
-a table trains as many agents: 64 candidates a generation, one agent each on every task. Scores are
-means over fresh agents, of a generation's mean and, at the end, of the average over the last third
-of the means. Prints tables, and writes them for docs/explanation/strategies.md.
+5,000 steps on GridWorld 8 x 8, or on two such tasks with cells that slip seldom and often. Every
+row of a table trains as many agents: 64 candidates a generation, one agent each on every task.
+Scores are means over fresh agents, of a generation's mean and, at the end, of the average over the
+last third of the means. Prints tables, and writes them for docs/explanation/strategies.md.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """DQN in the usual way: Gymnasium's environments, a replay memory in NumPy, PyTorch.
 
 The algorithm is the same as in `purerl.dqn` (uniform replay, hard updates of the target network,
-squared error, Adam after clipping the gradient's norm), with the same settings and the same network.
+squared error, Adam after clipping the gradient's norm), with the same settings and network.
 """
 
 import time
