@@ -29,13 +29,13 @@ def animate(
     records: Sequence[Mapping[str, Any]],
     folder: Path,
 ) -> list[Path]:
-    """Write a GIF for every figure that shows what was found.
+    """Write a GIF for every figure of the learned function.
 
     Args:
         draw: draws the figures of one point, given its index, with `plots`; they are collected,
             not written.
         generations: generations done at each point, ascending.
-        records: of the generations, for the fitness beside the figure.
+        records: of the generations, for the fitness next to the figure.
         folder: the films have the names of the figures with the ending `.gif`.
 
     Returns:

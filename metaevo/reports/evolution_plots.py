@@ -26,7 +26,7 @@ def plot_evolutions(
     Args:
         evolutions: by their names, the records of their generations.
         path: of the PNG.
-        chosen: the name of the one that is drawn thick.
+        chosen: the name of the evolution that is drawn thick.
         baseline: dashed horizontal lines, such as the fitness of squared error.
         ylabel: what fitness is.
 

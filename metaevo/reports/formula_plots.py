@@ -24,7 +24,7 @@ def plot_formulas(
         learned: numbers (how many it has), iqm, interval.
         path: of the PNG.
         networks: smaller ones, like `learned`, which comes last.
-        ylabel: what the scores are.
+        ylabel: name of the score.
 
     Returns:
         the path.

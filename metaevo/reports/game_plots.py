@@ -13,7 +13,7 @@ from metaevo.reports import plots
 
 SITUATIONS = ("start", "CC", "CD", "DC", "DD")
 ZOOM = 0.2
-"""The share of what is possible below which only what is reached is shown."""
+"""If the reached payoffs span less than this share of the possible ones, zoom in on them."""
 NEAR = 0.2
 """How far a line may pass from mutual defection, as a share of the payoffs' range."""
 _COLORS = (plots.GREY, plots.GREEN, plots.BLUE, plots.ORANGE, plots.PURPLE)
@@ -31,22 +31,22 @@ class Line(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What an opponent can make of one of our policies."""
+    """Payoffs that opponents can reach against one of our policies."""
 
     step: int
     other: ArrayLike
-    """[opponents] what they earn"""
+    """[opponents] their payoffs"""
     own: ArrayLike
-    """[opponents] what we earn"""
+    """[opponents] our payoffs"""
     line: Line
     played: tuple[float, float]
-    """what they and we earned in this step"""
+    """their and our payoff in this step"""
 
 
 def plot_meta_episode(
     probabilities: ArrayLike, payoffs: ArrayLike, path: plots.PathLike, *, opponent: str
 ) -> Path:
-    """Draw how both cooperate and what they earn over a meta-episode; returns `path`.
+    """Draw cooperation and payoffs of both over a meta-episode; returns `path`.
 
     Args:
         probabilities: [steps, 2, 5] of cooperating, means over meta-episodes; ours first.
@@ -99,7 +99,7 @@ def plot_payoffs(
 
 
 def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike) -> Path:
-    """Draw what both earn in the Coin Game, and whose coins they take; returns `path`.
+    """Draw rewards in the Coin Game and the shares of own coins; returns `path`.
 
     Args:
         players: by the name of who plays our part, rewards a step [episodes, 2], ours first, and
@@ -133,7 +133,7 @@ def plot_reach(
 
     Args:
         reaches: a panel each.
-        corners: [4, 2] what the opponent and we get after CC, CD, DC and DD.
+        corners: [4, 2] payoffs of the opponent and of us after CC, CD, DC and DD.
         path: of the PNG.
         predicted: a point (other, own) of the lines that extortion predicts, which are drawn where
             the fitted ones pass near it; None for no lines.
@@ -170,7 +170,7 @@ def plot_reach(
 
 
 def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the axes begin and end: around all that is possible, or a small part of it."""
+    """Return where the axes begin and end: around all possible payoffs, or a part."""
     reached = np.concatenate(
         [np.stack([each.other, each.own], axis=-1) for each in reaches]
         + [np.array([each.played for each in reaches])]
@@ -182,7 +182,7 @@ def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _outline(axes: Axes, corners: np.ndarray) -> None:
-    """Fill what is possible in the game at all."""
+    """Fill the possible payoffs of the game."""
     try:
         corners = corners[ConvexHull(corners).vertices]
     except QhullError:  # of a zero-sum game it is a line

@@ -1,6 +1,6 @@
 """Parts of a report that arrange others: what stands first, side by side, or folded.
 
-Their style sheet is that of `metaevo.reports.page`.
+They use the style sheet of `metaevo.reports.page`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class Facts:
 
     facts: Mapping[str, str]
     code: Sequence[str] = ()
-    """names of those that are code"""
+    """names of the facts that are code"""
 
     def html(self) -> str:
         """The facts as a list of descriptions."""
@@ -36,7 +36,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Banner:
-    """A coloured box with a word, a number and what they mean."""
+    """A coloured box with a word, a number and their explanation."""
 
     kind: Literal["better", "worse", "undecided", "quick"]
     word: str

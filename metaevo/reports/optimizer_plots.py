@@ -18,7 +18,7 @@ class StepCurve(NamedTuple):
     gradient: np.ndarray
     """in units of its usual size"""
     step: np.ndarray
-    """what is added to the parameter, in learning rates"""
+    """change of the parameter, in learning rates"""
 
 
 def plot_steps(

@@ -2,8 +2,8 @@
 
 They are drawn with matplotlib's object interface, never with pyplot, so that drawing touches no
 global state, needs no display and can happen between two blocks of a run. Colours are those of
-Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can tell apart; what is
-learned is always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
+Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can distinguish; learned
+curves are always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
 900 pixels, their text has the size of a web page's. Narrow ones are for two side by side.
 """
 
@@ -29,10 +29,10 @@ FloatArray = NDArray[np.float64]
 PathLike = str | os.PathLike[str]
 
 BLUE, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
-LEARNED = "#D55E00"  # vermilion, kept for what is learned
-_EARLY_TO_LATE = "#F7C9A9", "#F09A5E", LEARNED, "#933F00", "#4D2100"  # of what is learned
+LEARNED = "#D55E00"  # vermilion, only for learned curves
+_EARLY_TO_LATE = "#F7C9A9", "#F09A5E", LEARNED, "#933F00", "#4D2100"  # of learned curves
 INK, GREY, LIGHT = "#222222", "#767676", "#DDDDDD"
-# Baselines often lie on each other: narrow dashes over a broad solid line leave both visible.
+# Baselines often coincide: narrow dashes over a broad solid line leave both visible.
 _BASELINE_STYLES: list[tuple[str, Any]] = [
     (BLUE, "solid"),
     (PURPLE, (0, (3.5, 3))),
@@ -129,7 +129,7 @@ def is_learned(name: str, learned: str = "learned") -> bool:
 
 
 def _line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """How to draw each variant's line; the learned one stands out and lies on top."""
+    """How to draw each variant's line; the learned one is thick and on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, dict[str, Any]] = {}
     names = list(names)
@@ -263,7 +263,7 @@ def plot_losses(
 ) -> Path:
     """Draw losses, and below them their derivatives, against the error; returns ``path``.
 
-    Every loss is shifted to a minimum of 0: a constant trains nothing. A positive derivative lowers
+    Every loss is shifted to a minimum of 0: a constant has no effect. A positive derivative lowers
     the prediction. Each loss is scaled to a maximum of 1 in the window, and its derivative by the
     same factor, so that shapes compare: the scale is a coefficient, which tuning chooses anyway.
     ``density`` are observed errors [any shape], shaded in the background.
@@ -299,7 +299,7 @@ def plot_losses(
 
 
 def _background_histogram(axes: Axes, values: NDArray[Any], window: Sequence[float]) -> Axes:
-    """Shade where the values lie, on a hidden axis behind ``axes``; says how many lie outside."""
+    """Shade the histogram of values on a hidden axis; the label reports the share in view."""
     behind = axes.twinx()
     values = values[np.isfinite(values)]
     inside = values[(values >= window[0]) & (values <= window[1])]
@@ -330,9 +330,9 @@ def plot_learning_curves(
         frames: [points] environment steps, shared by all curves.
         path: of the PNG.
         title: above the figure.
-        ylabel: what the curves are.
+        ylabel: name of the quantity.
         complete_from: environment steps before which the longest episodes cannot have ended, so
-            that the mean is that of short ones; this part is shaded. None: no part is.
+            that the mean is over short ones; this part is shaded. None: no shading.
 
     Raises:
         ValueError: no curves, or a shape that does not fit ``frames``.

@@ -16,7 +16,7 @@ class PolicyCurve(NamedTuple):
     ratio: ArrayLike
     """new over old probability of an action"""
     drift: ArrayLike
-    """what the objective is below ratio * advantage"""
+    """ratio * advantage minus the objective"""
     derivative: ArrayLike
     """of the objective (the loss negated) with respect to the ratio"""
 

@@ -34,8 +34,8 @@ def plot_scores(
     Args:
         rows: each with name, iqm, interval (low, high) and tuned (a hollow dot if false).
         path: of the PNG.
-        xlabel: what the scores are.
-        learned: the variant whose interval is shaded.
+        xlabel: name of the score.
+        learned: the variant with the shaded interval.
         differences: by the names of variants; none for no such panel.
         reference: the variant that they are from.
 
@@ -61,7 +61,7 @@ def plot_scores(
 
 
 def _window(found: Sequence[Difference], judged: Difference | None) -> tuple[float, float]:
-    """What to show: zero, the learned one's interval, and those that lie about as near."""
+    """Return limits that show zero, the learned interval and others about as near."""
     spans = [max(abs(end) for end in (value, *interval)) for value, interval in found]
     reach = max(abs(end) for end in judged[1]) if judged else min(spans)
     near = [each for each, span in zip(found, spans, strict=True) if span <= REACH * reach]
@@ -83,7 +83,7 @@ def _rows(
     values: Sequence[Difference],
     written: Callable[[float, float, float], str],
 ) -> None:
-    """Draw a dot and an interval a row, and write the numbers beside them."""
+    """Draw a dot and an interval per row, with their numbers."""
     fixed = axes.get_xlim() if not axes.get_autoscalex_on() else (-np.inf, np.inf)
     plots._style(axes, xlabel, "", grid="x")
     for at, (row, (middle, (low, high))) in enumerate(zip(rows, values, strict=True)):
@@ -127,7 +127,7 @@ def _rows(
 
 
 def _explain(axes: Axes, rows: Sequence[Mapping[str, Any]], learned: str) -> None:
-    """What the marks mean, drawn on nothing; only what occurs."""
+    """Add legend entries for the marks that occur."""
     marks = {True: ("tuned", plots.GREY), False: ("not tuned", "white")}
     for tuned in sorted({bool(row["tuned"]) for row in rows}, reverse=True):
         label, face = marks[tuned]

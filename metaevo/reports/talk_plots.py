@@ -27,8 +27,8 @@ def plot_messages(
     """Draw messages over two coordinates of the observation; returns `path`.
 
     Args:
-        say: from observations [samples, obs_size] to messages [samples, width].
-        middle: [obs_size] what the other coordinates are.
+        say: the channel, from observations [samples, obs_size] to messages [samples, width].
+        middle: [obs_size] values of the other coordinates.
         low: [obs_size] where the axes begin.
         high: [obs_size] where they end.
         env: the environment's name.

@@ -13,22 +13,22 @@ from metaevo.reports import plots
 
 
 class Rollout(NamedTuple):
-    """What an agent did in one environment, and what a rule made of it."""
+    """A rollout in one environment with the targets of an update rule."""
 
     weight: Any
     """[T] of -log pi(action)"""
     following: Any
     """[T] discounted sum of the rewards that followed"""
     prediction: Any
-    """[T, classes] what the agent predicted"""
+    """[T, classes] predictions of the agent"""
     target: Any
-    """[T, classes] what it was to predict"""
+    """[T, classes] targets of the predictions"""
     ends: Any
     """[T] bool, an episode ended with this step"""
 
 
 def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
-    """Draw what a reward changes in the weights of the steps before it; returns `path`.
+    """Draw how a reward changes the weights of the steps before it; returns `path`.
 
     Args:
         curves: by name, each [steps], beginning with the step that is rewarded.
@@ -48,7 +48,7 @@ def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
 
 
 def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
-    """Draw weights beside the rewards that followed, predictions above their targets."""
+    """Draw weights with the rewards that followed, and predictions with their targets."""
     figure = plots._figure(5.4, plots.NARROW)
     above, *below = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1.2, 1.2))
     plots._style(above, "", "weight")

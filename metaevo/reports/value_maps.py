@@ -1,4 +1,4 @@
-"""What a tabular agent has learned, as a picture: values, the greedy policy, visits."""
+"""Pictures of tabular agents: values, the greedy policy, visits."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ MOVES: dict[str, tuple[Move, ...]] = {
 
 
 class GridMap(NamedTuple):
-    """How the states of an environment lie in a grid."""
+    """The grid of an environment's states."""
 
     shape: tuple[int, int]
     moves: tuple[Move, ...]
@@ -30,7 +30,7 @@ class GridMap(NamedTuple):
 
 
 def grid_map(env: Any, num_states: int) -> GridMap | None:
-    """Return how the states of an environment lie in a grid; None if they do not.
+    """Return the grid of an environment's states; None if there is none.
 
     Args:
         env: with or without an adapter around it.
@@ -50,13 +50,13 @@ def grid_map(env: Any, num_states: int) -> GridMap | None:
 def plot_value_map(
     q: np.ndarray, visits: np.ndarray, cells: GridMap, path: str | Path, *, title: str = ""
 ) -> Path:
-    """Draw max Q of every state with its greedy actions as arrows, and beside it the visits.
+    """Draw max Q of every state with its greedy actions as arrows, and the visits.
 
     Args:
         q: [num_states, num_actions].
         visits: [num_states, num_actions], how often each action was taken; states without visits
             (walls, states out of reach) stay blank.
-        cells: how the states lie.
+        cells: the grid.
         path: of the PNG file.
         title: above the figure.
 
@@ -79,7 +79,7 @@ def plot_value_map(
     for cell in np.flatnonzero(seen):
         row, col = divmod(int(cell), cols)
         best = np.flatnonzero(np.isclose(q[cell], q[cell].max(), rtol=1e-6, atol=0.0))
-        if len(best) == q.shape[1]:  # nothing learned: an arrow in every direction says nothing
+        if len(best) == q.shape[1]:  # untrained: the agent has no preference
             continue
         for action in best:
             if action < len(cells.moves):

@@ -122,7 +122,7 @@ class RunComparison:
     """by task, the score from which the optimality gap is measured"""
     optimum_is: str
     notes: list[str] = field(default_factory=list)
-    """what was left out or scaled, and why"""
+    """left-out runs, scaling, missing scores"""
 
     @property
     def seeds(self) -> list[SeedRun]:
@@ -200,8 +200,8 @@ def compare_runs(
             `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
         metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
-        score: how a curve becomes one number: the mean of its last tenth ("final") or of all of it
-            ("area"), or its best point ("best").
+        score: how a curve becomes one number: the mean of its last tenth ("final") or of the whole
+            curve ("area"), or its best point ("best").
         group_by: settings that form the groups; by default all that differ.
         align: "steps", "generations" or "seconds".
         threshold: for the steps to reach it; by default 90% of the way to the best curve's top.
@@ -209,7 +209,7 @@ def compare_runs(
         full_length: judge every run at its own end instead of where all have come.
 
     Raises:
-        ConfigError: if a run cannot be read, lacks the metric, or nothing can be compared.
+        ConfigError: if a run cannot be read, lacks the metric, or no run can be compared.
     """
     keys = None if group_by is None else tuple(group_by)
     options = Options(metric, score, keys, align, threshold, optimum, full_length)
@@ -362,7 +362,7 @@ def _effect(
 def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
     """Return settings that always change together, so that their effects cannot be separated.
 
-    The plainest one of each list comes first.
+    The plainest setting of each list comes first.
     """
     partitions: dict[tuple[int, ...], list[str]] = {}
     found = differing(seeds)

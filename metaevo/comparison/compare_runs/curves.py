@@ -18,7 +18,7 @@ SMOOTHING = 20
 
 
 def default_axis(seeds: Sequence[SeedRun]) -> str:
-    """Generations if all runs have them (evolutions, sweeps), else steps, else what all have."""
+    """Return generations if all runs have them (evolutions, sweeps), else steps, else seconds."""
     for axis in ("generations", "steps", "seconds"):
         has = all(axis in seed.axes for seed in seeds)
         if has and (
@@ -43,22 +43,22 @@ def curve(seed: SeedRun, metric: str, axis: str) -> tuple[FloatArray, FloatArray
 
 
 def reach(seed: SeedRun, axis: str) -> float:
-    """How far a seed has come, whether or not the metric was known there."""
+    """Return the end of a seed, whether or not the metric is known there."""
     values = seed.axes.get(axis, np.empty(0))
     return float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
 
 
 def common_reach(seeds: Sequence[SeedRun], axis: str) -> float:
-    """How far all of them have come."""
+    """Return the end of the shortest seed."""
     return min(reach(seed, axis) for seed in seeds)
 
 
 def score(
     x: FloatArray, y: FloatArray, end: float, how: Score, *, lower_is_better: bool = False
 ) -> float:
-    """One number of a curve up to `end`; NaN if nothing is known there.
+    """Return one number for a curve up to `end`; NaN without values.
 
-    `final` is the mean of what was recorded in the last tenth of the way (the last record if
+    `final` is the mean of the records in the last tenth (the last record if
     there is none), `area` the mean height of the curve (trapezoids over its width), `best` its best
     point.
     """
@@ -87,7 +87,7 @@ def grid(curves: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
 
 
 def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -> FloatArray:
-    """The curves [seeds, points] by linear interpolation; NaN outside of what a seed reached."""
+    """The curves [seeds, points] by linear interpolation; NaN outside the range of a seed."""
     aligned = np.full((len(curves), len(points)), np.nan)
     for row, (x, y) in zip(aligned, curves, strict=True):
         if len(x):
@@ -97,10 +97,10 @@ def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -
 
 
 def smooth(y: FloatArray) -> FloatArray:
-    """The mean of every point and its neighbours, a twentieth of the curve in all, for the eye.
+    """Return the mean of every point and its neighbours, a twentieth of the curve in all.
 
-    Near the ends fewer neighbours count, as many on both sides, so that nothing is shifted. The
-    page draws the same (`smooth` in page.js).
+    Near the ends fewer neighbours count, as many on both sides, so that the curve is not shifted.
+    The page draws the same (`smooth` in page.js).
     """
     half = len(y) // (2 * SMOOTHING)
     sums = np.concatenate([[0.0], np.cumsum(y)])

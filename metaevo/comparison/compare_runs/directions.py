@@ -1,4 +1,4 @@
-"""Whether high or low values of a metric are better, so that no seed without a value wins."""
+"""Whether high or low values of a metric are better."""
 
 import re
 

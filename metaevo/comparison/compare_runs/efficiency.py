@@ -19,7 +19,7 @@ _SHARE_OF_WAY = 0.9
 
 @dataclass(frozen=True)
 class Middle:
-    """The interquartile mean over the seeds of a group, where all of them have come."""
+    """The interquartile mean over the seeds of a group, as far as all have come."""
 
     x: FloatArray
     iqm: FloatArray
@@ -48,7 +48,7 @@ class Efficiency:
 def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES, seed: int = 0) -> Middle:
     """IQM over seeds [seeds, points] at every point that all have reached, with 95% interval.
 
-    Whole seeds are redrawn, so that a band says how sure the whole curve is.
+    Whole seeds are redrawn, so that a band shows the uncertainty of the whole curve.
     """
     aligned = aligned[np.isfinite(aligned).any(axis=1)]
     inside = curves.shared(aligned) if len(aligned) else np.zeros(len(x), dtype=bool)

@@ -15,7 +15,7 @@ from metaevo.reports import plots
 COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 _DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
 _MOST_GROUPS, _MOST_TASKS = 12, 12
-"""More lines or panels cannot be told apart; the page shows all."""
+"""More lines or panels are hard to distinguish; the page shows all."""
 
 
 def draw(result: RunComparison, folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Which seeds belong together: those whose settings agree, or agree in the keys that are named."""
+"""Groups of seeds with the same settings, or with the same values of chosen settings."""
 
 import dataclasses
 import difflib
@@ -10,20 +10,20 @@ from metaevo.config import ConfigError
 
 ABSENT = "(not set)"
 VARIANT = "variant"
-"""The key under which scores of evaluation.json have the name of what was evaluated."""
+"""The key that holds the name of the variant for scores of evaluation.json."""
 _LONGEST = 60  # characters of a label
 
 
 @dataclass(frozen=True)
 class Group:
-    """Seeds of one thing."""
+    """Seeds that are pooled."""
 
     label: str
     seeds: list[SeedRun]
 
     @property
     def tasks(self) -> list[str]:
-        """What its seeds were trained on."""
+        """The tasks of its seeds."""
         return sorted({seed.task for seed in self.seeds})
 
     def on(self, task: str) -> list[SeedRun]:
@@ -76,15 +76,15 @@ def _labels(
 
 
 def _telling(keys: Sequence[str], order: Sequence[tuple[str, ...]]) -> list[int]:
-    """A few of the keys, by index, that tell all groups apart: enough for a label.
+    """Return indices of a few keys that distinguish all groups, enough for a label.
 
-    Runs of different learners or programs differ in dozens of settings that only one of them has.
+    Runs of different learners or programs differ in dozens of settings that only one has.
     """
     columns = list(zip(*order, strict=True))
     chosen: list[int] = []
     parts = 1
     while parts < len(order):
-        # All groups differ in some key, so that every step separates more of them.
+        # All groups differ in some key, so that every step separates more groups.
         candidates = [
             (
                 _told(columns, [*chosen, index]),
@@ -100,12 +100,12 @@ def _telling(keys: Sequence[str], order: Sequence[tuple[str, ...]]) -> list[int]
 
 
 def plainness(key: str, values: Sequence[str]) -> tuple[bool, int]:
-    """How much a setting says, to compare by: known of all, and as near the root as `learner`."""
+    """Rank a setting for labels: first those that all seeds have, then those near the root."""
     return ABSENT not in values, -key.count(".")
 
 
 def _told(columns: Sequence[Sequence[str]], chosen: Sequence[int]) -> int:
-    """How many groups the chosen keys tell apart."""
+    """Return how many groups the chosen keys distinguish."""
     return len(set(zip(*(columns[index] for index in chosen), strict=True)))
 
 
@@ -118,7 +118,7 @@ def value_of(seed: SeedRun, key: str) -> str:
 
 
 def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
-    """A seed for every variant that evaluation.json has scores of, as a setting of its own."""
+    """Return a seed for every variant in evaluation.json, with the variant as a setting."""
     return [
         dataclasses.replace(
             seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={}
@@ -152,7 +152,7 @@ def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last part of every key, or as many as tell it from the others."""
+    """The last part of every key, or as many parts as distinguish it from the others."""
     names = {}
     for key in keys:
         parts = key.split(".")

@@ -1,4 +1,4 @@
-"""The interactive page: one file that asks no server and no network for anything."""
+"""The interactive page: one file that needs no server and no network."""
 
 import json
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from metaevo.comparison.compare_runs.words import compared_quantity, conclusions
 from metaevo.reports import page as report
 from metaevo.reports.numbers import column, counted
 
-# Nothing may be loaded, even if a name in the data or a later Plotly tries to.
+# The browser loads no other file, even if a name in the data or a later Plotly tries to.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; form-action 'none'; base-uri 'none'"
@@ -58,7 +58,7 @@ class _List:
 
 @dataclass(frozen=True)
 class _Groups:
-    """The table of groups, and its intervals as a drawing beside it."""
+    """The table of groups, with a drawing of its intervals."""
 
     table: report.Table
     result: RunComparison
@@ -118,7 +118,7 @@ class _Plots:
 
 
 def _controls(names: dict[str, str]) -> str:
-    """Selectors by the last part of their id; the program hides those with one option."""
+    """Selectors by the last part of their id; the program hides selectors with one option."""
     labels = "".join(
         f'<label>{text} <select id="choose-{name}"></select></label>\n'
         for name, text in names.items()

@@ -52,7 +52,7 @@ def read(path: Path) -> Source:
     """The run in a directory.
 
     Raises:
-        ConfigError: it holds no run, or a file of it is damaged.
+        ConfigError: it holds no run, or a file is damaged.
     """
     run = RunDirectory.open(path)
     config = flatten(run.read_config()["config"])
@@ -101,7 +101,7 @@ def _seeds(
     if returns is None:
         notes.append("it has no curves of single seeds yet: their mean counts as one seed")
         return [seed(f"{base}/mean", axes, metrics)]
-    # What is only recorded as a mean over the seeds belongs to none of them: see `averaged`.
+    # Metrics that are recorded as a mean over seeds form a seed of their own.
     seeds = [
         seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
     ]
@@ -138,7 +138,7 @@ def _returns(records: Records) -> FloatArray | None:
 
 
 def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun]:
-    """The seeds with their scores; what was scored and has no curve follows."""
+    """Join seeds and their scores; scored seeds without a curve follow."""
     scored = {each.seed: each for each in evaluated}
     joined = [
         replace(seed, scores=scored.pop(seed.seed).scores) if seed.seed in scored else seed
@@ -150,7 +150,7 @@ def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun
 def _evaluated(run: RunDirectory, config: dict[str, Any], *, evolved: bool) -> list[SeedRun]:
     """A seed without curves for every score of evaluation.json.
 
-    An evolution is judged by those of what it found.
+    The default metric of an evolution is the score of the learned variant.
     """
     if not os.path.lexists(run.evaluation_path):
         return []
@@ -181,7 +181,7 @@ def _by_seed(scores: list[Any]) -> FloatArray:
 
 
 def _progress(config: dict[str, Any], kind: str | None, records: Records) -> float | None:
-    """The share that is done, if the settings tell."""
+    """Return the finished share of the run, if the settings contain its length."""
     if kind == "update":
         total = config.get("train.total_timesteps")
         done = (records[-1].get("frames") or 0) / max(1, int(config.get("seeds") or 1))
@@ -199,7 +199,7 @@ def _state(run: RunDirectory) -> str:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether another process writes to the run; a shared lock disturbs nobody but a start."""
+    """Whether another process writes to the run. The shared lock can only delay a start."""
     try:
         with files.open_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

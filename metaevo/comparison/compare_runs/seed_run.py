@@ -1,4 +1,4 @@
-"""What every source of runs is read into: one seed's curves, settings and scores."""
+"""The common form of all runs: curves, settings and scores of one seed."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ AXES = {
 }
 """What curves can be aligned by, and how a figure names it."""
 SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
-"""Last parts of config keys that only say which random numbers a run had."""
+"""Last parts of config keys that only choose the random numbers of a run."""
 BOOKKEEPING = (
     "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
     "run.num_devices", "run.log_every", "run.track", "run.evolution_seeds", "evolution.chunk_size",
@@ -24,7 +24,7 @@ BOOKKEEPING = (
     "environment.python", "environment.jax", "environment.flax", "environment.optax",
     "environment.evosax", "environment.gymnax", "environment.numpy",
 )  # fmt: skip
-"""Beginnings of config keys that change how a run is done and recorded, not what comes out."""
+"""Beginnings of config keys that change how a run is executed and recorded, but not its result."""
 RUN_ID, AGENT = "resolved.run_id", "agent"
 """Keys of our own trackers: which run a mirror is of, and which of its agents."""
 TASK_KEYS = (
@@ -41,7 +41,7 @@ TASK_KEYS = (
     "game.opponent_payoffs",
     "game.discount",
 )
-"""Config keys that say what is trained on: scores on different tasks are never pooled."""
+"""Config keys that define the task: scores on different tasks are never pooled."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SeedRun:
     axes: dict[str, FloatArray]
     """where its records lie, by the names of AXES: [records] each"""
     metrics: dict[str, FloatArray]
-    """what was recorded, by name: [records] each, NaN where it is missing"""
+    """recorded metrics by name: [records] each, NaN where missing"""
     default: str | None = None
     """the metric that it is judged by if none is named"""
     scores: dict[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class SeedRun:
 
     @property
     def task(self) -> str:
-        """What it was trained on."""
+        """The task that it was trained on."""
         parts = [self.config[key] for key in TASK_KEYS if self.config.get(key) not in (None, {})]
         parts += [
             f"{key.rpartition('.')[2]}={value}"
@@ -83,7 +83,7 @@ class SeedRun:
 
 
 def settings_of(seed: SeedRun) -> dict[str, str]:
-    """What a group shares: its settings as text, without seeds, bookkeeping and the task."""
+    """Return the settings that a group shares as text, without seeds, bookkeeping and the task."""
     searches = any(key == "evolve" or key.startswith("sweep.") for key in seed.config)
     # A training's fitness only judges it.
     bookkeeping = BOOKKEEPING if searches else (*BOOKKEEPING, "fitness.")
@@ -116,9 +116,9 @@ class Source:
     state: str
     """finished, still going on, stopped, failed, ..."""
     progress: float | None = None
-    """share of what it was to do, where that is known"""
+    """finished share of the run, if known"""
     notes: list[str] = field(default_factory=list)
-    """what a reader of a comparison has to know"""
+    """remarks for the comparison"""
     repeats: int = 0
     """seeds that were left out because another run has them too"""
 
@@ -131,12 +131,12 @@ class Source:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the run is finished."""
         return self.state == "finished"
 
 
 def column(values: ArrayLike | list[Any]) -> FloatArray:
-    """Numbers of records; NaN for what is missing or is no number."""
+    """Return numbers of records; NaN for missing values and other types."""
     if isinstance(values, list):
         values = [_number(value) for value in values]
     array = np.asarray(values, dtype=np.float64)

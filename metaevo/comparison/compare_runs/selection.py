@@ -1,4 +1,4 @@
-"""What is compared: the metric, the seeds that have it, the axis, and how far all have come."""
+"""The metric, the seeds that have it, the axis, and the common length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from metaevo.config import ConfigError
 
 @dataclass(frozen=True)
 class Selection:
-    """The seeds that can be compared, and by what."""
+    """The seeds that can be compared, with metric and axis."""
 
     metric: str
     variant: str | None
-    """of evaluation.json, if only one is asked for"""
+    """of evaluation.json, if one was chosen"""
     axis: str
     seeds: list[SeedRun]
     ends: dict[str, float]
@@ -37,7 +37,7 @@ def select(
     full_length: bool,
     notes: list[str],
 ) -> Selection:
-    """Choose what is compared; adds to the notes what a reader has to know.
+    """Choose metric, seeds and axis; add remarks to the notes.
 
     Raises:
         ConfigError: a run lacks the metric or the axis, or no run has anything yet.
@@ -80,9 +80,9 @@ def _has(seed: SeedRun, metric: str, variant: str | None) -> bool:
 
 
 def _default(sources: Sequence[Source], notes: list[str]) -> str:
-    """What the runs are judged by if nothing is named; they have to agree.
+    """Return the default metric, on which the runs have to agree.
 
-    Evolutions are judged by what they found, on held-out seeds, if all of them have been.
+    Evolutions are judged by held-out scores if all have them.
     """
     held_out = {
         source.name: {each.default for each in source.seeds if _is_held_out(each)}

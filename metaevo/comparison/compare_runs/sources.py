@@ -1,4 +1,4 @@
-"""From what a user names to the runs: directories, globs, wandb, MLflow, mixed freely."""
+"""Read runs from directories, globs, wandb and MLflow, in any mixture."""
 
 import dataclasses
 import glob
@@ -13,10 +13,10 @@ from metaevo.runs.latest import run_path
 
 
 def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
-    """The runs that the names stand for, each once, and notes on what was left out.
+    """Return the runs, each once, and notes about seeds that are left out.
 
     A seed with the settings and the random numbers of another one is no second observation:
-    of two, the one that is further counts.
+    the longer one counts.
 
     Raises:
         ConfigError: a name stands for no run, or one cannot be read.
@@ -72,7 +72,7 @@ def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
 
 
 def _identity(seed: SeedRun) -> object:
-    """What makes two seeds with the same name the same: the settings, or the run itself."""
+    """Return the identity of a seed in addition to its name: the settings, or the run."""
     if not seed.has_own_seed:
         return seed.run
     return sorted(settings_of(seed).items()), seed.task

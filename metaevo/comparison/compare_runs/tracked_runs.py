@@ -1,4 +1,4 @@
-"""What runs of wandb and MLflow have in common: rows of numbers with some axis, by anyone."""
+"""Rows of numbers from wandb and MLflow as seeds, whichever program logged them."""
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ def seed_run(
         axes["seconds"] = axes["seconds"] - np.nanmin(axes["seconds"])
     agents = settings.get("seeds")
     if kind == "update" and isinstance(agents, int) and agents > 0:
-        axes["steps"] = axes["steps"] / agents  # our frames are those of all agents
+        axes["steps"] = axes["steps"] / agents  # our frames count all agents
     used = {"index", *(one for one in metrics if one.startswith("_"))}
     metrics = {key: values for key, values in metrics.items() if key not in used}
     default = next((one for one in _DEFAULTS if one in metrics), None)
@@ -78,13 +78,13 @@ def without_means(sources: list[Source]) -> list[Source]:
 
 
 def _kind(rows: Iterable[Mapping[str, Any]]) -> str | None:
-    """The kind of our own records, if these are a mirror of them."""
+    """Return the kind of record, if the run mirrors a run directory."""
     prefixes = {key.partition("/")[0] for row in rows for key in row if "/" in key}
     return next((kind for kind in _KINDS if kind in prefixes), None)
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], kind: str | None) -> dict[str, FloatArray]:
-    """The numeric columns, of one kind of our own records or all of somebody else's."""
+    """Return the numeric columns: one kind of our own records, or all of another program."""
     if kind is not None:
         rows = [row for row in rows if any(key.startswith(f"{kind}/") for key in row)]
     names = {key: key.removeprefix(f"{kind}/") for row in rows for key in row}

@@ -18,7 +18,7 @@ from metaevo.comparison.compare_runs.words import compared_quantity
 
 _MOST_GROUPINGS = 10
 _MOST_GROUPS = 60
-"""A grouping with more of them is a list of runs: single curves show that better."""
+"""Larger groupings are lists of runs, which single curves show better."""
 _RESAMPLES = 200
 SETTINGS, RUN = "all settings that differ", "run"
 
@@ -66,7 +66,7 @@ def views(result: RunComparison) -> dict[str, Any]:
 
 
 def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, list[Group]]:
-    """The ways to group, that of the tables first."""
+    """Return the groupings, the one of the tables first."""
     own = [known_key(key, seeds) for key in result.options.group_by or ()]
     found = {", ".join(own) or SETTINGS: [each.scored.group for each in result.groups]}
     if own:

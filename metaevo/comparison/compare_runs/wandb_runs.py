@@ -20,11 +20,11 @@ def read(text: str, make_api: Callable[[], Any] | None = None) -> list[Source]:
     """The runs of `wandb:DIRECTORY` (offline) or `wandb:ENTITY/PROJECT[/RUN]`.
 
     Args:
-        text: what the user wrote.
+        text: the argument of the user.
         make_api: returns what `wandb.Api()` does.
 
     Raises:
-        ConfigError: there are none, or wandb cannot be asked.
+        ConfigError: there are none, or wandb cannot be reached.
     """
     where = text.removeprefix(PREFIX)
     if Path(where).exists():
@@ -67,7 +67,7 @@ def _from_api(parts: list[str], run: Any) -> Source:
 def _offline(path: Path) -> list[Source]:
     """The run of an offline directory, or all runs below it."""
     files = [path] if path.suffix == ".wandb" else sorted(path.rglob("run-*.wandb"))
-    # `latest-run` is a link to one of the others.
+    # `latest-run` is a link to another run.
     files = [file for file in files if not file.parent.is_symlink() and file.is_file()]
     if not files:
         raise ConfigError(f"{PREFIX}{path}: holds no offline wandb run (no file run-*.wandb)")
@@ -90,7 +90,7 @@ def _from_file(path: Path) -> Source:
     config = {key: value for key, value in config.items() if not key.startswith("_")}
     name, identity = f"{PREFIX}{path.parent}", path.stem.removeprefix("run-")
     seed = seed_run(name, config, rows, identity)
-    # An offline run says nothing until it ends: it may still run, or was killed.
+    # The state of an offline run is recorded at its end: without it, it may still run.
     state = {None: "still going on or killed", 0: "finished"}.get(ended, "failed")
     return Source(name, "wandb offline", [seed] if seed else [], state)
 
