@@ -354,7 +354,7 @@ def of_run(run: Path) -> dict[str, Any]:
     note = {}
     if "study" in saved["config"]:
         tables = _of_study(saved["config"], evaluation)
-        note = {"note": f"{seeds} fresh seeds a cell, with 95% intervals"}
+        note = {"note": f"{seeds} fresh seeds per cell, with 95% intervals"}
     elif rows:
         title = f"{seeds} held-out seeds"
         which = learned.partition(" (")[0]
