@@ -19,11 +19,14 @@ tests.faults.kills`, and by this file from a run's evaluation.json and config.ya
 
 import ast
 import base64
+import importlib
+import inspect
 import itertools
 import json
 import re
 import shlex
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -147,23 +150,30 @@ def scores(name: str, title: str) -> str:
 
 
 def settings(section: str, file: str, name: str) -> str:
-    """Return a table of the fields of a dataclass, read from its source without importing it.
+    """Return a table of the fields of a dataclass, and of its bases in `purerl.parts`.
 
     Args:
         section: of the config.
         file: with the class.
         name: of the class.
     """
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    (found,) = (each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name)
-    rows = []
-    for field, after in itertools.pairwise(found.body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
-            default = "" if field.value is None else f"`{_default(field.value)}`"
-            kind = _type(field.annotation).replace("|", "\\|")
-            rows.append([f"`{section}.{field.target.id}`", kind, default, " ".join(text.split())])
-    return _markdown(["setting", "type", "default", "meaning"], rows, ":---")
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    cls = getattr(module, name)
+    bases = [base for base in cls.__mro__[:0:-1] if base.__module__.startswith("purerl.parts.")]
+    rows: dict[str, list[str]] = {}
+    for made in [*bases, cls]:
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(made))).body
+        assert isinstance(found, ast.ClassDef)
+        for field, after in itertools.pairwise([*found.body, None]):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                key = field.target.id
+                is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                inherited = rows[key][-1] if key in rows else ""
+                text = " ".join(ast.literal_eval(after.value).split()) if is_text else inherited
+                default = "" if field.value is None else f"`{_default(field.value)}`"
+                kind = _type(field.annotation).replace("|", "\\|")
+                rows[key] = [f"`{section}.{key}`", kind, default, text]
+    return _markdown(["setting", "type", "default", "meaning"], list(rows.values()), ":---")
 
 
 def _type(annotation: ast.expr) -> str:

@@ -8,12 +8,12 @@ from purerl.types import EnvParams, Learner
 
 
 def begin(learner: Learner) -> Any:
-    """Return what an agent remembers when an episode begins; None for one without a memory.
+    """Return the memory of an agent at the start of an episode; None if it has none.
 
     Args:
-        learner: any; PPO alone can have a memory (`recurrent_size`).
+        learner: any; only PPO can have a memory (`recurrent_size`).
     """
-    return _recurrent(learner).begin() if has_memory(learner) else None
+    return learner.begin() if hasattr(learner, "begin") else None
 
 
 def act(
@@ -31,27 +31,27 @@ def act(
 
     Args:
         learner: any.
-        policy: what `learner.policy` returned.
-        memory: what this function returned last in this episode, or `begin`.
-        key: for an action that is sampled.
-        obs: as the environment shows it.
+        policy: the result of `learner.policy`.
+        memory: returned by the last call in the same episode, or by `begin`.
+        key: to sample an action, or to break ties between best ones.
+        obs: [*obs_shape], as the environment returns it.
         greedy: take the likeliest action instead of sampling.
-        env_params: of the environment, by default its own.
-        legal: [num_actions] bool, where the environment says which actions are legal.
+        env_params: parameters of the environment, by default its own.
+        legal: [num_actions] bool, required where the environment has illegal actions.
     """
-    if not has_memory(learner):
-        told = {} if legal is None else {"legal": legal}
-        return learner.act(policy, key, obs, greedy=greedy, env_params=env_params, **told), None
-    acted: tuple[jax.Array, Any] = _recurrent(learner).act_and_remember(
-        policy, memory, key, obs, greedy=greedy, env_params=env_params, legal=legal
+    distribution, memory = learner.action_distribution(policy, obs, memory, legal)
+    action = distribution.mode(key) if greedy else distribution.sample(key)
+    space = learner.env.action_space(
+        learner.env.default_params if env_params is None else env_params
     )
-    return acted
+    return in_space(distribution, action, space), memory
+
+
+def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
+    """Return samples of a distribution as actions of a space; discrete ones as they are."""
+    return action if hasattr(space, "n") else distribution.bounded(action, space)
 
 
 def has_memory(learner: Learner) -> bool:
     """Return whether a learner's policies are recurrent."""
-    return getattr(getattr(learner, "config", None), "recurrent_size", 0) > 0
-
-
-def _recurrent(learner: Learner) -> Any:
-    return getattr(learner, "learner", learner)  # of `purerl.parts.own_task`, which wraps one
+    return begin(learner) is not None

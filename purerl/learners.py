@@ -1,4 +1,4 @@
-"""The learners by the names that configs use.
+"""The registry of learners, by the names that configs use.
 
 A learner is a module with `Config` (static), `Hyperparams` (traced) and a class that conforms to
 `purerl.types.Learner`, bound here with the slots that it has.
@@ -23,11 +23,11 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
 
 
 TOLD = frozenset({"progress", "frames", "key"})
-"""What an optimizer is told by every learner that has one."""
+"""Extra arguments that an optimizer receives from every learner with that slot."""
 
 
 class LearnerEntry(NamedTuple):
-    """What the outer loops and the scripts need to build a learner."""
+    """Everything that the outer loops and the scripts need to build a learner."""
 
     module: ModuleType
     """holds `Config` and `Hyperparams`"""
@@ -39,9 +39,9 @@ class LearnerEntry(NamedTuple):
     loss_scale: str | None
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
-    """what the learner needs of `envs.make`"""
+    """observations that the learner needs, an argument of `envs.make`"""
     told: frozenset[str] = frozenset()
-    """what an optimizer is told at every gradient step, of `purerl.types.Context.extra_args`"""
+    """extra arguments of every optimizer update, see `purerl.types.Context.extra_args`"""
 
 
 LEARNERS: dict[str, LearnerEntry] = {

@@ -4,12 +4,12 @@
     train = make_train(config, env, value_loss=losses.squared)
     result = train(key, hyperparams, meta_params, env_params)      # vmap over any of the four
 
-Top to bottom: settings, what is carried along, then the algorithm in the order in which data flows:
-`init`, `draw`, `experience`, `next_value`, `update`, `train`.
+Top to bottom: the settings, the state, then the algorithm in the order of the data flow: `init`,
+`draw`, `experience`, `next_value`, `update`.
 
 Every step descends the value loss in one entry of the table: `q <- q - learning_rate * dL/dq`. With
-`losses.squared` that is the rule of the textbook (Sutton & Barto 2018, equation 6.8). Nothing is
-stored per step; an `update` is a stretch of `num_steps` steps, a point of the learning curve.
+`losses.squared` that is the textbook rule (Sutton & Barto 2018, equation 6.8). Steps are not
+stored; an `update` is a stretch of `num_steps` steps, a point of the learning curve.
 """
 
 from dataclasses import dataclass
@@ -21,21 +21,20 @@ from annotated_types import Ge, Gt, Interval
 from flax import struct
 
 from purerl.fast.threefry import with_fast_draws
-from purerl.parts import episodes, exploration, losses, masks
+from purerl.parts import episodes, exploration, losses, masks, training
 from purerl.types import (
     Context,
     EnvParams,
     EpisodeSums,
     MetaParams,
     Train,
-    TrainResult,
     ValueLoss,
 )
 
 
 @dataclass(frozen=True)
 class Config:
-    """What fixes shapes and counts. Static: a change recompiles.
+    """Static settings: a change recompiles.
 
     Raises:
         ValueError: if no stretch of `num_steps` fits.
@@ -44,12 +43,13 @@ class Config:
     total_timesteps: Annotated[int, Gt(0)] = 100_000
     """environment steps of one agent, rounded down to whole updates"""
     num_steps: Annotated[int, Gt(0)] = 1_000
-    """steps of an update: of one point of the learning curve (the table changes at every step)"""
+    """steps of an update, that is of one point of the learning curve; the table changes at every
+    step"""
     target: Literal["q_learning", "expected_sarsa", "double"] = "q_learning"
-    """the bootstrapped value: greedy, expected under the policy, or of two tables"""
+    """value that is bootstrapped: greedy, expected under the policy, or of two tables"""
 
     def __post_init__(self) -> None:
-        """Check what no single field can."""
+        """Check the number of updates."""
         if self.num_steps > 0 and self.num_updates < 1:
             raise ValueError(
                 f"total_timesteps = {self.total_timesteps} must be at least "
@@ -68,39 +68,24 @@ class Config:
 
     @property
     def batch_size(self) -> int:
-        """Transitions that a learning step walks over."""
+        """Transitions of a learning step."""
         return 1
 
 
-class Hyperparams(struct.PyTreeNode):
-    """Scalars that training reads. Traced: a change never recompiles, and each can be vmapped."""
+class Hyperparams(losses.ValueLossHyperparams, exploration.Hyperparams):
+    """Scalar settings. Traced: a change never recompiles, and each can be vmapped."""
 
     learning_rate: Annotated[float, Ge(0)] = 0.2
     """step size"""
     gamma: Annotated[float, Interval(ge=0, le=1)] = 0.95
     """discount factor"""
     epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 0.1
-    """probability of a random action at the start"""
-    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
-    """and from epsilon_decay_steps on; by default epsilon_start throughout"""
-    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
-    """environment steps of the linear way between the two; by default total_timesteps"""
     initial_value: float = 0.0
-    """of every entry of the table; high values make an agent explore"""
-    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
-    """how far clipped_squared lets a prediction move; never reached by a single step"""
-    huber_delta: Annotated[float, Gt(0)] = 1.0
-    """error at which huber turns from squared to linear"""
-    loss_slope: float = 0.1
-    """slope of sloped_squared at zero error; values settle that far below their targets"""
-
-    def random_play(self) -> "Hyperparams":
-        """Return settings under which every action is random."""
-        return exploration.always(self)
+    """initial value of every entry of the table; high values make an agent explore"""
 
 
 class State(struct.PyTreeNode):
-    """All that one agent carries from one update to the next."""
+    """State of one agent between two updates."""
 
     q: jax.Array
     """[tables, num_states, num_actions] action values; two tables for `target: double`"""
@@ -116,12 +101,27 @@ class State(struct.PyTreeNode):
 
 
 class Policy(struct.PyTreeNode):
-    """What acting needs, and what is saved of an agent."""
+    """Tables for acting and for figures, which are saved with an agent."""
 
     q: jax.Array
     """[num_states, num_actions]"""
     visits: jax.Array
     """[num_states, num_actions]"""
+
+
+class TabularPolicy(NamedTuple):
+    """A policy that takes a best action, or a random one."""
+
+    values: jax.Array
+    """[num_actions]"""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw any action [] int32: Q-learning has no other stochastic policy."""
+        return choose(jnp.ones_like(self.values, bool), jax.random.uniform(key))
+
+    def mode(self, key: jax.Array) -> jax.Array:
+        """Return a best action [] int32, ties broken at random."""
+        return choose(self.values == jnp.max(self.values), jax.random.uniform(key))
 
 
 class Draws(NamedTuple):
@@ -130,7 +130,7 @@ class Draws(NamedTuple):
     explore: jax.Array
     """[] bool, whether the action is random"""
     choice: jax.Array
-    """[] uniform in [0, 1), which of the actions in question is taken"""
+    """[] uniform in [0, 1), the choice among the possible actions"""
     table: jax.Array
     """[] int32, the table that learns"""
     epsilon: jax.Array
@@ -139,14 +139,14 @@ class Draws(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """What a step has to teach."""
+    """Inputs of one learning step."""
 
     entry: tuple[jax.Array, jax.Array, jax.Array]
-    """the table, the state and the action"""
+    """table, state and action"""
     prediction: jax.Array
     """[] the value of that entry"""
     target: jax.Array
-    """[] reward and discounted value of what followed"""
+    """[] reward and discounted value of the next state"""
     reward: jax.Array
     """[1]"""
     done: jax.Array
@@ -165,8 +165,10 @@ class QLearning:
     env: Any
     value_loss: ValueLoss = losses.squared
 
+    train = training.train
+
     def __post_init__(self) -> None:
-        """Refuse what has no table, before anything is compiled."""
+        """Raise `ValueError` for an environment that is not supported."""
         params = self.env.default_params
         masks.refuse(self.env, "Q-learning")
         for kind in ("observation", "action"):
@@ -189,7 +191,11 @@ class QLearning:
         del meta_params
         reset_key, key = jax.random.split(key)
         obs, env_state = self.env.reset(reset_key, env_params)
-        shape = self._table_shape(env_params)
+        observations, actions = (
+            self.env.observation_space(env_params),
+            self.env.action_space(env_params),
+        )
+        shape = int(observations.n), int(actions.n)
         tables = 2 if self.config.target == "double" else 1
         return State(
             q=jnp.full((tables, *shape), hyperparams.initial_value, jnp.float32),
@@ -227,7 +233,7 @@ class QLearning:
         hyperparams: Hyperparams,
         env_params: EnvParams,
     ) -> tuple[tuple[Any, jax.Array], Experience]:
-        """Take one epsilon-greedy step; return where it led, and what can be learned from it."""
+        """Take one epsilon-greedy step; return the next state, and inputs of the learning step."""
         env_state, obs = place
         values = jnp.sum(q[:, obs], axis=0)
         among = jnp.logical_or(values == jnp.max(values), draws.explore)
@@ -244,8 +250,8 @@ class QLearning:
         return place, Experience(entry, q[entry], target, reward[None], done[None])
 
     def next_value(self, values: jax.Array, draws: Draws) -> jax.Array:
-        """Return what a state is worth, by its action values [tables, num_actions]."""
-        if self.config.target == "double":  # van Hasselt 2010: one table chooses, the other tells
+        """Return the value of a state by its action values [tables, num_actions]."""
+        if self.config.target == "double":  # van Hasselt 2010: one chooses, the other evaluates
             own, other = values[draws.table], values[1 - draws.table]
             return other[jnp.argmax(own)]
         if self.config.target == "expected_sarsa":  # van Seijen et al. 2009
@@ -292,23 +298,6 @@ class QLearning:
         state = State(q, visits, state.update + 1, key, env_state, obs, unfinished)
         return state, jax.tree.map(jnp.sum, sums), metrics
 
-    def train(
-        self,
-        key: jax.Array,
-        hyperparams: Hyperparams,
-        meta_params: MetaParams,
-        env_params: EnvParams,
-    ) -> TrainResult:
-        """Train one agent from scratch; metrics are reduced inside the scan, to one per update."""
-
-        def scan_update(state, _):
-            state, sums, metrics = self.update(state, hyperparams, meta_params, env_params)
-            return state, (sums, metrics)
-
-        state = self.init(key, hyperparams, meta_params, env_params)
-        state, (sums, metrics) = jax.lax.scan(scan_update, state, length=self.config.num_updates)
-        return TrainResult(state, sums, metrics)
-
     def value_targets(
         self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
@@ -322,35 +311,21 @@ class QLearning:
         return jax.lax.scan(step, (state.env_state, state.obs), draws)[1]
 
     def policy(self, state: State) -> Policy:
-        """Return the part of the state that acting needs, and the visits for its picture."""
+        """Return the action values, and the visits for figures."""
         return Policy(jnp.mean(state.q, axis=0), state.visits)
 
-    def act(
-        self,
-        policy: Policy,
-        key: jax.Array,
-        obs: jax.Array,
-        *,
-        greedy: bool,
-        env_params: EnvParams = None,
-        legal: jax.Array | None = None,
-    ) -> jax.Array:
-        """Return a best action in one state, ties broken at random.
-
-        If not `greedy`, an action drawn uniformly: Q-learning has no other policy of its own.
-        """
-        del env_params, legal
-        values = jnp.asarray(policy.q)[obs]
-        among = values == jnp.max(values) if greedy else jnp.ones_like(values, bool)
-        return choose(among, jax.random.uniform(key))
-
-    def _table_shape(self, env_params: EnvParams) -> tuple[int, int]:
-        observations = self.env.observation_space(env_params)
-        return int(observations.n), int(self.env.action_space(env_params).n)
+    def action_distribution(
+        self, policy: Policy, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+    ) -> tuple[TabularPolicy, None]:
+        """Return the distribution of actions in one state; there is no memory."""
+        del memory, legal
+        return TabularPolicy(jnp.asarray(policy.q)[obs]), None
 
 
-def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squared) -> Train:
+def make_train(config: Config, env: Any, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
+
+    The slot is `value_loss`.
 
     Examples:
         >>> env, env_params = purerl.envs.make("FrozenLake-misc", observations="index")
@@ -360,11 +335,11 @@ def make_train(config: Config, env: Any, *, value_loss: ValueLoss = losses.squar
     Raises:
         ValueError: if the environment's observations or actions are not discrete.
     """
-    return QLearning(config, env, value_loss).train
+    return QLearning(config, env, **slots).train
 
 
 def choose(among: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Return one of the actions in a non-empty set, each with the same probability.
+    """Return an action of a non-empty set, each with the same probability.
 
     Args:
         among: [num_actions] bool, the set.

@@ -1,4 +1,4 @@
-"""The glossary: the data that learners pass around and the signatures of their replaceable parts.
+"""The glossary: data that learners exchange, and signatures of their replaceable parts.
 
 Axes are named once here and used in every docstring:
 `T` steps of a rollout, `N` parallel environments of one agent, `B = T * N`, `U` updates of a run.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 import optax
 from flax import struct
 
@@ -23,10 +24,10 @@ EnvParams = Any
 
 
 class Context(struct.PyTreeNode):
-    """What a slot gets to know besides its own arguments: the settings, and where training is.
+    """Input of every slot in addition to its own arguments: settings and progress of training.
 
-    Fields may be added. What a slot does not look at costs nothing, as XLA leaves it out. The
-    defaults are for a slot that is looked at outside of training, such as for a picture.
+    Fields may be added. Unused fields are free, because XLA removes them. The defaults serve slots
+    that are called outside of training, such as for a figure.
     """
 
     hyperparams: Hyperparams
@@ -51,7 +52,7 @@ class Context(struct.PyTreeNode):
     """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
 
     def extra_args(self) -> dict[str, Any]:
-        """Return what each update of an optimizer gets to know, as optax's extra arguments."""
+        """Return the extra arguments of an optax update."""
         return {
             "progress": self.progress,
             "frames": self.frames,
@@ -65,16 +66,14 @@ class Context(struct.PyTreeNode):
 ValueLoss = Callable[[MetaParams, Context, jax.Array, jax.Array, jax.Array], jax.Array]
 """`(meta_params, context, prediction, target, old_prediction) -> loss`, all four scalars.
 
-`old_prediction` is what the network predicted when the data were collected."""
+`old_prediction` is the prediction of the network that collected the data."""
 PolicyLoss = Callable[[MetaParams, Context, jax.Array, jax.Array], jax.Array]
 """`(meta_params, context, log_ratio, advantage) -> loss`, all three scalars."""
 MakeOptimizer = Callable[[MetaParams, Context], optax.GradientTransformationExtraArgs]
 """`(meta_params, context) -> optimizer`, made for every update of the learner.
 
-
-Every `optimizer.update(gradients, state, params, **context.extra_args())` says where in training
-the gradient step is, and what the network's units do; an optimizer of optax that takes no extra
-arguments will do as well."""
+The learner calls `optimizer.update(gradients, state, params, **context.extra_args())`. Optimizers
+of optax that take no extra arguments work, too."""
 
 Schedule = Callable[[MetaParams, Context], Hyperparams]
 """`(meta_params, context) -> hyperparams` of one update, of the same structure as the context's."""
@@ -85,10 +84,10 @@ Channel = Callable[[MetaParams, jax.Array], jax.Array]
 
 
 class Transition(NamedTuple):
-    """What happened in one step of every environment; a rollout stacks them to [T, N, ...]."""
+    """One step of every environment; a rollout stacks them to [T, N, ...]."""
 
     obs: jax.Array
-    """[N, *obs_shape] float32, what the agent saw (raw, before any normalisation)."""
+    """[N, *obs_shape] float32, raw, before any normalisation."""
     action: jax.Array
     """[N] int32, or [N, action_dim] float32 before clipping to the action space."""
     log_prob: jax.Array
@@ -102,9 +101,14 @@ class Transition(NamedTuple):
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
     legal: jax.Array | None = None
-    """[N, num_actions] bool, which actions were legal; None where all always are."""
+    """[N, num_actions] bool, the legal actions; None where all always are."""
     memory: jax.Array | None = None
-    """[N, M] what a recurrent agent remembered when it saw `obs`."""
+    """[N, M] memory of a recurrent agent when it saw `obs`."""
+
+    @property
+    def done(self) -> jax.Array:
+        """[N] bool: the episode ended with this step, for whatever reason."""
+        return jnp.logical_or(self.terminated, self.truncated)
 
 
 PREDICTION_SIZE = 8
@@ -112,7 +116,7 @@ PREDICTION_SIZE = 8
 
 
 class Trajectory(NamedTuple):
-    """What an update rule sees of a rollout: neither observations nor actions."""
+    """Input of an update rule: a rollout without observations and actions."""
 
     reward: jax.Array
     """[T, N] float32."""
@@ -123,14 +127,14 @@ class Trajectory(NamedTuple):
     log_prob: jax.Array
     """[T, N] log-probability of the action."""
     prediction: jax.Array
-    """[T, N, PREDICTION_SIZE] what the agent predicted where it acted: numbers that a rule gives a
-    meaning, as logits of a distribution or the first one as a value."""
+    """[T, N, PREDICTION_SIZE] predictions where the agent acted: numbers to which a rule gives a
+    meaning, such as logits of a distribution, or the first one as a value."""
     next_prediction: jax.Array
     """[T, N, PREDICTION_SIZE] the same after the action, before any reset."""
 
 
 class Targets(NamedTuple):
-    """What an update rule wants of an agent, which then takes one gradient step towards it."""
+    """Output of an update rule, towards which the agent takes one gradient step."""
 
     policy: jax.Array
     """[T, N] weights of -log pi(action): positive ones make an action likelier."""
@@ -164,7 +168,7 @@ class EpisodeSums(NamedTuple):
 
 
 class TrainResult(struct.PyTreeNode):
-    """What `train` returns."""
+    """Result of `train`."""
 
     state: Any
     """The learner's final state; `update` continues from it."""
@@ -179,17 +183,20 @@ Train = Callable[[jax.Array, Hyperparams, MetaParams, EnvParams], TrainResult]
 
 
 class Learner(Protocol):
-    """A learner with its static parts bound: what the outer loops need to know of PPO, DQN, ...
+    """A learner with its static parts bound, as the outer loops use PPO, DQN, ...
 
     `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`.
+    Two methods are optional. A learner with a memory has `begin() -> memory`, the memory at the
+    start of an episode. One with the slot `value_loss` has `value_targets(state, hyperparams,
+    env_params)`, which returns predictions [B] and targets [B] as the value loss sees them.
     """
 
     @property
     def config(self) -> Any:
-        """What is static.
+        """Static settings.
 
         At least `num_updates`, `frames_per_update` (environment steps of an update) and
-        `batch_size` (transitions that a learning step walks over: chunks are sized by it).
+        `batch_size` (transitions that a learning step uses, by which chunks are sized).
         """
 
     @property
@@ -211,22 +218,14 @@ class Learner(Protocol):
     ) -> TrainResult:
         """Train one agent from scratch."""
 
-    def value_targets(
-        self, state: Any, hyperparams: Any, env_params: EnvParams
-    ) -> tuple[jax.Array, jax.Array]:
-        """Return predictions [B] and targets [B] as the value loss sees them in this state."""
-
     def policy(self, state: Any) -> Any:
-        """Return the part of the state that acting needs (a pytree that can be saved)."""
+        """Return the part of the state that acting needs: a pytree that can be saved."""
 
-    def act(
-        self,
-        policy: Any,
-        key: jax.Array,
-        obs: jax.Array,
-        *,
-        greedy: bool,
-        env_params: EnvParams = None,
-        legal: jax.Array | None = None,
-    ) -> jax.Array:
-        """Return the action for one observation; `legal` where the environment has masks."""
+    def action_distribution(
+        self, policy: Any, obs: jax.Array, memory: Any = None, legal: jax.Array | None = None
+    ) -> tuple[Any, Any]:
+        """Return the distribution of actions at one observation, and the next memory.
+
+        The distribution has `sample(key)` and `mode(key)`, and for continuous actions
+        `bounded(action, space)`; see `purerl.parts.policies`. Call it through `purerl.acting`.
+        """

@@ -79,6 +79,7 @@ def ours(steps: int | None) -> Made:
     import jax
 
     from metaevo.training.settings import make_trainee
+    from purerl import acting
 
     settings = _settings(steps)
     _, learner, meta_params, env_params = make_trainee(settings)
@@ -89,8 +90,10 @@ def ours(steps: int | None) -> Made:
         return learner.policy(state)
 
     def greedy(policy):
-        act: Any = functools.partial(learner.act, policy, greedy=True, env_params=env_params)
-        return lambda obs, key: (jax.vmap(lambda one: act(key, one))(obs), {})
+        def act(key, obs):
+            return acting.act(learner, policy, None, key, obs, greedy=True, env_params=env_params)
+
+        return lambda obs, key: (jax.vmap(lambda one: act(key, one)[0])(obs), {})
 
     compiled = jax.jit(train).lower(jax.random.key(0)).compile()
     evaluator = _evaluator(settings, greedy)

@@ -85,7 +85,8 @@ class Laboratory:
         agents = population.advance(untrained, population.num_updates // 2)
 
         def observe(state):
-            return task.learner.value_targets(state, settings.hyperparams, task.env_params)
+            learner: Any = task.learner
+            return learner.value_targets(state, settings.hyperparams, task.env_params)
 
         seen = jax.device_get(jax.jit(jax.vmap(observe))(population.states(agents)))
         errors = np.stack([each.ravel() for each in seen])

@@ -44,7 +44,7 @@ def train_and_differentiate(
     Raises:
         ValueError: if the learner is no policy gradient, or its updates do not fill windows.
     """
-    if not hasattr(learner, "log_prob"):
+    if not hasattr(learner, "policy_loss"):
         raise ValueError("only PPO's trainings have them")
     updates = learner.config.num_updates
     if updates % window:
@@ -54,16 +54,18 @@ def train_and_differentiate(
         told = learner.schedule(meta_params, learner.context(state, hyperparams))
         state, transitions, sums = learner.collect(state, env_params)
         transitions = jax.lax.stop_gradient(transitions)  # what happened is given
-        state, batch = learner.make_batch(state, transitions, told, env_params)
-        log_prob = learner.log_prob(state, batch, env_params)  # but not how likely it was
-        return state, batch._replace(log_prob=log_prob), sums, told
+        state, batch = learner.make_batch(state, transitions, told)
+        policy, _ = learner.replay(state.params, batch)  # but not how likely it was
+        log_prob = policy.log_prob(batch.transition.action)
+        transition = batch.transition._replace(log_prob=log_prob)
+        return state, batch._replace(transition=transition), sums, told
 
     def advance(meta_params, carry):
         state, batch, sums, told = carry
-        state, metrics = learner.learn(state, batch, told, meta_params, env_params)
+        state, metrics = learner.learn(state, batch, told, meta_params)
         carry = state, after, *_ = collect(state, meta_params)
         advantage = jax.lax.stop_gradient(standardized(after.advantage))
-        gain = jnp.mean(after.log_prob * advantage)
+        gain = jnp.mean(after.transition.log_prob * advantage)
         return carry, (gain, sums, metrics)
 
     def objective(meta_params, carry):

@@ -1,4 +1,4 @@
-"""The returns of unfinished episodes, and sums over those that finished."""
+"""Returns of unfinished episodes, and sums over finished ones."""
 
 from typing import NamedTuple
 
@@ -18,12 +18,12 @@ class Unfinished(NamedTuple):
 
 
 def begin(num_envs: int) -> Unfinished:
-    """Return N episodes that have just begun."""
+    """Return N episodes before their first step."""
     return Unfinished(jnp.zeros(num_envs), jnp.zeros(num_envs))
 
 
 def zero_sums(num_envs: int) -> EpisodeSums:
-    """Return sums over nothing, each [N]: added up over environments once, after a scan."""
+    """Return sums without episodes, each [N]; they are added up over environments after a scan."""
     return EpisodeSums(*(jnp.zeros(num_envs) for _ in EpisodeSums._fields))
 
 

@@ -1,12 +1,29 @@
-"""How often an epsilon-greedy agent acts at random: the schedule that DQN and Q-learning share.
+"""The exploration schedule that DQN and Q-learning share: the probability of random actions."""
 
-Their hyperparams have `epsilon_start`, `epsilon_end` and `epsilon_decay_steps`.
-"""
+from typing import Annotated, TypeVar
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Gt, Interval
+from flax import struct
 
-from purerl.types import Hyperparams
+H = TypeVar("H", bound="Hyperparams")
+
+
+class Hyperparams(struct.PyTreeNode):
+    """Hyperparameters of epsilon-greedy exploration, inherited by a learner."""
+
+    epsilon_start: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """probability of a random action at the start"""
+    epsilon_end: Annotated[float, Interval(ge=0, le=1)] | None = None
+    """probability of a random action after epsilon_decay_steps; null: always epsilon_start"""
+    epsilon_decay_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until epsilon_end is reached, linearly; by default total_timesteps"""
+
+    def random_play(self: H) -> H:
+        """Return hyperparameters under which every action is random."""
+        end = None if self.epsilon_end is None else 1.0
+        return self.replace(epsilon_start=1.0, epsilon_end=end)
 
 
 def epsilon(
@@ -15,7 +32,7 @@ def epsilon(
     """Return the probability of a random action: linear in environment steps, then constant.
 
     Args:
-        hyperparams: without an `epsilon_end` it is `epsilon_start` throughout.
+        hyperparams: if `epsilon_end` is None, the probability is always `epsilon_start`.
         frames: [...] environment steps so far, float32.
         default_horizon: steps until `epsilon_end` where `epsilon_decay_steps` is None.
     """
@@ -25,9 +42,3 @@ def epsilon(
     horizon = hyperparams.epsilon_decay_steps
     horizon = default_horizon if horizon is None else horizon
     return start + (end - start) * jnp.minimum(frames / horizon, 1.0)
-
-
-def always(hyperparams: Hyperparams) -> Hyperparams:
-    """Return hyperparams under which every action is random, of the same structure."""
-    end = None if hyperparams.epsilon_end is None else 1.0
-    return hyperparams.replace(epsilon_start=1.0, epsilon_end=end)

@@ -1,16 +1,41 @@
-"""Hand-written losses for the slots of a learner: value losses and policy losses.
+"""Hand-written losses for the slots `value_loss` and `policy_loss`, and their hyperparameters.
 
-They have the signatures of `purerl.types`, so that a baseline runs through the same code as a
-learned part. Losses are elementwise: scalars in, a scalar out; the learner batches them.
+They have the signatures of `purerl.types`, so a baseline follows the same code path as a learned
+loss. Losses are elementwise: they map scalars to a scalar, and the learner batches them.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 import optax
+from annotated_types import Gt
+from flax import struct
 
 from purerl.types import Context, MetaParams
+
+
+class ValueLossHyperparams(struct.PyTreeNode):
+    """Hyperparameters of the value losses, inherited by the `Hyperparams` of a learner."""
+
+    value_clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest move of a prediction under clipped_squared"""
+    huber_delta: Annotated[float, Gt(0)] = 1.0
+    """error at which huber turns from squared to linear"""
+    loss_slope: float = 0.1
+    """slope of sloped_squared at zero error; predictions settle that far below their targets"""
+
+
+class PolicyLossHyperparams(struct.PyTreeNode):
+    """Hyperparameters of the policy losses, inherited by PPO's `Hyperparams`."""
+
+    clip_epsilon: Annotated[float, Gt(0)] = 0.2
+    """largest distance of the probability ratio from 1"""
+    dpo_alpha: Annotated[float, Gt(0)] = 2.0
+    """scale of the discovered policy loss's drift for positive advantages"""
+    dpo_beta: Annotated[float, Gt(0)] = 0.6
+    """scale of the discovered policy loss's drift for negative advantages"""
 
 
 def squared(
@@ -64,8 +89,8 @@ def sloped_squared(
 ) -> jax.Array:
     """Squared error with a constant slope, `hyperparams.loss_slope` times the error added.
 
-    Predictions settle that slope below their targets: what is tried often looks worse than what is
-    not, as if every step cost that much.
+    Predictions settle that slope below their targets, so actions that were tried often look worse
+    than others, as if every step cost that much.
     """
     del meta_params, old_prediction
     error = prediction - target

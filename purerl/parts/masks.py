@@ -1,11 +1,11 @@
-"""Masks: which actions are legal, in environments that say so.
+"""Masks of legal actions, in environments that have them.
 
 Such an environment has a method `legal_actions(env_state, env_params)`, which returns [num_actions]
 bool, and the `info` of its steps has the same as `action_mask`, of the state that the step led to,
 before any reset. Where `legal_actions` is missing or None, every action is legal.
 
-A learner never takes an illegal action and learns as if there were none. In a state where nothing
-is legal, as after the end of some games, everything is.
+A learner never takes an illegal action and learns as if there were none. In a state without legal
+actions, as after the end of some games, all actions count as legal.
 """
 
 from functools import cache
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from purerl.types import EnvParams
 
 STARTS = 16
-"""of episodes, in each of which something must be legal"""
+"""number of episode starts that are checked for a legal action"""
 
 
 def of_state(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
@@ -51,10 +51,10 @@ def draw(env: Any, key: jax.Array, env_state: Any, env_params: EnvParams) -> jax
 
 
 def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
-    """Return what `act` was told of legal actions.
+    """Return the mask of legal actions that was given to `act`.
 
     Raises:
-        ValueError: if it was told nothing, but the environment has masks.
+        ValueError: if the mask is missing, but the environment has masks.
     """
     if getattr(env, "legal_actions", None) is None:
         return None
@@ -67,7 +67,7 @@ def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
 
 
 def check(env: Any) -> None:
-    """Refuse masks that no learner can use; costs nothing where there are none.
+    """Raise `ValueError` for masks that no learner can use.
 
     Raises:
         ValueError: if actions are not discrete, if the masks are not as described above, or if the

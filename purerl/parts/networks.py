@@ -1,12 +1,14 @@
-"""The few networks that learners share."""
+"""The networks that learners share, and their settings."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from annotated_types import Ge, Gt, MaxLen
 from jax.nn.initializers import Initializer
 
 from purerl.fast.activations import ACTIVATIONS
@@ -25,6 +27,40 @@ from purerl.parts.recurrence import Recurrence
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
 orthogonal kernels: docs/reference/dqn.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """Static settings of any network, inherited by the `Config` of a learner."""
+
+    hidden_sizes: Annotated[tuple[Annotated[int, Gt(0)], ...], MaxLen(64)] = (64, 64)
+    """units of each hidden layer"""
+    activation: Literal["tanh", "relu", "elu", "gelu", "silu"] = "tanh"
+    """activation function of the hidden layers"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCriticConfig(NetworkConfig):
+    """Static settings of an `ActorCritic`."""
+
+    shared_network: bool = False
+    """use one torso for policy and value instead of one each"""
+    layer_norm: bool = False
+    """normalise each layer before its activation"""
+    recurrent_size: Annotated[int, Ge(0)] = 0
+    """units of a GRU behind each torso, a memory for partially observed tasks; 0 for none"""
+    squash_actions: bool = False
+    """bring continuous actions within their bounds by tanh instead of clipping"""
+    state_dependent_std: bool = False
+    """let the network output the standard deviation of continuous actions"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QNetworkConfig(NetworkConfig):
+    """Static settings of a `QNetwork`."""
+
+    dueling: bool = False
+    """add a state's value and the advantages of the actions"""
 
 
 def _dense(size: int, kernel_init: Initializer) -> nn.Dense:
@@ -65,7 +101,7 @@ class ActorCritic(nn.Module):
     All kernels start orthogonal; the output layers start small (policy) and at unit scale (value),
     as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
 
-    With `recurrent_size`, a recurrence stands behind every torso: one that is shared, or one each.
+    With `recurrent_size`, every torso is followed by a recurrence.
     """
 
     obs_ndim: int
@@ -102,14 +138,14 @@ class ActorCritic(nn.Module):
     def __call__(
         self, obs: jax.Array, memory: jax.Array | None = None, done: jax.Array | None = None
     ) -> "tuple[Policy, jax.Array, jax.Array | None]":
-        """Return the policy, the value [...] and what is remembered [..., M] at observations.
+        """Return the policy, the value [...] and the next memory [..., M] at observations.
 
         Args:
-            obs: [..., *obs_shape]; with `done` those of n sequences of T steps, time first: B =
-                T * n.
-            memory: [..., M] what was remembered before, by default nothing: zeros. With `done`
-                [n, M], before the first step. Not used without recurrence, which returns None.
-            done: [T, n] bool, whether an episode ended with a step; it ends what is remembered.
+            obs: [..., *obs_shape]; with `done` [T * n, *obs_shape], n sequences of T steps, time
+                first.
+            memory: [..., M] before these observations, by default zeros. With `done` [n, M],
+                before the first step. Not used without recurrence, which returns None.
+            done: [T, n] bool, whether an episode ended with a step, which resets the memory.
         """
         actor, critic = self.actor_torso(obs), self.critic_torso(obs)
         if self.recurrent_size:
@@ -132,7 +168,7 @@ class ActorCritic(nn.Module):
         return policy, value, memory
 
     def no_memory(self, *shape: int) -> jax.Array | None:
-        """Return the memory [*shape, M] with which episodes begin; None without recurrence."""
+        """Return the memory [*shape, M] at the start of episodes; None without recurrence."""
         size = self.recurrent_size * (1 if self.shared else 2)
         return jnp.zeros((*shape, size)) if size else None
 
@@ -196,95 +232,74 @@ class QNetwork(nn.Module):
         return ActionValues(values)
 
 
-def actor_critic(
-    env: Any,
-    env_params: Any,
-    *,
-    hidden_sizes: Sequence[int],
-    activation: str,
-    shared: bool,
-    layer_norm: bool = False,
-    recurrent_size: int = 0,
-    squash: bool = False,
-    state_dependent_std: bool = False,
-) -> ActorCritic:
+def actor_critic(env: Any, config: ActorCriticConfig) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
     Raises:
-        ValueError: if the action space is neither discrete nor a bounded or unbounded vector, or
-            actions that have no bounds are to be squashed.
+        ValueError: if the action space is neither discrete nor a vector, or actions without bounds
+            are to be squashed.
     """
-    action_space = env.action_space(env_params)
-    discrete = hasattr(action_space, "n")
-    if not discrete and len(getattr(action_space, "shape", ())) != 1:
+    space = env.action_space(env.default_params)
+    discrete = hasattr(space, "n")
+    if not discrete and len(getattr(space, "shape", ())) != 1:
         raise ValueError(f"{env.name}: PPO needs a discrete or a vector action space")
-    if discrete and (squash or state_dependent_std):
+    if discrete and (config.squash_actions or config.state_dependent_std):
         raise ValueError(
             f"{env.name}: has discrete actions; squash_actions and state_dependent_std are for "
             "continuous ones"
         )
-    usual = env.action_space(env.default_params)  # those of env_params may be traced
-    if squash and not all(np.isfinite(np.asarray(each)).all() for each in (usual.low, usual.high)):
+    if config.squash_actions and not np.isfinite([space.low, space.high]).all():
         raise ValueError(f"{env.name}: its actions have no bounds: squash_actions must be false")
     return ActorCritic(
-        obs_ndim=len(env.observation_space(env_params).shape),
-        policy_size=int(action_space.n) if discrete else int(action_space.shape[0]),
+        obs_ndim=_obs_ndim(env),
+        policy_size=int(space.n) if discrete else int(space.shape[0]),
         continuous=not discrete,
-        hidden_sizes=tuple(hidden_sizes),
-        activation=activation,
-        shared=shared,
-        layer_norm=layer_norm,
-        recurrent_size=recurrent_size,
-        squash=squash,
-        state_dependent_std=state_dependent_std,
+        hidden_sizes=tuple(config.hidden_sizes),
+        activation=config.activation,
+        shared=config.shared_network,
+        layer_norm=config.layer_norm,
+        recurrent_size=config.recurrent_size,
+        squash=config.squash_actions,
+        state_dependent_std=config.state_dependent_std,
     )
 
 
-def actor_predictor(
-    env: Any,
-    env_params: Any,
-    *,
-    prediction_size: int,
-    hidden_sizes: Sequence[int],
-    activation: str,
-) -> ActorPredictor:
-    """Build the policy and predictions that fit an environment's spaces.
+def actor_predictor(env: Any, config: NetworkConfig, prediction_size: int) -> ActorPredictor:
+    """Build the network of a policy and predictions that fits an environment's spaces.
 
     Raises:
         ValueError: if the action space is not discrete.
     """
-    action_space = env.action_space(env_params)
-    if not hasattr(action_space, "n"):
-        raise ValueError(f"{env.name}: LPG needs a discrete action space")
     return ActorPredictor(
-        obs_ndim=len(env.observation_space(env_params).shape),
-        num_actions=int(action_space.n),
+        obs_ndim=_obs_ndim(env),
+        num_actions=_num_actions(env, "LPG"),
         prediction_size=prediction_size,
-        hidden_sizes=tuple(hidden_sizes),
-        activation=activation,
+        hidden_sizes=tuple(config.hidden_sizes),
+        activation=config.activation,
     )
 
 
-def q_network(
-    env: Any,
-    env_params: Any,
-    *,
-    hidden_sizes: Sequence[int],
-    activation: str,
-    dueling: bool,
-) -> QNetwork:
+def q_network(env: Any, config: QNetworkConfig) -> QNetwork:
     """Build the network of action values that fits an environment's spaces.
 
     Raises:
         ValueError: if the action space is not discrete.
     """
-    action_space = env.action_space(env_params)
-    if not hasattr(action_space, "n"):
-        raise ValueError(f"{env.name}: DQN needs a discrete action space")
     return QNetwork(
-        obs_ndim=len(env.observation_space(env_params).shape),
-        num_actions=int(action_space.n),
-        hidden_sizes=tuple(hidden_sizes),
-        activation=activation,
-        dueling=dueling,
+        obs_ndim=_obs_ndim(env),
+        num_actions=_num_actions(env, "DQN"),
+        hidden_sizes=tuple(config.hidden_sizes),
+        activation=config.activation,
+        dueling=config.dueling,
     )
+
+
+def _obs_ndim(env: Any) -> int:
+    return len(env.observation_space(env.default_params).shape)
+
+
+def _num_actions(env: Any, learner: str) -> int:
+    space = env.action_space(env.default_params)
+    if not hasattr(space, "n"):
+        raise ValueError(f"{env.name}: {learner} needs a discrete action space")
+    return int(space.n)

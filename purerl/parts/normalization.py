@@ -1,10 +1,10 @@
-"""Numbers brought to a common scale: by running statistics, over a batch, into bounds."""
-
-from typing import Any
+"""Normalisation of observations, rewards and advantages."""
 
 import jax
 import jax.numpy as jnp
 from flax import struct
+
+from purerl.parts.returns import discounted_running_returns
 
 
 class RunningStatistics(struct.PyTreeNode):
@@ -19,7 +19,7 @@ class RunningStatistics(struct.PyTreeNode):
 
     @classmethod
     def create(cls, shape: tuple[int, ...]) -> "RunningStatistics":
-        """Return statistics of nothing: mean 0 and variance 1."""
+        """Return statistics without data: mean 0 and variance 1."""
         return cls(jnp.zeros(shape), jnp.ones(shape), jnp.float32(0))
 
     def merge(self, batch: jax.Array) -> "RunningStatistics":
@@ -53,20 +53,53 @@ def standardized(x: jax.Array) -> jax.Array:
     return (x - x.mean()) / (x.std() + 1e-8)
 
 
-def into_space(action: jax.Array, action_space: Any, *, squash: bool) -> jax.Array:
-    """Return numbers [..., action_dim] of any size as actions; discrete actions as they are.
+class Normalizer(struct.PyTreeNode):
+    """Running statistics by which an agent normalises observations and rewards."""
 
-    Args:
-        action: what a policy has drawn.
-        action_space: with `low` and `high`, unless it is discrete.
-        squash: bring numbers between the bounds by tanh, instead of clipping them.
-    """
-    if hasattr(action_space, "n"):
-        return action
-    low, high = (
-        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
-        for bound in (action_space.low, action_space.high)
-    )
-    if not squash:
-        return jnp.clip(action, low, high)
-    return low + (high - low) * (jnp.tanh(action) + 1.0) / 2.0
+    observations: RunningStatistics | None
+    """None: observations are used as they are"""
+    returns: RunningStatistics | None
+    """statistics of discounted returns; None: rewards are used as they are"""
+    running_return: jax.Array
+    """[N] discounted returns of the unfinished episodes"""
+
+    @classmethod
+    def create(cls, obs: jax.Array, *, observations: bool, rewards: bool) -> "Normalizer":
+        """Return a normaliser for observations like `obs` [N, *obs_shape], without data yet."""
+        return cls(
+            RunningStatistics.create(obs.shape[1:]) if observations else None,
+            RunningStatistics.create(()) if rewards else None,
+            jnp.zeros(len(obs)),
+        )
+
+    def observe(self, obs: jax.Array) -> jax.Array:
+        """Return normalised observations [..., *obs_shape]."""
+        return normalized(obs, self.observations)
+
+    def update(
+        self, obs: jax.Array, reward: jax.Array, done: jax.Array, *, gamma: jax.Array | float
+    ) -> tuple["Normalizer", jax.Array]:
+        """Add a rollout to the statistics, and normalise its rewards by the new ones.
+
+        Rewards are divided by the standard deviation of discounted returns and clipped to
+        [-10, 10] (Engstrom et al. 2020, section 3).
+
+        Args:
+            obs: [T, N, *obs_shape], before normalisation.
+            reward: [T, N].
+            done: [T, N] bool, whether an episode ended with the step.
+            gamma: discount factor in [0, 1].
+
+        Returns:
+            the new normaliser, and the rewards [T, N].
+        """
+        observations, returns, running_return = self.observations, self.returns, self.running_return
+        if returns is not None:
+            discounted, running_return = discounted_running_returns(
+                reward, done, running_return, gamma=gamma
+            )
+            returns = returns.merge(discounted)
+            reward = jnp.clip(reward * jax.lax.rsqrt(returns.variance + 1e-8), -10.0, 10.0)
+        if observations is not None:
+            observations = observations.merge(obs)
+        return Normalizer(observations, returns, running_return), reward

@@ -1,15 +1,46 @@
-"""Hand-written optimizers for the slot `make_optimizer` of PPO and DQN.
+"""Hand-written optimizers for the slot `make_optimizer`, and their hyperparameters.
 
-Each clips the global norm of the gradient first, and anneals its learning rate. To them all
-parameters are one vector: fewer operations, each of them larger, and the same numbers up to
-rounding.
+Each clips the global norm of the gradient first, and anneals its learning rate. The parameters are
+flattened to one vector, which takes fewer and larger operations and changes results by rounding
+only.
 """
+
+from typing import Annotated, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
+from annotated_types import Ge, Gt, Interval
+from flax import struct
 
 from purerl.types import Context, MakeOptimizer, MetaParams
+
+H = TypeVar("H", bound="Hyperparams")
+
+
+class Hyperparams(struct.PyTreeNode):
+    """Hyperparameters of the optimizers, inherited by the `Hyperparams` of a learner."""
+
+    learning_rate: Annotated[float, Ge(0)] = 2.5e-4
+    """step size at the start"""
+    final_learning_rate: Annotated[float, Interval(ge=0, le=1)] = 1.0
+    """step size at the end, as a fraction of learning_rate; 1 keeps it constant"""
+    annealing_steps: Annotated[float, Gt(0)] | None = None
+    """environment steps until final_learning_rate is reached; by default the whole training"""
+    max_grad_norm: Annotated[float, Gt(0)] = 0.5
+    """limit of the gradient's global norm; .inf for none"""
+    adam_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """added to the root of Adam's second moment"""
+    momentum: Annotated[float, Interval(ge=0, lt=1)] = 0.9
+    """share of the previous step that the optimizer momentum adds"""
+    rmsprop_decay: Annotated[float, Interval(ge=0, lt=1)] = 0.99
+    """decay of RMSProp's second moment"""
+    rmsprop_epsilon: Annotated[float, Gt(0)] = 1e-8
+    """added to RMSProp's second moment"""
+
+    def random_play(self: H) -> H:
+        """Return hyperparameters under which the initial, almost uniform policy never changes."""
+        return self.replace(learning_rate=0.0)
 
 
 def adam(meta_params: MetaParams, context: Context) -> optax.GradientTransformationExtraArgs:
@@ -40,7 +71,7 @@ def sgd(meta_params: MetaParams, context: Context) -> optax.GradientTransformati
 def _optimizer(
     context: Context, direction: optax.GradientTransformation
 ) -> optax.GradientTransformationExtraArgs:
-    """Clip the gradient, turn it into a direction, and go an annealed step along it."""
+    """Return an optimizer that clips the gradient and takes annealed steps along a direction."""
     hyperparams = context.hyperparams
     return optax.flatten(
         optax.chain(
@@ -54,7 +85,7 @@ def _optimizer(
 def annealed(context: Context) -> jax.Array | float:
     """Return the share of `hyperparams.annealing_steps` that is done, in [0, 1].
 
-    They are environment steps; None: those of the whole training.
+    If it is None, annealing lasts for the whole training.
     """
     steps = context.hyperparams.annealing_steps
     return context.progress if steps is None else jnp.minimum(context.frames / steps, 1.0)

@@ -1,4 +1,4 @@
-"""Learners whose agents each get a task of their own, where an environment is a distribution."""
+"""Learners in which every agent has its own task, for environments that are distributions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from flax import struct
 
+from purerl import acting
 from purerl.types import (
     EnvParams,
     EpisodeSums,
@@ -17,7 +18,7 @@ from purerl.types import (
 )
 
 SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
-"""`(key, env_params) -> env_params`: draws a task; those that it is given are the extremes."""
+"""`(key, env_params) -> env_params`: draws a task between the given extremes."""
 
 
 def sampler(env: Any) -> SampleParams | None:
@@ -39,8 +40,8 @@ class State(struct.PyTreeNode):
 class OwnTask:
     """A learner that draws a task for every agent; conforms to `purerl.types.Learner`.
 
-    The task depends on nothing but the agent's key and the extremes that `env_params` are: agents
-    with the same key learn in the same task, whatever they learn with.
+    The task depends only on the agent's key and on `env_params`, which hold the extremes. Agents
+    with the same key learn in the same task, whatever their settings.
     """
 
     learner: Learner
@@ -86,24 +87,25 @@ class OwnTask:
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets of the agent in its task."""
         del env_params
-        return self.learner.value_targets(state.agent, hyperparams, state.env_params)
+        learner: Any = self.learner
+        found: tuple[jax.Array, jax.Array] = learner.value_targets(
+            state.agent, hyperparams, state.env_params
+        )
+        return found
 
     def policy(self, state: State) -> Any:
         """Return the part of the agent that acting needs."""
         return self.learner.policy(state.agent)
 
-    def act(
-        self,
-        policy: Any,
-        key: jax.Array,
-        obs: jax.Array,
-        *,
-        greedy: bool,
-        env_params: Any = None,
-        legal: jax.Array | None = None,
-    ) -> jax.Array:
-        """Return the action for one observation."""
-        return self.learner.act(policy, key, obs, greedy=greedy, env_params=env_params, legal=legal)
+    def begin(self) -> Any:
+        """Return the memory at the start of an episode."""
+        return acting.begin(self.learner)
+
+    def action_distribution(
+        self, policy: Any, obs: jax.Array, memory: Any = None, legal: jax.Array | None = None
+    ) -> tuple[Any, Any]:
+        """Return the distribution of actions at one observation, and the next memory."""
+        return self.learner.action_distribution(policy, obs, memory, legal)
 
     def task_of(self, key: jax.Array, env_params: Any) -> Any:
         """Return the task of the agent with that key."""

@@ -1,4 +1,4 @@
-"""What an optimizer may want to know of a parameter, from its place in the learner's network."""
+"""Features of parameters for learned optimizers, by their place in the learner's network."""
 
 import itertools
 import re
@@ -53,15 +53,15 @@ def depth(params: Any) -> Any:
 
 
 def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
-    """Return how active the unit is that each parameter feeds, beside the others of its layer.
+    """Return how active the unit is that each parameter feeds, relative to its layer.
 
     The mean of |activation| over observations, over the layer's mean of that (Sokar et al. 2023,
-    "The dormant neuron phenomenon", definition 3.1): 0 for a unit that does nothing, 1 for an
+    "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1 for an
     average one and for all that feeds no hidden unit. Of a filter, the mean over positions counts.
 
     Args:
         network: of `purerl.parts.networks`.
-        params: of it.
+        params: its parameters.
         obs: [B, *obs_shape], as it sees them.
 
     Returns:
@@ -82,11 +82,11 @@ def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
 
 
 def entering_activations(network: Any, params: Any, obs: jax.Array) -> dict[str, Any]:
-    """Return what enters the activation functions [B, ..., units], by torso and layer.
+    """Return the inputs of the activation functions [B, ..., units], by torso and layer.
 
     Args:
         network: of `purerl.parts.networks`.
-        params: of it.
+        params: its parameters.
         obs: [B, *obs_shape], as it sees them.
     """
     kinds = nn.Dense | nn.Conv | nn.LayerNorm

@@ -1,4 +1,4 @@
-"""What networks say of actions: distributions over them, or what each of them is worth."""
+"""Outputs of networks: distributions over actions, and action values."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 
 
 class ActionValues(NamedTuple):
-    """What every action is worth."""
+    """The values of all actions."""
 
     values: jax.Array
     """[..., num_actions]."""
@@ -24,7 +24,7 @@ class ActionValues(NamedTuple):
     """[..., num_actions] bool: which actions can be chosen; None: all"""
 
     def best(self) -> jax.Array:
-        """Return the actions [...] int32 of the largest values, of those that are legal."""
+        """Return the legal actions [...] int32 with the largest values."""
         values = self.values
         if self.legal is not None:  # also where networks have diverged
             values = jnp.where(self.legal, jnp.maximum(values, SMALLEST), -jnp.inf)
@@ -41,7 +41,7 @@ class ActionValues(NamedTuple):
         Both are legal ones only.
         """
         count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
-        # One number decides both: below epsilon it is uniform there, and so tells the action too.
+        # One number decides both: below epsilon it is uniform, so it also selects the action.
         number = jax.random.uniform(key, self.values.shape[:-1])
         random = jnp.floor(number / jnp.maximum(epsilon, 1e-9) * count).astype(jnp.int32)
         random = jnp.minimum(random, count - 1)
@@ -49,6 +49,23 @@ class ActionValues(NamedTuple):
             is_behind = jnp.cumsum(self.legal, axis=-1) > random[..., None]
             random = jnp.argmax(is_behind, axis=-1).astype(jnp.int32)
         return jnp.where(number < epsilon, random, self.best())
+
+
+class EpsilonGreedy(NamedTuple):
+    """A policy that takes the best action, or with probability epsilon a random one."""
+
+    values: ActionValues
+    epsilon: jax.Array
+    """[] probability of a random action"""
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw actions [...] int32."""
+        return self.values.epsilon_greedy(key, self.epsilon)
+
+    def mode(self, key: jax.Array | None = None) -> jax.Array:
+        """Return the best actions [...] int32."""
+        del key
+        return self.values.best()
 
 
 class Categorical(NamedTuple):
@@ -61,8 +78,9 @@ class Categorical(NamedTuple):
         """Draw actions [...] int32."""
         return jax.random.categorical(key, self.logits).astype(jnp.int32)
 
-    def mode(self) -> jax.Array:
+    def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the likeliest actions [...] int32."""
+        del key
         return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
 
     def log_prob(self, action: jax.Array) -> jax.Array:
@@ -94,8 +112,9 @@ class Gaussian(NamedTuple):
         noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
         return self.mean + jnp.exp(self._log_std()) * noise
 
-    def mode(self) -> jax.Array:
+    def mode(self, key: jax.Array | None = None) -> jax.Array:
         """Return the mean [..., action_dim]."""
+        del key
         return self.mean
 
     def log_prob(self, action: jax.Array) -> jax.Array:
@@ -108,6 +127,10 @@ class Gaussian(NamedTuple):
         """Return differential entropies [...] in nats."""
         entropy = jnp.sum(self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e), axis=-1)
         return jnp.broadcast_to(entropy, self.mean.shape[:-1])
+
+    def bounded(self, action: jax.Array, space: Any) -> jax.Array:
+        """Return samples [..., action_dim] clipped to the bounds of an action space."""
+        return jnp.clip(action, *_bounds(action, space))
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
         """Return the distribution itself: numbers are never illegal (`purerl.parts.masks`)."""
@@ -122,9 +145,14 @@ class Gaussian(NamedTuple):
 class SquashedGaussian(Gaussian):
     """The distribution of numbers whose tanh is the action.
 
-    The numbers stand for the actions: ratios of their densities are those of the actions, in which
-    the derivative of tanh cancels.
+    Log-probabilities refer to the numbers. Their ratios equal the ratios for the actions, where the
+    derivative of tanh cancels.
     """
+
+    def bounded(self, action: jax.Array, space: Any) -> jax.Array:
+        """Return samples [..., action_dim] brought between the bounds by tanh."""
+        low, high = _bounds(action, space)
+        return low + (high - low) * (jnp.tanh(action) + 1.0) / 2.0
 
     def entropy(self) -> jax.Array:
         """Return differential entropies [...] of the actions in (-1, 1), in nats.
@@ -137,6 +165,15 @@ class SquashedGaussian(Gaussian):
             for node, weight in zip(NODES.tolist(), (WEIGHTS / WEIGHTS.sum()).tolist(), strict=True)
         )
         return super().entropy() + jnp.sum(slope, axis=-1)
+
+
+def _bounds(action: jax.Array, space: Any) -> tuple[jax.Array, jax.Array]:
+    """Return the bounds of an action space, each as large as `action`."""
+    low, high = (
+        jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
+        for bound in (space.low, space.high)
+    )
+    return low, high
 
 
 def _log_slope_of_tanh(x: jax.Array) -> jax.Array:

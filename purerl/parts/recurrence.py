@@ -1,4 +1,4 @@
-"""What an agent remembers of its episode: a gated recurrent unit."""
+"""The memory of a recurrent agent: a gated recurrent unit."""
 
 from typing import Any
 
@@ -23,13 +23,12 @@ class Recurrence(nn.Module):
     def __call__(
         self, features: jax.Array, memory: jax.Array, done: jax.Array | None = None
     ) -> jax.Array:
-        """Return what is remembered after features were seen.
+        """Return the memory after some features.
 
         Args:
-            features: [..., F]; with `done` those of n sequences of T steps, [T * n, F], time first.
-            memory: [..., size] what was remembered before; with `done` before the first step,
-                [n, size].
-            done: [T, n] bool, whether an episode ended with a step: the next one begins with zeros.
+            features: [..., F]; with `done` [T * n, F], n sequences of T steps, time first.
+            memory: [..., size] before these features; with `done` [n, size], before the first step.
+            done: [T, n] bool, whether an episode ended with a step, which resets the memory.
 
         Returns:
             [..., size]; with `done` after every step, before any reset: [T * n, size].

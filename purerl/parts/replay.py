@@ -1,28 +1,108 @@
 """A replay memory: a ring of transitions inside the learner's state, and priorities over it.
 
-Transitions lie in the order of time, one step of all N environments after another, so that the
-successor of row `i` in the same environment is row `i + N`. The rows of n-step returns are put
-together when they are drawn; what is stored are single steps.
+Transitions are stored in the order of time, one step of all N environments after another, so the
+successor of row `i` in the same environment is row `i + N`. The ring holds single steps; n-step
+returns are computed when their rows are drawn.
 
-The functions are for one agent; `jax.vmap` gives every agent a ring and priorities of its own.
+The functions are for one agent; `jax.vmap` gives every agent its own ring and priorities.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from annotated_types import Ge, Gt, Interval
+from flax import struct
+
+from purerl.parts.rollouts import RolloutConfig
 
 FAN_OUT = 16
 """Children of a node of the tree of priorities: few levels, each summed by vector instructions."""
 
 
+@dataclass(frozen=True)
+class ReplayConfig(RolloutConfig):
+    """Static settings of a replay memory, inherited by the `Config` of a learner.
+
+    Raises:
+        ValueError: if the counts do not divide each other, or if a minibatch would have to be
+            drawn from fewer transitions than it holds.
+    """
+
+    train_interval: Annotated[int, Gt(0)] = 10
+    """environment steps, of all environments together, between two learning phases"""
+    batch_size: Annotated[int, Gt(0)] = 128
+    """transitions of a minibatch"""
+    buffer_size: Annotated[int, Gt(0)] = 10_000
+    """transitions that the replay memory holds, rounded down to a multiple of train_interval"""
+    learning_starts: Annotated[int, Gt(0)] = 10_000
+    """environment steps before the first learning phase"""
+    n_step: Annotated[int, Gt(0)] = 1
+    """rewards in a target before it is bootstrapped"""
+    replay: Literal["uniform", "prioritized"] = "uniform"
+    """draw transitions with equal probability, or by their last error"""
+    store_observations: Literal["float32", "float16", "uint8"] = "float32"
+    """dtype of stored observations; uint8 is exact for whole numbers up to 255"""
+
+    def __post_init__(self) -> None:
+        """Check how the counts fit together."""
+        if min(self.num_envs, self.num_steps, self.train_interval, self.n_step) < 1:
+            return  # the ranges of single fields are checked elsewhere
+        super().__post_init__()
+        interval, waiting = self.train_interval, self.layout.waiting_rows
+        batch = f"batch_size = {self.batch_size}"
+        if waiting:
+            batch += f" and (n_step - 1) x num_envs = {waiting} that wait for their successors"
+        needed = self.batch_size + waiting
+        checks = {
+            f"train_interval = {interval} must be a multiple of num_envs = {self.num_envs}": (
+                interval % self.num_envs == 0
+            ),
+            f"num_envs x num_steps = {self.frames_per_update} must be a multiple of "
+            f"train_interval = {interval}": self.frames_per_update % interval == 0,
+            f"buffer_size = {self.buffer_size}, in multiples of train_interval = {interval}, "
+            f"must hold at least {batch}": self.layout.capacity >= max(needed, interval + waiting),
+            f"learning_starts = {self.learning_starts} must be at least {batch}": (
+                self.learning_starts >= needed
+            ),
+            f"learning_starts = {self.learning_starts} is beyond total_timesteps = "
+            f"{self.total_timesteps}": self.learning_starts <= self.total_timesteps,
+        }
+        for complaint, holds in checks.items():
+            if not holds:
+                raise ValueError(complaint)
+
+    @property
+    def layout(self) -> "Layout":
+        """Layout of the ring, which is written once a phase."""
+        writes = self.buffer_size // self.train_interval
+        return Layout(writes, self.train_interval, self.num_envs, self.n_step)
+
+    @property
+    def waiting_phases(self) -> int:
+        """Phases before learning starts."""
+        return -(-self.learning_starts // self.train_interval)
+
+
+class Hyperparams(struct.PyTreeNode):
+    """Hyperparameters of prioritized replay, inherited by the `Hyperparams` of a learner."""
+
+    priority_exponent: Annotated[float, Ge(0)] = 0.6
+    """prioritized replay: 0 draws uniformly, 1 in proportion to the error"""
+    importance_exponent: Annotated[float, Interval(ge=0, le=1)] = 0.4
+    """prioritized replay: share of the bias that is corrected at the start; all of it at the end"""
+    priority_epsilon: Annotated[float, Gt(0)] = 1e-6
+    """prioritized replay: added to the error, so that every transition can be drawn"""
+
+
 class Steps(NamedTuple):
-    """Transitions of single steps; C rows of them are a ring."""
+    """Transitions of single steps; a ring has C rows."""
 
     obs: jax.Array
-    """[C, *obs_shape] what the agent saw, in the dtype in which it is stored."""
+    """[C, *obs_shape] observations, in the dtype in which they are stored."""
     action: jax.Array
-    """[C] int32."""
+    """[C] int32, or [C, action_dim] float32."""
     reward: jax.Array
     """[C] float32."""
     terminated: jax.Array
@@ -35,13 +115,29 @@ class Steps(NamedTuple):
     """[C, num_actions] bool, which actions are legal there; None where all always are."""
 
 
+def empty(
+    config: ReplayConfig, obs: jax.Array, legal: jax.Array | None
+) -> "tuple[Steps, Priorities | None]":
+    """Return a replay memory without transitions, and its priorities; None for uniform replay.
+
+    Args:
+        config: of the replay memory.
+        obs: [N, *obs_shape], an example.
+        legal: [N, num_actions] bool, an example; None where all actions always are legal.
+    """
+    layout = config.layout
+    ring = layout.empty(obs[0], config.store_observations, None if legal is None else legal[0])
+    prioritized = config.replay == "prioritized"
+    return ring, Priorities.empty(layout.capacity) if prioritized else None
+
+
 class Returns(NamedTuple):
-    """What a value is learned from: up to n steps, ended early by the end of an episode."""
+    """n-step returns, cut short by the end of an episode."""
 
     obs: jax.Array
     """[B, *obs_shape] float32."""
     action: jax.Array
-    """[B] int32."""
+    """[B] int32, or [B, action_dim] float32."""
     reward: jax.Array
     """[B] discounted sum of the rewards."""
     discount: jax.Array
@@ -78,13 +174,27 @@ class Layout(NamedTuple):
         """Return how many rows can be drawn after so many writes [] int32."""
         return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
 
-    def empty(self, obs: jax.Array, dtype: str, legal: jax.Array | None = None) -> Steps:
-        """Return a ring for observations like `obs` [*obs_shape], stored in `dtype`, and masks."""
+    def empty(
+        self,
+        obs: jax.Array,
+        dtype: str,
+        legal: jax.Array | None = None,
+        action: jax.Array | int = 0,
+    ) -> Steps:
+        """Return a ring without transitions.
+
+        Args:
+            obs: [*obs_shape], an example.
+            dtype: in which observations are stored.
+            legal: [num_actions] bool, an example; None where all actions always are legal.
+            action: an example, by default a discrete one.
+        """
+        example = jnp.asarray(action)
         observations = jnp.zeros((self.capacity, *obs.shape), dtype)
         flags = jnp.zeros(self.capacity, bool)
         return Steps(
             obs=observations,
-            action=jnp.zeros(self.capacity, jnp.int32),
+            action=jnp.zeros((self.capacity, *example.shape), example.dtype),
             reward=jnp.zeros(self.capacity),
             terminated=flags,
             truncated=flags,
@@ -122,7 +232,7 @@ class Layout(NamedTuple):
         """Draw rows [count] by their priorities, or uniformly where there are none.
 
         Returns:
-            the rows, and the weights [count] of what is learned from them, at most 1: importance
+            the rows, and the weights [count] of their losses, at most 1: importance
             to the power of `exponent` (Schaul et al. 2016, section 3.4).
         """
         if priorities is None:
@@ -131,13 +241,15 @@ class Layout(NamedTuple):
         weight = jnp.power(self.drawable(written) * probability, -exponent)
         return rows, weight / jnp.max(weight)
 
-    def admit(self, priorities: "Priorities", written: jax.Array) -> "Priorities":
+    def admit(self, priorities: "Priorities | None", written: jax.Array) -> "Priorities | None":
         """Give the rows that a write completes the largest priority so far.
 
         Args:
-            priorities: the tree.
-            written: [] int32, how many writes came before this one.
+            priorities: the tree; None for uniform replay.
+            written: [] int32, number of writes before this one.
         """
+        if priorities is None:
+            return None
         age = jnp.arange(-self.waiting_rows, self.rows_per_write, dtype=jnp.int32)
         complete = age < self.rows_per_write - self.waiting_rows
         exists = jnp.logical_or(written >= self.writes, written * self.rows_per_write + age >= 0)
@@ -218,6 +330,16 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
     return Priorities(tuple(levels), jnp.maximum(priorities.largest, jnp.max(values)))
 
 
+def with_errors(
+    priorities: Priorities | None, rows: jax.Array, error: jax.Array, hyperparams: Hyperparams
+) -> Priorities | None:
+    """Return the priorities after the errors [B] of some rows [B] were seen; None stays None."""
+    if priorities is None:
+        return None
+    priority = jnp.abs(error) + hyperparams.priority_epsilon
+    return set_priorities(priorities, rows, jnp.power(priority, hyperparams.priority_exponent))
+
+
 def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
     """Draw rows in proportion to their priorities, one from each of `count` equal shares.
 
@@ -227,7 +349,7 @@ def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array,
     *below, root = priorities.levels
     total = root[0]
     shares = jnp.arange(count, dtype=jnp.float32) + jax.random.uniform(key, (count,))
-    left = shares / count * total  # what is left to the right of where the walk has come
+    left = shares / count * total  # distance from the current node to the drawn number
     rows = jnp.zeros(count, jnp.int32)
     for level in reversed(below):
         families = level.reshape(-1, FAN_OUT)[rows]

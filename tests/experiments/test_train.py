@@ -21,6 +21,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
+from purerl import acting
 from purerl.parts.evaluation import mean_return
 from tests.metaevo.runs.tracking.fake_wandb import silence
 from tests.metaevo.runs.tracking.runs import read_mlflow, sync
@@ -133,7 +134,9 @@ def test_agents_side_by_side_learn_as_alone(finished):
 def test_loaded_policies_act(finished):
     learner, policies = trainee.load_policies(finished)
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
-    assert learner.act(policy, jax.random.key(0), np.zeros(4, np.float32), greedy=True) in (0, 1)
+    obs = np.zeros(4, np.float32)
+    action, _ = acting.act(learner, policy, None, jax.random.key(0), obs, greedy=True)
+    assert action in (0, 1)
 
 
 def test_damaged_policies_are_refused(finished, tmp_path):

@@ -11,12 +11,12 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import tests.conftest  # noqa: F401, I001 - sets XLA's flags before JAX starts
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
+import tests.conftest  # noqa: F401 - sets XLA's flags before JAX starts
 from purerl import dqn, envs, lpg, ppo, q_learning
 from purerl.fast import use_cpu_arithmetic
 from purerl.parts import evaluation, losses, optimizers, own_task, schedules, update_rules
@@ -119,7 +119,9 @@ def cases() -> dict[str, Case]:
         "ppo-recurrent": _ppo(*cartpole, {}, {}, **recurrent, **normalized),
         "ppo-recurrent-shared": _ppo(*gated, {}, {}, **recurrent, shared_network=True),
         "ppo-masks": _ppo(*gated, {}, {}),
-        "ppo-images": _ppo(*breakout, {"make_optimizer": optimizers.rmsprop}, {}, activation="relu"),
+        "ppo-images": _ppo(
+            *breakout, {"make_optimizer": optimizers.rmsprop}, {}, activation="relu"
+        ),
         "ppo-own-task": mazes._replace(
             learner=own_task.OwnTask(mazes.learner, own_task.sampler(maze))
         ),

@@ -67,12 +67,12 @@ def recurrent_forward(params, obs, memory, done):
 def ppo_loss(params, batch, hyperparams, *, clip_value, standardize, forward=forward):
     """Equations 7 and 9 of Schulman et al. 2017, negated, with 1/2 in the squared error."""
     h = hyperparams
-    head, value = forward(params, batch.obs)
-    log_prob, entropy = log_probs_and_entropy(params, head, batch.action)
+    head, value = forward(params, batch.transition.obs)
+    log_prob, entropy = log_probs_and_entropy(params, head, batch.transition.action)
     advantage = batch.advantage
     if standardize:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-    ratio = np.exp(log_prob) / np.exp(batch.log_prob)
+    ratio = np.exp(log_prob) / np.exp(batch.transition.log_prob)
     bounded = np.clip(ratio, 1 - h.clip_epsilon, 1 + h.clip_epsilon)
     surrogate = np.minimum(ratio * advantage, bounded * advantage).mean()
     errors = (value - batch.target) ** 2

@@ -112,7 +112,7 @@ def phases(request):
 
 def test_targets(phases):
     learner, state = phases.learner, phases.state
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS, PARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS)
     expected = [target_of(state, row, learner.config) for row in np.asarray(rows)]
     np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(batch.obs, state.ring.obs[rows])
@@ -129,7 +129,7 @@ def test_learn_is_adam_on_the_clipped_gradient(phases):
     config = learner.config
     key = jax.random.key(7)
     (batch_key,) = jax.random.split(key, 1)
-    batch, rows = jax.jit(learner.make_batch)(state, batch_key, HYPERPARAMS, PARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, batch_key, HYPERPARAMS)
     exact = reference.to_float64(batch)
 
     def loss(params):
@@ -143,7 +143,7 @@ def test_learn_is_adam_on_the_clipped_gradient(phases):
     step = iter(Adam(0.03, 0.2, 1e-2).step(flat, fraction=1.0))
     leaves = jax.tree.leaves(params)
     moved = [x + np.array([next(step) for _ in range(x.size)]).reshape(x.shape) for x in leaves]
-    after, metrics = phases.learn(state, key, HYPERPARAMS, None, PARAMS)
+    after, metrics = phases.learn(state, key, HYPERPARAMS, None)
     for actual, expected in zip(jax.tree.leaves(after.params), moved, strict=True):
         np.testing.assert_allclose(actual, expected, atol=3e-5)
     assert metrics["value_loss"] == pytest.approx(loss(params), rel=1e-4)
@@ -165,7 +165,7 @@ def test_importance_weights():
     priority[:36] = np.random.default_rng(0).random(36) + 0.1  # 40 rows less the 4 that wait
     tree = set_priorities(Priorities.empty(72), jnp.arange(72), jnp.asarray(priority))
     state = state.replace(priorities=tree)
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS, PARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, HYPERPARAMS)
     beta = 0.4 + 0.6 * 40 / 288  # five phases of eight frames are done
     weight = (36 * priority[rows] / priority.sum()) ** -beta
     np.testing.assert_allclose(batch.weight, weight / weight.max(), rtol=1e-4)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import dqn, envs
+from purerl import acting, dqn, envs
 from purerl.parts import losses
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from tests.purerl import probes
@@ -191,10 +191,10 @@ def test_known_values(env, obs, values, changes):
                                   epsilon_end=1.0, tau=0.05)  # fmt: skip
     state = jax.jit(learner.train)(KEYS[0], hyperparams, None, env.default_params).state
     policy, inputs = learner.policy(state), jnp.array(obs)[:, None]
-    q = learner._values(policy.params, inputs, env.default_params).values
+    q = learner.values(policy.params, inputs).values
     np.testing.assert_allclose(q, values, atol=0.25)
     if isinstance(env, Known):
-        assert learner.act(policy, KEYS[0], inputs[0], greedy=True) == 1
+        assert acting.act(learner, policy, None, KEYS[0], inputs[0], greedy=True)[0] == 1
 
 
 @pytest.mark.slow

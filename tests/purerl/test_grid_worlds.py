@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, lpg
+from purerl import acting, envs, lpg
 from purerl.envs import grid
 from purerl.envs.grid_world import EnvState
 from purerl.parts.own_task import OwnTask, sampler
@@ -128,7 +128,7 @@ def test_an_agent_learns_in_the_task_of_its_key():
     assert not np.allclose(*jax.tree.leaves(learner.policy(state))[0][:2])  # agents differ
     obs = jnp.zeros(9)
     first = jax.tree.map(lambda leaf: leaf[0], learner.policy(state))
-    assert learner.act(first, KEY, obs, greedy=True) in range(4)
+    assert acting.act(learner, first, None, KEY, obs, greedy=True)[0] in range(4)
     values, targets = learner.value_targets(
         jax.tree.map(lambda leaf: leaf[0], whole.state), hyperparams, None
     )

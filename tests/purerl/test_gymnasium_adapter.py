@@ -16,6 +16,7 @@ from purerl import envs, ppo
 from purerl.envs.doors_gym import DoorsGym
 from purerl.envs.gymnasium_adapter import GymnasiumEnv
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from purerl.parts.policies import Categorical
 
 KEY = jax.random.key(0)
 OURS = ["purerl/GridWorld-v0", "purerl/Doors-v0", "purerl/DoorsNumPy-v0"]
@@ -104,9 +105,10 @@ class Way:
         self.env = env
         self.right, self.down = right, down
 
-    def act(self, policy, key, obs, *, greedy, env_params=None):
+    def action_distribution(self, policy, obs, memory=None, legal=None):
         col = obs.reshape(8, 8).sum(axis=0).argmax()
-        return jax.numpy.where(col < 7, self.right, self.down)
+        logits = 10.0 * jax.nn.one_hot(jax.numpy.where(col < 7, self.right, self.down), 4)
+        return Categorical(logits), None
 
 
 def test_agents_play_in_gymnasium():

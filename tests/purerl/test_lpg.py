@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from purerl import envs, lpg
+from purerl import acting, envs, lpg
 from purerl.parts import optimizers, update_rules
 from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
 
@@ -101,7 +101,7 @@ def test_a_tabular_update_by_hand(rule):
     params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
     state = state.replace(params=params, update=jnp.int32(2))
     state, experience, _ = jax.jit(learner.collect)(state, env_params)
-    after, _ = jax.jit(learner.learn)(state, experience, hyperparams, None, env_params)
+    after, _ = jax.jit(learner.learn)(state, experience, hyperparams, None)
 
     seen = experience.trajectory
     targets = rule(None, Context(hyperparams, progress=0.5), seen)
@@ -220,7 +220,7 @@ def test_lifetimes():
 
 
 def test_mistakes():
-    with pytest.raises(ValueError, match=r"total_timesteps = 10 must be at least one batch"):
+    with pytest.raises(ValueError, match=r"total_timesteps = 10 must be at least one update"):
         lpg.Config(total_timesteps=10, num_envs=4, num_steps=8)
     env, _ = envs.make("Pendulum-v1")
     with pytest.raises(ValueError, match=r"Pendulum-v1: LPG needs a discrete action space"):
@@ -234,7 +234,8 @@ def test_acting():
     table = policy["params"]["policy_head"]["kernel"].at[:, 2].set(1.0)
     policy["params"]["policy_head"]["kernel"] = table
     obs, _ = env.reset(KEY, env_params)
-    assert learner.act(policy, KEY, obs, greedy=True) == 2
+    assert acting.act(learner, policy, None, KEY, obs, greedy=True)[0] == 2
     keys = jax.random.split(KEY, 400)
-    sampled = jax.vmap(lambda key: learner.act(policy, key, obs, greedy=False))(keys)
+    act = jax.vmap(lambda key: acting.act(learner, policy, None, key, obs, greedy=False)[0])
+    sampled = act(keys)
     assert np.mean(sampled == 2) == pytest.approx(np.e / (np.e + 3), abs=0.08)

@@ -8,7 +8,7 @@ import pytest
 
 from purerl import ppo
 from purerl.parts import losses
-from purerl.types import Context, EpisodeSums
+from purerl.types import Context, EpisodeSums, Transition
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_optimizers import Adam
 from tests.purerl.parts.test_returns import brute_force
@@ -55,10 +55,17 @@ def problem(env, rng, **changes):
     obs = rng.normal(size=(size, *env.observation_space().shape))
     head, value = reference.forward(reference.to_float64(params), obs)
     log_prob, _ = reference.log_probs_and_entropy(reference.to_float64(params), head, actions)
-    batch = ppo.Batch(
+    transition = Transition(
         obs=obs,
         action=actions,
         log_prob=log_prob + rng.normal(size=size) * 0.3,  # many ratios are beyond the clip
+        reward=np.zeros(size),
+        terminated=np.zeros(size, bool),
+        truncated=np.zeros(size, bool),
+        final_obs=obs,
+    )
+    batch = ppo.Batch(
+        transition,
         value=value + rng.normal(size=size) * 0.3,
         advantage=rng.normal(size=size) + 0.5,
         target=value + rng.normal(size=size),
@@ -89,7 +96,7 @@ def test_gradient_of_the_loss(env, changes, clip_value):
         )
 
     function = jax.jit(jax.value_and_grad(learner.loss, has_aux=True))
-    arguments = state.params, batch, Context(HYPERPARAMS), None, env.default_params
+    arguments = state.params, batch, Context(HYPERPARAMS), None
     (total, metrics), grads = function(*arguments)
     assert total == pytest.approx(loss(reference.to_float64(state.params)), rel=1e-4)
     expected = reference.gradient(state.params, loss)
@@ -106,7 +113,7 @@ def test_learn_is_adam_on_the_clipped_gradient():
     learner, state, batch = problem(env, np.random.default_rng(2))
     exact = reference.to_float64(batch)
     state = state.replace(update=jnp.int32(3))
-    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
 
     params = reference.to_float64(state.params)
     adam = Adam(0.03, 0.2, 1e-2)
@@ -136,7 +143,7 @@ class Rollouts:
         self.states, self.transitions, self.sums, self.batches = [state], [], [], []
         for _ in range(2):
             state, transitions, sums = collect(state, env.default_params)
-            state, batch = make_batch(state, transitions, HYPERPARAMS, env.default_params)
+            state, batch = make_batch(state, transitions, HYPERPARAMS)
             self.states.append(state)
             self.transitions.append(jax.tree.map(np.asarray, transitions))
             self.sums.append(sums)
@@ -157,7 +164,7 @@ def test_rollout_is_a_chain_of_transitions(rollouts):
     assert (t.terminated & ~t.truncated).any()
     assert (~t.terminated & t.truncated).any()
     assert (t.terminated & t.truncated).any()
-    np.testing.assert_array_equal(t.obs[0], rollouts.states[0].obs)
+    np.testing.assert_array_equal(t.obs[0], rollouts.states[0].envs.obs)
     np.testing.assert_array_equal(t.obs[1:][~done[:-1]], t.final_obs[:-1][~done[:-1]])
     np.testing.assert_array_equal(t.obs[1:][done[:-1]][:, 1], 0.0)  # the clock of a new episode
     assert (t.final_obs[..., 1] > 0).all()  # of the old one, not of the reset
@@ -192,8 +199,8 @@ def test_episode_sums(rollouts):
         )
         np.testing.assert_allclose(np.array(sums), np.array(expected), rtol=1e-4)
     state = rollouts.states[-1]
-    np.testing.assert_allclose(state.unfinished.returns, [sum(r) for r in running], atol=1e-4)
-    np.testing.assert_array_equal(state.unfinished.lengths, [len(r) for r in running])
+    np.testing.assert_allclose(state.envs.unfinished.returns, [sum(r) for r in running], atol=1e-4)
+    np.testing.assert_array_equal(state.envs.unfinished.lengths, [len(r) for r in running])
 
 
 def test_batch_holds_standardized_advantages_and_targets(rollouts):
@@ -217,22 +224,23 @@ def test_batch_holds_standardized_advantages_and_targets(rollouts):
         (batch.advantage, standard),
         (batch.target, target),
         (batch.value, value),
-        (batch.log_prob, t.log_prob),
-        (batch.action, t.action),
+        (batch.transition.log_prob, t.log_prob),
+        (batch.transition.action, t.action),
     ]:
         np.testing.assert_allclose(actual, np.ravel(expected), rtol=1e-3, atol=1e-4)
-    np.testing.assert_array_equal(batch.obs, t.obs.reshape(-1, 2))
+    np.testing.assert_array_equal(batch.transition.obs, t.obs.reshape(-1, 2))
 
 
 def test_observations_and_rewards_are_normalized():
     """By what was seen before (observations) and up to now (rewards), all of it."""
     run = Rollouts(normalize_observations=True, normalize_rewards=True, normalize_advantages="none")
     raw = [np.asarray(t.obs, np.float64) for t in run.transitions]
-    np.testing.assert_allclose(run.batches[0].obs, raw[0].reshape(-1, 2), rtol=1e-5)
+    np.testing.assert_allclose(run.batches[0].transition.obs, raw[0].reshape(-1, 2), rtol=1e-5)
     mean, std = raw[0].mean((0, 1)), raw[0].std((0, 1))
     expected = (raw[1] - mean) / std
-    np.testing.assert_allclose(run.batches[1].obs, expected.reshape(-1, 2), rtol=1e-3, atol=1e-4)
-    statistics = run.states[-1].observation_statistics
+    seen = run.batches[1].transition.obs
+    np.testing.assert_allclose(seen, expected.reshape(-1, 2), rtol=1e-3, atol=1e-4)
+    statistics = run.states[-1].normalizer.observations
     np.testing.assert_allclose(statistics.mean, np.concatenate(raw).mean((0, 1)), rtol=1e-4)
     np.testing.assert_allclose(statistics.variance, np.concatenate(raw).var((0, 1)), rtol=1e-4)
 
@@ -243,8 +251,8 @@ def test_observations_and_rewards_are_normalized():
             returns.append(running)
             running = np.where(t.terminated[step] | t.truncated[step], 0.0, running)
     variance = np.array(returns).var()
-    assert run.states[-1].return_statistics.variance == pytest.approx(variance, rel=1e-4)
-    np.testing.assert_allclose(run.states[-1].running_return, running, atol=1e-4)
+    assert run.states[-1].normalizer.returns.variance == pytest.approx(variance, rel=1e-4)
+    np.testing.assert_allclose(run.states[-1].normalizer.running_return, running, atol=1e-4)
 
     # The rewards behind the second batch's advantages, from the last step of every environment.
     t, batch = run.transitions[1], run.batches[1]
@@ -255,13 +263,13 @@ def test_observations_and_rewards_are_normalized():
     np.testing.assert_allclose(reward, t.reward[-1] / np.sqrt(variance), rtol=1e-3, atol=1e-4)
     # acting uses the same statistics: a policy is saved with them
     policy = run.learner.policy(run.states[-1])
-    assert policy.observation_statistics is run.states[-1].observation_statistics
+    assert policy.observation_statistics is run.states[-1].normalizer.observations
 
 
 class Recorder(ppo.PPO):
     """Tells the host which samples each gradient step is given."""
 
-    def loss(self, params, batch, context, meta_params, env_params):
+    def loss(self, params, batch, context, meta_params):
         jax.debug.callback(SEEN.append, batch.target, ordered=True)
         return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
 
@@ -275,7 +283,7 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
     _, state, batch = problem(env, np.random.default_rng(0))
     batch = batch._replace(target=jnp.arange(24.0))
     SEEN.clear()
-    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
     jax.effects_barrier()
     epochs = np.reshape(SEEN, (3, 24))
     np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(24.0), (3, 1)))
@@ -302,7 +310,7 @@ def test_meta_params_reach_every_slot():
 
     @jax.jit
     def bias_moves(meta):
-        after, _ = learner.learn(state, batch, hyperparams, meta, env.default_params)
+        after, _ = learner.learn(state, batch, hyperparams, meta)
         moves = jax.tree.map(jnp.subtract, after.params, state.params)["params"]
         return moves["value_head"]["bias"], moves["policy_head"]["bias"]
 
@@ -323,13 +331,11 @@ def test_meta_params_reach_every_slot():
 def test_diagnostics():
     env = probes.Cycle()
     learner, state, batch = problem(env, np.random.default_rng(3), normalize_advantages="none")
-    _, metrics = jax.jit(learner.loss)(
-        state.params, batch, Context(HYPERPARAMS), None, env.default_params
-    )
+    _, metrics = jax.jit(learner.loss)(state.params, batch, Context(HYPERPARAMS), None)
     exact, params = reference.to_float64(batch), reference.to_float64(state.params)
-    head, value = reference.forward(params, exact.obs)
-    log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.action)
-    log_ratio = log_prob - exact.log_prob
+    head, value = reference.forward(params, exact.transition.obs)
+    log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.transition.action)
+    log_ratio = log_prob - exact.transition.log_prob
     expected = {
         "entropy": entropy,
         "value_error": np.sqrt(np.mean((value - exact.target) ** 2)),
@@ -344,7 +350,7 @@ def test_diagnostics():
     ("changes", "message"),
     [
         ({"num_minibatches": 5}, r"num_envs x num_steps = 24 must be divisible by .* = 5"),
-        ({"total_timesteps": 23}, r"total_timesteps = 23 must be at least one batch, .* = 24"),
+        ({"total_timesteps": 23}, r"total_timesteps = 23 must be at least one update, .* = 24"),
     ],
 )
 def test_impossible_configs(changes, message):

@@ -40,7 +40,7 @@ def test_the_optimizer_is_told_where_training_is(name, annealing_steps, expected
     _, state, batch = problem(env, np.random.default_rng(0))
     learn = jax.jit(learner.learn)
     for each in expected:
-        after, _ = learn(state, batch, hyperparams, None, env.default_params)
+        after, _ = learn(state, batch, hyperparams, None)
         move = value_bias(after) - value_bias(state)
         np.testing.assert_allclose(move, 3 * each, atol=1e-4)  # three gradient steps
         state = after
@@ -52,7 +52,7 @@ def test_progress_of_a_very_long_run():
     learner = ppo.PPO(config, env, make_optimizer=add("progress"))
     _, state, batch = problem(env, np.random.default_rng(0))
     state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
-    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
     move = value_bias(after) - value_bias(state)
     np.testing.assert_allclose(move, 3 * 0.75, rtol=1e-4)
 
@@ -74,7 +74,7 @@ def test_every_slot_sees_the_context_of_its_gradient_step():
     learner = ppo.PPO(config, env, value_loss)
     state = state.replace(update=jnp.int32(1))
     CONTEXTS.clear()
-    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None, env.default_params)
+    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
     jax.effects_barrier()
     found = np.asarray(CONTEXTS, np.float64)
     expected = [(0.25, epoch / 3, half / 2, 4) for epoch in range(3) for half in range(2)]
@@ -87,7 +87,7 @@ def learner_and_arguments(make_optimizer):
     _, state, batch = problem(env, np.random.default_rng(0))
     config = replace(CONFIG, num_minibatches=1, update_epochs=1)
     learner = ppo.PPO(config, env, make_optimizer=make_optimizer)
-    return learner, (state, batch, HYPERPARAMS, None, env.default_params)
+    return learner, (state, batch, HYPERPARAMS, None)
 
 
 def test_the_optimizer_is_told_what_the_units_do():
@@ -98,10 +98,9 @@ def test_the_optimizer_is_told_what_the_units_do():
         return optax.GradientTransformationExtraArgs(lambda params: (), update)
 
     learner, arguments = learner_and_arguments(make_optimizer)
-    state, batch, *_, env_params = arguments
+    state, batch, *_ = arguments
     after, _ = jax.jit(learner.learn)(*arguments)
-    network = learner.network(env_params)
-    expected = parameters.dormancy(network, state.params, batch.obs)
+    expected = parameters.dormancy(learner.network, state.params, batch.transition.obs)
     moves = jax.tree.map(lambda after, before: after - before, after.params, state.params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), moves, expected)
 

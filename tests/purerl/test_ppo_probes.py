@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import ppo
+from purerl import acting, ppo
 from tests.purerl import probes
 
 GAMMA = 0.8
@@ -30,7 +30,7 @@ def trained(env_class, config=CONFIG):
 def outputs(env_class, obs, config=CONFIG):
     """Return what the policy head gives and the values at observations [B, 1]."""
     learner, policy = trained(env_class, config)
-    network = learner.network(learner.env.default_params)
+    network = learner.network
     distribution, value, _ = network.apply(policy.params, jnp.asarray(obs)[:, None])
     return distribution, value
 
@@ -89,5 +89,5 @@ def test_squashed_actions():
     policy, _ = outputs(probes.TargetAction, [-1.0, 1.0], config)
     np.testing.assert_allclose(jnp.tanh(policy.mode()[:, 0]), [-0.5, 0.5], atol=0.1)
     learner, saved = trained(probes.TargetAction, config)
-    action = learner.act(saved, jax.random.key(0), jnp.ones(1), greedy=True)
+    action, _ = acting.act(learner, saved, None, jax.random.key(0), jnp.ones(1), greedy=True)
     np.testing.assert_allclose(action, jnp.tanh(policy.mode()[1]), rtol=1e-5)

@@ -48,11 +48,11 @@ class Rollouts:
         )
         state = state.replace(params=self.params)
         collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
-        memory = np.asarray(state.memory)
+        memory = np.asarray(state.envs.memory)
         self.states, self.transitions, self.batches, self.unrolled = [state], [], [], []
         for _ in range(2):
             state, transitions, _ = collect(state, params)
-            state, batch = make_batch(state, transitions, HYPERPARAMS, params)
+            state, batch = make_batch(state, transitions, HYPERPARAMS)
             t = jax.tree.map(np.asarray, transitions)
             done = t.terminated | t.truncated
             exact = reference.to_float64(self.params)
@@ -83,7 +83,7 @@ def test_what_is_remembered_and_done_is_that_of_an_unrolled_loop(rollouts):
 @pytest.mark.smoke
 def test_memory_is_lost_at_ends_of_episodes_and_only_there(rollouts):
     memories = np.concatenate(
-        [*(t.memory for t in rollouts.transitions), rollouts.states[-1].memory[None]]
+        [*(t.memory for t in rollouts.transitions), rollouts.states[-1].envs.memory[None]]
     )
     done = np.concatenate([t.terminated | t.truncated for t in rollouts.transitions])
     assert not memories[0].any()
@@ -135,15 +135,17 @@ def test_gradient_through_time(rollouts):
 
     minibatch = jax.tree.map(of_chosen, rollouts.batches[1])
     noise = rng.normal(size=(3, STEPS * 2)) * 0.3
+    transition = minibatch.transition
+    log_prob = jnp.float32(transition.log_prob + noise[0])
     minibatch = minibatch._replace(
-        log_prob=jnp.float32(minibatch.log_prob + noise[0]),
+        transition=transition._replace(log_prob=log_prob),
         value=jnp.float32(minibatch.value + noise[1]),
         target=jnp.float32(minibatch.target + noise[2]),
     )
-    start = np.asarray(rollouts.states[1].memory)[chosen]
+    start = np.asarray(rollouts.states[1].envs.memory)[chosen]
     assert start.any()
     exact = reference.to_float64(minibatch)
-    done = np.asarray(minibatch.done).reshape(STEPS, 2)
+    done = np.asarray(transition.done).reshape(STEPS, 2)
     assert done[:-1].any()
 
     def forward(params, obs):
@@ -156,7 +158,7 @@ def test_gradient_through_time(rollouts):
         )
 
     function = jax.jit(jax.value_and_grad(rollouts.learner.loss, has_aux=True))
-    arguments = minibatch, Context(HYPERPARAMS), None, rollouts.env.default_params
+    arguments = minibatch, Context(HYPERPARAMS), None
     (total, _), grads = function(rollouts.params, *arguments)
     assert total == pytest.approx(loss(reference.to_float64(rollouts.params)), rel=1e-4)
     expected = reference.gradient(rollouts.params, loss)
@@ -173,7 +175,7 @@ SEEN = []
 class Recorder(ppo.PPO):
     """Tells the host which samples each gradient step is given."""
 
-    def loss(self, params, batch, context, meta_params, env_params):
+    def loss(self, params, batch, context, meta_params):
         jax.debug.callback(SEEN.append, batch.target, ordered=True)
         return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
 
@@ -182,9 +184,7 @@ def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     learner = Recorder(rollouts.learner.config, rollouts.env)
     batch = rollouts.batches[0]._replace(target=jnp.arange(float(STEPS * ENVS)))
     SEEN.clear()
-    jax.jit(learner.learn)(
-        rollouts.states[1], batch, HYPERPARAMS, None, rollouts.env.default_params
-    )
+    jax.jit(learner.learn)(rollouts.states[1], batch, HYPERPARAMS, None)
     jax.effects_barrier()
     seen = np.reshape(SEEN, (3, 2, STEPS, 2))  # epoch, minibatch, step, environment
     step, environment = np.divmod(seen, ENVS)
@@ -195,17 +195,16 @@ def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
 
 
 def test_a_replay_of_the_whole_batch_is_the_rollout(rollouts):
-    log_prob = jax.jit(rollouts.learner.log_prob)
+    replay = jax.jit(rollouts.learner.replay)
     for state, batch in zip(rollouts.states[1:], rollouts.batches, strict=True):
-        found = log_prob(state, batch, rollouts.env.default_params)
-        np.testing.assert_allclose(found, batch.log_prob, atol=1e-5)
+        policy, _ = replay(state.params, batch)
+        found = policy.log_prob(batch.transition.action)
+        np.testing.assert_allclose(found, batch.transition.log_prob, atol=1e-5)
 
 
 def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
     learner, state = rollouts.learner, rollouts.states[0]
     policy = learner.policy(state)
-    with pytest.raises(ValueError, match="act_and_remember"):
-        learner.act(policy, KEY, state.obs[0], greedy=True)
     memory, obs = acting.begin(learner), rollouts.transitions[0].obs[:, 0]
     exact = reference.to_float64(rollouts.params)
     nothing = np.zeros((STEPS, 1), bool)
@@ -225,9 +224,8 @@ def test_what_optimizers_are_told(rollouts):
     policy = parameters.of_policy(params)["params"]
     assert all(jax.tree.leaves(policy["actor_memory"]))
     assert not any(jax.tree.leaves(policy.get("critic_memory", {})))
-    env_params = rollouts.env.default_params
-    network = rollouts.learner.network(env_params)
-    dormancy = parameters.dormancy(network, params, rollouts.batches[0].obs)["params"]
+    obs = rollouts.batches[0].transition.obs
+    dormancy = parameters.dormancy(rollouts.learner.network, params, obs)["params"]
     for leaf in jax.tree.leaves(dormancy["actor_memory"]):
         np.testing.assert_array_equal(leaf, 1.0)
     assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
@@ -243,16 +241,17 @@ def test_a_memory_and_masks():
         state = learner.init(KEY, HYPERPARAMS, None, env.default_params)
         params = jax.tree.map(lambda x: 3 * x + 0.1, state.params)
         after, transitions, _ = learner.collect(state.replace(params=params), env.default_params)
-        _, batch = learner.make_batch(after, transitions, HYPERPARAMS, env.default_params)
+        _, batch = learner.make_batch(after, transitions, HYPERPARAMS)
         returns = evaluate(learner, learner.policy(after), KEY, env.default_params, num_episodes=8)
-        return transitions, batch, learner.log_prob(after, batch, env.default_params), returns
+        policy, _ = learner.replay(after.params, batch)
+        return transitions, batch.transition, policy.log_prob(batch.transition.action), returns
 
-    transitions, batch, log_prob, returns = run()
+    transitions, replayed, log_prob, returns = run()
     assert not transitions.legal.all()
     assert np.take_along_axis(transitions.legal, transitions.action[..., None], -1).all()
-    assert batch.memory.any()
-    assert np.ptp(batch.log_prob) > 0.1
-    np.testing.assert_allclose(log_prob, batch.log_prob, atol=1e-5)
+    assert replayed.memory.any()
+    assert np.ptp(replayed.log_prob) > 0.1
+    np.testing.assert_allclose(log_prob, replayed.log_prob, atol=1e-5)
     assert (returns >= 0).all()  # an illegal action costs 1000
 
 
@@ -271,7 +270,7 @@ def test_a_learned_optimizer_takes_them(rollouts):
 
 
 def test_kernels_are_drawn_without_a_library():
-    network = ppo.PPO(CONFIG, probes.Cycle()).network(None)
+    network = ppo.PPO(CONFIG, probes.Cycle()).network
     draw = jax.jit(jax.vmap(lambda key: network.init(key, jnp.zeros(2))))
     keys = jax.random.split(KEY, 3)
     assert not LAPACK.search(draw.lower(keys).compile().as_text())
@@ -286,13 +285,13 @@ def test_what_is_saved_between_updates_is_enough(rollouts, tmp_path):
     learner, env_params = rollouts.learner, rollouts.env.default_params
     update = jax.jit(learner.update)
     state, _, _ = update(rollouts.states[0], HYPERPARAMS, None, env_params)
-    assert state.memory.any()
+    assert state.envs.memory.any()
     checkpoint.save(tmp_path, 1, state)
     restored = checkpoint.restore(tmp_path, jax.eval_shape(lambda: state)).tree
     through, again = (update(each, HYPERPARAMS, None, env_params)[0] for each in (state, restored))
     for a, b in zip(jax.tree.leaves(through.params), jax.tree.leaves(again.params), strict=True):
         np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(through.memory, again.memory)
+    np.testing.assert_array_equal(through.envs.memory, again.envs.memory)
 
 
 def scores(recurrent_size):

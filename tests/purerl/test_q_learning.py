@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from purerl import envs, q_learning
+from purerl import acting, envs, q_learning
 from purerl.parts import losses
 from purerl.parts.evaluation import evaluate
 from purerl.q_learning import Config, Hyperparams, QLearning, choose
@@ -47,7 +47,7 @@ def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, cou
         taken = np.argwhere(np.asarray(after.visits - state.visits))
         assert taken.shape == (1, 2)  # one action in one state
         (obs, action) = taken[0].tolist()
-        assert obs == state.obs
+        assert obs == state.envs.obs
         yield state, action, moved(obs, action), sums, after
         state = after
 
@@ -57,7 +57,7 @@ def replay(target, following_value):
     seen = Counter()
     for before, action, following, sums, after in steps(target):
         terminated = following == GOAL
-        length = float(before.unfinished.lengths[0]) + 1
+        length = float(before.envs.unfinished.lengths[0]) + 1
         truncated = length == 4
         assert sums.rewards == float(terminated)
         assert sums.episodes == float(terminated or truncated)
@@ -65,10 +65,10 @@ def replay(target, following_value):
         table = int(np.argwhere(changed)[0, 0]) if changed.any() else None
         if table is None:
             continue
-        old = before.q[table, before.obs, action]
+        old = before.q[table, before.envs.obs, action]
         bootstrap = 0.0 if terminated else following_value(before.q, following, table)
         expected = old + 0.3 * (float(terminated) + 0.8 * bootstrap - old)
-        assert after.q[table, before.obs, action] == pytest.approx(expected, rel=1e-5)
+        assert after.q[table, before.envs.obs, action] == pytest.approx(expected, rel=1e-5)
         assert changed.sum() == 1
         seen["bootstrapped at truncation"] += truncated and not terminated and bootstrap > 0
         seen["terminated"] += terminated
@@ -103,18 +103,18 @@ def tilted(meta_params, context, prediction, target, old_prediction):
 
 def test_another_loss_is_descended():
     for before, action, following, _, after in steps(loss=tilted, count=40):
-        old = before.q[0, before.obs, action]
+        old = before.q[0, before.envs.obs, action]
         terminated = following == GOAL
         target = 1.0 if terminated else 0.8 * before.q[0, following].max()
         expected = old - 0.3 * (4.0 * (old - target) + 0.1)
-        found = float(after.q[0, before.obs, action])
+        found = float(after.q[0, before.envs.obs, action])
         assert found == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
 
 
 def test_without_exploration_only_best_actions_are_taken():
     hyperparams = HYPERPARAMS.replace(epsilon_start=0.0, initial_value=0.5)
     for before, action, _, _, after in steps(hyperparams=hyperparams, count=60):
-        best = before.q[0, before.obs]
+        best = before.q[0, before.envs.obs]
         assert best[action] == best.max()
         assert after.q.shape == (1, 6, 4)
 
@@ -136,11 +136,14 @@ def test_ties_are_broken_at_random():
     learner, *_ = one_step_learner()
     policy = q_learning.Policy(jnp.zeros((6, 4)).at[0, 2].set(-1.0), jnp.zeros((6, 4)))
     keys = jax.random.split(jax.random.key(0), 3000)
-    act = jax.vmap(lambda key: learner.act(policy, key, jnp.int32(0), greedy=True))
-    counts = np.bincount(act(keys), minlength=4)
+
+    def act(key, greedy):
+        return acting.act(learner, policy, None, key, jnp.int32(0), greedy=greedy)[0]
+
+    counts = np.bincount(jax.vmap(lambda key: act(key, greedy=True))(keys), minlength=4)
     assert counts[2] == 0
     assert abs(counts[[0, 1, 3]] - 1000).max() < 130  # 5 standard deviations
-    sampled = jax.vmap(lambda key: learner.act(policy, key, jnp.int32(0), greedy=False))(keys)
+    sampled = jax.vmap(lambda key: act(key, greedy=False))(keys)
     assert abs(np.bincount(sampled) - 750).max() < 120
 
 

@@ -15,14 +15,22 @@ KEY = jax.random.key(0)
 AGENT, WALL, GOAL, EMPTY = (38, 92, 204), (70, 70, 78), (96, 190, 104), (246, 246, 242)
 
 
+class Route:
+    def mode(self, key):
+        return jnp.int32(0)
+
+    def sample(self, key):
+        return jnp.int32(1)
+
+
 class RightThenDown:
     """A learner that goes right for ever, or down if it is not greedy."""
 
     def __init__(self, env):
         self.env = env
 
-    def act(self, policy, key, obs, *, greedy, env_params=None):
-        return jnp.int32(0 if greedy else 1)
+    def action_distribution(self, policy, obs, memory=None, legal=None):
+        return Route(), None
 
 
 def shown(frame, row, col):

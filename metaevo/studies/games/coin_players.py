@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.training.fitness import all_finite
-from purerl import ppo
+from purerl import acting, ppo
 from purerl.envs.coin_game import CELLS, SIDE, CoinGame, CoinParams, Player, View
 from purerl.envs.grid import MOVES
 from purerl.types import Hyperparams
@@ -265,14 +265,17 @@ def naive(config: ppo.Config) -> Player:
 
     def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Any) -> tuple[jax.Array, Any]:
         params = CoinParams(())
-        return network.act(policy, key, view.obs, greedy=False, env_params=params), memory
+        action, _ = acting.act(
+            network, policy, None, key, view.obs, greedy=False, env_params=params
+        )
+        return action, memory
 
     return Player(begin, act)
 
 
 def _since(learner: ppo.PPO, before: ppo.State, after: ppo.State) -> tuple[jax.Array, jax.Array]:
     """Return what both earned and took a step between two states."""
-    old, new = before.env_state, after.env_state
+    old, new = before.envs.state, after.envs.state
     frames = learner.config.batch_size
     earned = jnp.sum(new.earned - old.earned, axis=0) / frames
     return earned, jnp.sum(new.taken - old.taken, axis=0) / frames

@@ -95,12 +95,12 @@ def look(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) 
         fields without an axis of updates.
     """
     state, transitions, _ = learner.collect(state, env_params)
-    _, batch = learner.make_batch(state, transitions, hyperparams, env_params)
-    coupling, conflict = _interference(learner, state.params, batch, hyperparams, env_params)
+    _, batch = learner.make_batch(state, transitions, hyperparams)
+    coupling, conflict = _interference(learner, state.params, batch, hyperparams)
 
-    network = learner.network(env_params)
+    network = learner.network
     slope = jax.grad(ACTIVATIONS[network.activation])
-    entering = parameters.entering_activations(network, state.params, batch.obs)
+    entering = parameters.entering_activations(network, state.params, batch.transition.obs)
     active = jax.tree.map(ACTIVATIONS[network.activation], entering)
     activity = jax.tree.map(lambda x: jnp.mean(jnp.abs(x), axis=0), active)
     scores = jax.tree.map(lambda x: x / jnp.maximum(jnp.mean(x), parameters.TINY), activity)
@@ -207,7 +207,7 @@ NOTE = (
 
 
 def _interference(
-    learner: ppo.PPO, params: Any, batch: ppo.Batch, hyperparams: Any, env_params: Any
+    learner: ppo.PPO, params: Any, batch: ppo.Batch, hyperparams: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Return the mean |cosine| between gradients of two observations, and how often it is < 0."""
     size = len(batch.advantage)
@@ -219,9 +219,7 @@ def _interference(
     plain = dataclasses.replace(learner, config=config)
 
     def gradient(sample):
-        grads, _ = jax.grad(plain.loss, has_aux=True)(
-            params, sample, Context(hyperparams), None, env_params
-        )
+        grads, _ = jax.grad(plain.loss, has_aux=True)(params, sample, Context(hyperparams), None)
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(grads)])
 
     found = jax.vmap(gradient)(alone)

@@ -56,8 +56,9 @@ class Talker:
                 )
 
         def act(policy, heard):
-            key = jax.random.key(0)  # of no use: the likeliest action
-            return self.task.learner.act(policy, key, heard, greedy=True, env_params=params)
+            key = jax.random.key(0)  # unused: the likeliest action is taken
+            learner = self.task.learner
+            return acting.act(learner, policy, None, key, heard, greedy=True, env_params=params)[0]
 
         self.env = Steering(
             env.env, act, place.of, width=settings.channel.width, steps=self.config.steps
@@ -98,7 +99,13 @@ class Talker:
         """Return what PPO has learned to say to a victim."""
         result = self.oracle.train(key, self.oracle_hyperparams, None, params)
         policy = self.oracle.policy(result.state)
-        return lambda seen: self.oracle.act(policy, key, seen, greedy=True, env_params=params)
+
+        def say(seen):
+            return acting.act(self.oracle, policy, None, key, seen, greedy=True, env_params=params)[
+                0
+            ]
+
+        return say
 
     def score(
         self, speak: Callable[[jax.Array], jax.Array], key: jax.Array, params: SteeringParams

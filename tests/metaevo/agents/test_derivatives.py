@@ -34,11 +34,11 @@ def gain_of_a_training(learner, key, scale, env_params):
     meta = {"scale": scale}
     state, total = learner.init(key, HYPERPARAMS, meta, env_params), 0.0
     state, transitions, _ = learner.collect(state, env_params)
-    state, batch = learner.make_batch(state, transitions, HYPERPARAMS, env_params)
+    state, batch = learner.make_batch(state, transitions, HYPERPARAMS)
     for _ in range(UPDATES):
-        state, _ = learner.learn(state, batch, HYPERPARAMS, meta, env_params)
+        state, _ = learner.learn(state, batch, HYPERPARAMS, meta)
         state, transitions, _ = learner.collect(state, env_params)
-        state, batch = learner.make_batch(state, transitions, HYPERPARAMS, env_params)
+        state, batch = learner.make_batch(state, transitions, HYPERPARAMS)
         total += jnp.mean(transitions.log_prob.reshape(-1) * standardized(batch.advantage))
     return total
 

@@ -17,7 +17,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, make_parts
 from metaevo.training.settings import load_policies
-from purerl import envs
+from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
 
 CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
@@ -123,6 +123,7 @@ def test_a_training_keeps_the_channel_that_it_hears(talk, tmp_path):
     shutil.rmtree(source)
     learner, policies = load_policies(tmp_path / "run")
     first = jax.tree.map(lambda leaf: leaf[0], policies)
-    assert learner.act(first, jax.random.key(0), jnp.zeros(7), greedy=True).shape == ()
+    action, _ = acting.act(learner, first, None, jax.random.key(0), jnp.zeros(7), greedy=True)
+    assert action.shape == ()
     again = ["--resume", "--run-dir", str(tmp_path / "run"), "--evaluation.episodes", "2"]
     assert main(again, description=None) == 0

@@ -161,7 +161,7 @@ def test_fitness_is_what_we_earn_while_ppo_learns(study):
     learner = ppo.PPO(study.settings.train, CoinGame(coin_players.shaper(STEP)))
     params = study.settings.env_params(weights)
     trained = jax.jit(learner.train)(key, study.settings.hyperparams, None, params)
-    state = trained.state.env_state
+    state = trained.state.envs.state
     np.testing.assert_allclose(found.fitness, state.earned[:, 0].sum() / 192, atol=1e-6)
     opponent = trained.episodes.rewards.sum() / 192
     np.testing.assert_allclose(found.metrics["opponent"], opponent, atol=1e-6)

@@ -39,10 +39,10 @@ def test_what_is_seen_inside_a_network():
     found = look(state)
 
     after, transitions, _ = learner.collect(state, env_params)
-    _, batch = learner.make_batch(after, transitions, hyperparams, env_params)
+    _, batch = learner.make_batch(after, transitions, hyperparams)
     dormant, flat, moments = [], [], []
     for name in ("actor_torso", "critic_torso"):
-        x = np.asarray(batch.obs)
+        x = np.asarray(batch.transition.obs)
         for layer in ("Dense_0", "Dense_1"):
             weights = state.params["params"][name][layer]
             x = np.tanh(x @ np.asarray(weights["kernel"]) + np.asarray(weights["bias"]))
@@ -60,7 +60,7 @@ def test_what_is_seen_inside_a_network():
     plain = dataclasses.replace(CONFIG, normalize_advantages="none")
     gradient = jax.jit(jax.grad(
         lambda params, sample: ppo.PPO(plain, env).loss(
-            params, sample, Context(hyperparams), None, env_params)[0]
+            params, sample, Context(hyperparams), None)[0]
     ))  # fmt: skip
     gradients = []
     for place in range(32):

@@ -14,7 +14,7 @@ from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.studies.games.steering import SteeringStudy
 from metaevo.studies.registry import STUDIES
-from purerl import envs, ppo
+from purerl import acting, envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 
 SMALL = {
@@ -75,7 +75,8 @@ def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
     talk = TalkParams(params, None, 3.0)
     trained = jax.jit(learner.train)(train_key, study.settings.hyperparams, None, talk)
     policy = learner.policy(trained.state)
-    act = jax.jit(lambda heard: learner.act(policy, key, heard, greedy=True, env_params=talk))
+    settings = {"greedy": True, "env_params": talk}
+    act = jax.jit(lambda heard: acting.act(learner, policy, None, key, heard, **settings)[0])
     step = jax.jit(env.step_env)
 
     goal_key, play_key = jax.random.split(play_key)

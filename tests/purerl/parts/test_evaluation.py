@@ -1,5 +1,6 @@
 """Scores of trained policies: of known worth, here and in Gymnasium."""
 
+import functools
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import envs, ppo
+from purerl import acting, envs, ppo
 from purerl.parts.evaluation import evaluate, mean_return
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.types import EpisodeSums
@@ -17,14 +18,26 @@ from tests.purerl import probes
 KEY = jax.random.key(0)
 
 
+class Always(NamedTuple):
+    """A distribution with one action."""
+
+    action: Any
+
+    def mode(self, key):
+        return jnp.asarray(self.action)
+
+    def bounded(self, action, space):
+        return action
+
+
 class Fixed(NamedTuple):
-    """A learner that only acts: always the same, whatever it sees."""
+    """A learner that only acts, always the same."""
 
     env: Any
     action: Any = 0
 
-    def act(self, policy, key, obs, *, greedy, env_params=None):
-        return jnp.asarray(self.action)
+    def action_distribution(self, policy, obs, memory=None, legal=None):
+        return Always(self.action), None
 
 
 class OnePerStep(probes.Cycle):
@@ -90,23 +103,27 @@ def test_actions_are_bounded_by_the_env_params():
     head = policy.params["params"]["policy_head"]
     head["bias"] = jnp.array([100.0])
     obs = jnp.zeros(3)
-    assert learner.act(policy, KEY, obs, greedy=True) == 2.0
-    assert learner.act(policy, KEY, obs, greedy=True, env_params=env_params) == 0.5
+    act = functools.partial(acting.act, learner, policy, None, KEY, obs, greedy=True)
+    assert act()[0] == 2.0
+    assert act(env_params=env_params)[0] == 0.5
 
 
 def test_acting_normalizes_observations():
     env = probes.MatchingReward()
     learner = ppo.PPO(ppo.Config(hidden_sizes=(4,), normalize_observations=True), env)
     state = learner.init(KEY, ppo.Hyperparams(), None, env.default_params)
-    statistics = state.observation_statistics.replace(
+    plain = learner.policy(state)
+    statistics = plain.observation_statistics.replace(
         mean=jnp.array([3.0]), variance=jnp.array([4.0])
     )
-    shifted = learner.policy(state.replace(observation_statistics=statistics))
-    plain = learner.policy(state)
+    shifted = plain._replace(observation_statistics=statistics)
     keys = jax.random.split(KEY, 64)
 
     def actions(policy, obs):
-        return jax.vmap(lambda key: learner.act(policy, key, jnp.array([obs]), greedy=False))(keys)
+        def act(key):
+            return acting.act(learner, policy, None, key, jnp.array([obs]), greedy=False)[0]
+
+        return jax.vmap(act)(keys)
 
     # make the policy sensitive, so that a wrong observation shows
     for policy in (shifted, plain):

@@ -1,5 +1,7 @@
 """Masks of legal actions: what learners do and learn, against hand calculations."""
 
+from types import SimpleNamespace
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import pytest
 import scipy.stats
 from gymnax.environments import spaces
 
-from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl import acting, dqn, envs, lpg, ppo, q_learning
 from purerl.envs import render
 from purerl.envs.features import Features
 from purerl.envs.gymnasium_adapter import GymnasiumEnv
@@ -204,11 +206,13 @@ def test_what_is_best_among_the_legal_is_learned(agent):
     learner, result = agent
     policy = learner.policy(result.state)
     some = np.array(list(np.ndindex(*[2] * SIZE)), bool)[1:]
-    act = jax.vmap(lambda legal: learner.act(
-        policy, KEY, legal.astype(jnp.float32), greedy=True, legal=legal
-    ))  # fmt: skip
+
+    def act(legal):
+        obs = legal.astype(jnp.float32)
+        return acting.act(learner, policy, None, KEY, obs, greedy=True, legal=legal)[0]
+
     best = SIZE - 1 - some[:, ::-1].argmax(axis=1)
-    assert np.mean(np.asarray(act(jnp.asarray(some))) == best) > 0.7
+    assert np.mean(np.asarray(jax.vmap(act)(jnp.asarray(some))) == best) > 0.7
 
 
 def test_ppo_learns_from_the_restricted_policy(ppo_agent):
@@ -218,10 +222,12 @@ def test_ppo_learns_from_the_restricted_policy(ppo_agent):
     @jax.jit
     def rollout(before):
         state, transitions, _ = learner.collect(before, PARAMS)
-        state, batch = learner.make_batch(state, transitions, ppo.Hyperparams(), PARAMS)
-        arguments = before.params, batch, Context(ppo.Hyperparams()), None, PARAMS
+        state, batch = learner.make_batch(state, transitions, ppo.Hyperparams())
+        arguments = before.params, batch, Context(ppo.Hyperparams()), None
         gradient, metrics = jax.grad(learner.loss, has_aux=True)(*arguments)
-        return transitions, batch, learner.log_prob(state, batch, PARAMS), gradient, metrics
+        policy, _ = learner.replay(state.params, batch)
+        now = policy.log_prob(batch.transition.action)
+        return transitions, batch, now, gradient, metrics
 
     transitions, batch, now, gradient, metrics = jax.device_get(rollout(result.state))
     legal, action = np.asarray(transitions.legal), np.asarray(transitions.action)
@@ -229,11 +235,11 @@ def test_ppo_learns_from_the_restricted_policy(ppo_agent):
     assert np.take_along_axis(legal, action[..., None], axis=-1).all()
 
     exact = reference.to_float64(batch)
-    head, _ = reference.forward(reference.to_float64(result.state.params), exact.obs)
-    p = np.exp(head) * batch.legal
+    head, _ = reference.forward(reference.to_float64(result.state.params), exact.transition.obs)
+    p = np.exp(head) * batch.transition.legal
     p /= p.sum(axis=1, keepdims=True)
-    log_prob = np.log(p[np.arange(len(p)), exact.action])
-    np.testing.assert_allclose(batch.log_prob, log_prob, atol=1e-4)
+    log_prob = np.log(p[np.arange(len(p)), exact.transition.action])
+    np.testing.assert_allclose(batch.transition.log_prob, log_prob, atol=1e-4)
     np.testing.assert_allclose(now, log_prob, atol=1e-4)
     assert metrics["entropy"] == pytest.approx(scipy.stats.entropy(p, axis=1).mean(), rel=1e-3)
     assert metrics["approximate_kl"] == pytest.approx(0.0, abs=1e-6)
@@ -255,7 +261,7 @@ def test_dqn_bootstraps_from_legal_actions(dqn_agent, double):
     draw = lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32)  # noqa: E731
     params, target_params = (jax.tree.map(draw, result.state.params) for _ in range(2))
     state = result.state.replace(params=params, target_params=target_params)
-    batch, rows = jax.jit(learner.make_batch)(state, KEY, dqn.Hyperparams(gamma=0.9), PARAMS)
+    batch, rows = jax.jit(learner.make_batch)(state, KEY, dqn.Hyperparams(gamma=0.9))
     rows = np.asarray(rows)
 
     def q_values(params, obs):
@@ -313,7 +319,7 @@ def test_what_cannot_be_used_is_refused():
 def test_act_must_be_told(agent):
     learner, result = agent
     with pytest.raises(ValueError, match="act needs legal="):
-        learner.act(learner.policy(result.state), KEY, jnp.ones(SIZE), greedy=True)
+        acting.act(learner, learner.policy(result.state), None, KEY, jnp.ones(SIZE), greedy=True)
 
 
 def test_adapters_hand_masks_on():
@@ -355,15 +361,13 @@ def test_pictures_show_legal_actions_only(agent, monkeypatch):
     monkeypatch.setattr(render, "OWN", {"Gated": Gated})
     taken = []
 
-    def told(policy, key, obs, *, greedy, env_params, legal):
-        action = learner.act(policy, key, obs, greedy=greedy, env_params=env_params, legal=legal)
-        jax.debug.callback(lambda *seen: taken.append(seen), action, legal)
-        return action
+    def act(learner, policy, memory, key, obs, **settings):
+        action, memory = acting.act(learner, policy, memory, key, obs, **settings)
+        jax.debug.callback(lambda *seen: taken.append(seen), action, settings["legal"])
+        return action, memory
 
-    class Seen:
-        env, act = ENV, staticmethod(told)
-
-    render.record_episode(Seen, learner.policy(result.state), KEY, greedy=False)
+    monkeypatch.setattr(render, "acting", SimpleNamespace(begin=acting.begin, act=act))
+    render.record_episode(learner, learner.policy(result.state), KEY, greedy=False)
     jax.effects_barrier()
     assert taken
     assert all(legal[action] for action, legal in taken)

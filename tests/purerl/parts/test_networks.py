@@ -9,15 +9,14 @@ from gymnax.environments import spaces
 
 from purerl import envs, ppo
 from purerl.fast import activations
-from purerl.parts import networks, normalization, parameters, policies
+from purerl.parts import networks, parameters, policies
 from tests.purerl.probes import GridAction, TargetAction
 
 
 def build(name="CartPole-v1", *, observations="auto", hidden_sizes=(8,), shared=False):
     env, env_params = envs.make(name, observations=observations)
-    network = networks.actor_critic(
-        env, env_params, hidden_sizes=hidden_sizes, activation="tanh", shared=shared
-    )
+    config = networks.ActorCriticConfig(hidden_sizes=hidden_sizes, shared_network=shared)
+    network = networks.actor_critic(env, config)
     return network, env.observation_space(env_params).shape
 
 
@@ -66,9 +65,8 @@ def test_scales_of_a_new_network():
 def test_scales_of_a_new_q_network(observations, convolution):
     """LeCun et al. 1998, section 4.6: variance 1 / inputs, independent numbers, biases zero."""
     env, env_params = envs.make("Breakout-MinAtar", observations=observations)
-    network = networks.q_network(
-        env, env_params, hidden_sizes=(256, 256), activation="relu", dueling=True
-    )
+    config = networks.QNetworkConfig(hidden_sizes=(256, 256), activation="relu", dueling=True)
+    network = networks.q_network(env, config)
     init = jax.jit(network.init)
     keys = jax.random.split(jax.random.key(0), 8)
     obs = jnp.zeros(env.observation_space(env_params).shape)
@@ -148,20 +146,17 @@ def test_activations(activation):
 
 
 def test_unsuitable_actions_are_refused():
-    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False}
-    env = GridAction()
+    env, config = GridAction(), networks.ActorCriticConfig(hidden_sizes=(8,))
     with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
-        networks.actor_critic(env, env.default_params, **settings)
-    env = TargetAction()
-    assert networks.actor_critic(env, env.default_params, **settings).continuous
+        networks.actor_critic(env, config)
+    assert networks.actor_critic(TargetAction(), config).continuous
 
 
 @pytest.mark.parametrize("dueling", [False, True])
 def test_action_values(dueling):
-    env, env_params = envs.make("CartPole-v1")
-    network = networks.q_network(
-        env, env_params, hidden_sizes=(8,), activation="relu", dueling=dueling
-    )
+    env, _ = envs.make("CartPole-v1")
+    config = networks.QNetworkConfig(hidden_sizes=(8,), activation="relu", dueling=dueling)
+    network = networks.q_network(env, config)
     obs = jax.random.normal(jax.random.key(1), (5, 3, 4))
     params = jax.jit(network.init)(jax.random.key(0), obs)
     shapes = sorted(leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1)
@@ -203,20 +198,21 @@ def test_actions_come_within_their_bounds():
     space = TargetAction().action_space(None)
     low, high = np.asarray(space.low), np.asarray(space.high)
     numbers = jnp.array([[-50.0], [0.0], [0.7], [50.0]])
-    squashed = normalization.into_space(numbers, space, squash=True)
+    arguments = jnp.zeros((4, 1)), jnp.zeros(1)
+    squashed = policies.SquashedGaussian(*arguments).bounded(numbers, space)
     expected = low + (high - low) / (1 + np.exp(-2 * np.asarray(numbers, np.float64)))
     np.testing.assert_allclose(squashed, expected, rtol=1e-5, atol=1e-6)
-    clipped = normalization.into_space(numbers, space, squash=False)
+    clipped = policies.Gaussian(*arguments).bounded(numbers, space)
     np.testing.assert_array_equal(clipped, np.clip(numbers, low, high))
 
 
 def test_the_deviation_of_actions_may_depend_on_the_state():
-    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False, "squash": True}
     env = TargetAction()
     for by_state in (False, True):
-        network = networks.actor_critic(
-            env, env.default_params, **settings, state_dependent_std=by_state
+        config = networks.ActorCriticConfig(
+            hidden_sizes=(8,), squash_actions=True, state_dependent_std=by_state
         )
+        network = networks.actor_critic(env, config)
         obs = jax.random.normal(jax.random.key(1), (5, *env.observation_space(None).shape))
         params = network.init(jax.random.key(0), obs)
         params = jax.tree.map(lambda x: x + 0.3, params)  # heads start near zero
@@ -230,17 +226,17 @@ def test_the_deviation_of_actions_may_depend_on_the_state():
 
 
 def test_settings_of_continuous_actions_are_refused_where_they_mean_nothing():
-    settings = {"hidden_sizes": (8,), "activation": "tanh", "shared": False}
-    env, env_params = envs.make("CartPole-v1")
+    config = networks.ActorCriticConfig(hidden_sizes=(8,), squash_actions=True)
+    env, _ = envs.make("CartPole-v1")
     with pytest.raises(ValueError, match="CartPole-v1: has discrete actions; squash_actions"):
-        networks.actor_critic(env, env_params, **settings, squash=True)
+        networks.actor_critic(env, config)
 
     class Unbounded(TargetAction):
         def action_space(self, params=None):
             return spaces.Box(-jnp.inf, jnp.inf, (1,))
 
     with pytest.raises(ValueError, match="Unbounded: its actions have no bounds"):
-        networks.actor_critic(Unbounded(), Unbounded().default_params, **settings, squash=True)
+        networks.actor_critic(Unbounded(), config)
 
 
 def test_bounds_may_be_traced():

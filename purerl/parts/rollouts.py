@@ -1,0 +1,181 @@
+"""Parallel environments of one agent: their number, their reset, steps and rollouts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Gt
+
+from purerl import acting
+from purerl.parts import episodes, masks
+from purerl.parts.recurrence import forget
+from purerl.types import EnvParams, EpisodeSums, Transition
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """Static sizes of the experience of one agent, inherited by the `Config` of a learner.
+
+    Raises:
+        ValueError: if no update fits.
+    """
+
+    total_timesteps: Annotated[int, Gt(0)] = 500_000
+    """environment steps of one agent, rounded down to whole updates"""
+    num_envs: Annotated[int, Gt(0)] = 4
+    """parallel environments of one agent"""
+    num_steps: Annotated[int, Gt(0)] = 128
+    """steps in every environment between two updates"""
+
+    def __post_init__(self) -> None:
+        """Check the number of updates."""
+        if self.frames_per_update > 0 and self.num_updates < 1:
+            raise ValueError(
+                f"total_timesteps = {self.total_timesteps} must be at least one update, "
+                f"num_envs x num_steps = {self.frames_per_update}"
+            )
+
+    @property
+    def frames_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of a whole training run."""
+        return self.total_timesteps // self.frames_per_update
+
+
+class Environments(NamedTuple):
+    """N parallel environments between two steps."""
+
+    state: Any
+    """[N, ...]"""
+    obs: jax.Array
+    """[N, *obs_shape] observations to act on next"""
+    unfinished: episodes.Unfinished
+    """returns and lengths of the running episodes"""
+    memory: jax.Array | None = None
+    """[N, M] memory of a recurrent agent in the running episodes; None without recurrence"""
+
+
+class Outcome(NamedTuple):
+    """Results of one step of N environments."""
+
+    reward: jax.Array
+    """[N] float32"""
+    terminated: jax.Array
+    """[N] bool: the episode ended in a terminal state"""
+    truncated: jax.Array
+    """[N] bool: the episode was cut by a time limit; both flags can be true"""
+    final_obs: jax.Array
+    """[N, *obs_shape] the observation after the action and before any reset"""
+    final_legal: jax.Array | None
+    """[N, num_actions] bool, the legal actions there; None where all always are"""
+
+
+Act = Callable[[jax.Array, Any], tuple[Any, Any]]
+"""`(observations [N, ...], memory) -> distribution of actions, next memory`"""
+
+
+def reset(
+    env: Any, env_params: EnvParams, key: jax.Array, num_envs: int, memory: Any = None
+) -> Environments:
+    """Return `num_envs` newly reset environments, with the memory of an agent in them."""
+    keys = jax.random.split(key, num_envs)
+    obs, state = jax.vmap(env.reset, in_axes=(0, None))(keys, env_params)
+    return Environments(state, obs, episodes.begin(num_envs), memory)
+
+
+def step(
+    env: Any,
+    env_params: EnvParams,
+    keys: jax.Array,
+    envs: Environments,
+    sums: EpisodeSums,
+    action: jax.Array,
+) -> tuple[Environments, EpisodeSums, Outcome]:
+    """Step N environments, and reset those in which an episode ended.
+
+    Args:
+        env: a gymnax environment.
+        env_params: its parameters.
+        keys: [N].
+        envs: before the step.
+        sums: each [N], to which finished episodes are added.
+        action: [N, ...].
+    """
+    obs, state, reward, terminated, truncated, info = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
+        keys, envs.state, action, env_params
+    )
+    reward = reward.astype(jnp.float32)
+    done = jnp.logical_or(terminated, truncated)
+    unfinished, sums = episodes.record(envs.unfinished, sums, reward, done)
+    final_obs, final_legal = info["final_observation"], masks.of_info(env, info)
+    outcome = Outcome(reward, terminated, truncated, final_obs, final_legal)
+    return Environments(state, obs, unfinished, forget(envs.memory, done)), sums, outcome
+
+
+def collect(
+    env: Any,
+    env_params: EnvParams,
+    act: Act,
+    keys: tuple[jax.Array, jax.Array],
+    envs: Environments,
+    num_steps: int,
+) -> tuple[Environments, Transition, EpisodeSums]:
+    """Sample actions from a policy for `num_steps` steps of N environments.
+
+    Args:
+        env: a gymnax environment.
+        env_params: its parameters.
+        act: the policy.
+        keys: of the actions, and of the environments.
+        envs: before the rollout.
+        num_steps: T.
+
+    Returns:
+        the environments after the rollout, transitions [T, N, ...], and the sums over episodes.
+    """
+    action_key, env_key = keys
+    num_envs = len(envs.obs)
+    space = env.action_space(env_params)
+
+    def one_step(carry, keys):
+        envs, sums = carry
+        action_key, env_keys = keys
+        legal = masks.of_states(env, envs.state, env_params)
+        policy, memory = act(envs.obs, envs.memory)
+        policy = policy.among(legal)
+        action = policy.sample(action_key)
+        log_prob = policy.log_prob(action)
+        after, sums, outcome = step(
+            env,
+            env_params,
+            env_keys,
+            envs._replace(memory=memory),
+            sums,
+            acting.in_space(policy, action, space),
+        )
+        transition = Transition(
+            obs=envs.obs,
+            action=action,
+            log_prob=log_prob,
+            reward=outcome.reward,
+            terminated=outcome.terminated,
+            truncated=outcome.truncated,
+            final_obs=outcome.final_obs,
+            legal=legal,
+            memory=envs.memory,
+        )
+        return (after, sums), transition
+
+    step_keys = (
+        jax.random.split(action_key, num_steps),
+        jax.random.split(env_key, (num_steps, num_envs)),
+    )
+    carry = envs, episodes.zero_sums(num_envs)
+    (envs, sums), transitions = jax.lax.scan(one_step, carry, step_keys)
+    return envs, transitions, jax.tree.map(jnp.sum, sums)
