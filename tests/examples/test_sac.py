@@ -1,0 +1,127 @@
+"""SAC, a learner outside the package: its numbers, its training, and a slot that is evolved."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import metaevo
+from purerl import acting, envs
+from purerl.parts import losses
+from purerl.parts.evaluation import evaluate
+from tests.purerl import probes
+
+FILE = Path(__file__).resolve().parents[2] / "examples" / "sac.py"
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def sac() -> Any:
+    spec = importlib.util.spec_from_file_location("sac", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sac"] = module  # where dataclasses look up annotations
+    spec.loader.exec_module(module)
+    return module
+
+
+def small(sac: Any, **changes: Any) -> Any:
+    sizes = {"total_timesteps": 64, "num_envs": 4, "num_steps": 8, "train_interval": 8}
+    return sac.Config(
+        **{**sizes, "learning_starts": 32, "batch_size": 16, "hidden_sizes": (8,), **changes}
+    )
+
+
+def test_log_densities_are_those_of_the_squashed_actions(sac):
+    learner = sac.SAC(small(sac), probes.TargetAction())
+    params = learner.network.init(KEY, jnp.zeros((1, 1)))
+    obs = jnp.linspace(-1.0, 1.0, 7)[:, None]
+    action, log_prob = learner.sample(params, obs, KEY)
+    policy = learner.network.apply(params, obs, method="policy")
+    number = np.arctanh(np.asarray(action, np.float64))
+    density = scipy.stats.norm(policy.mean, np.exp(policy.log_std)).pdf(number)
+    expected = np.log(density / (1.0 - np.square(np.asarray(action, np.float64))))[:, 0]
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_targets_by_hand(sac):
+    """Reward and the smaller target critic's value, with the entropy bonus, zero after the end."""
+    learner = sac.SAC(small(sac), probes.TargetAction())
+    env_params = learner.env.default_params
+    hyperparams = sac.Hyperparams(gamma=0.9)
+    state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
+    sums = sac.episodes.zero_sums(4)
+    state, _ = jax.jit(learner.collect)(state, sums, KEY, env_params)
+    batch = jax.jit(learner.make_batch)(state, KEY, hyperparams)
+    rewards = np.asarray(state.ring.reward)[:8]
+    assert set(np.asarray(batch.target)) <= set(rewards)  # every episode has one step
+    endless = state.replace(ring=state.ring._replace(terminated=state.ring.terminated & False))
+    batch = learner.make_batch(endless, KEY, hyperparams)
+    row_key, action_key = jax.random.split(KEY)
+    rows = learner.config.layout.draw_uniformly(row_key, state.phase, 16)
+    following = state.ring.final_obs[rows]
+    action, log_prob = learner.sample(state.params["network"], following, action_key)
+    value = np.min(learner.values(state.target_params, following, action), axis=0)
+    expected = state.ring.reward[rows] + 0.9 * (value - log_prob)  # the temperature begins as 1
+    np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1"])
+def test_discrete_actions_are_refused(sac, name):
+    with pytest.raises(ValueError, match="SAC needs continuous actions"):
+        sac.SAC(sac.Config(), envs.make(name)[0])
+
+
+class Tilt:
+    """Evolve the slope of the critics' loss at zero error, for SAC on one-step episodes."""
+
+    def __init__(self, sac: Any):
+        def value_loss(meta, context, prediction, target, old_prediction):
+            error = losses.squared(None, context, prediction, target, old_prediction)
+            return error + meta["slope"] * (prediction - target)
+
+        env = probes.TargetAction()
+        self.train = sac.make_train(small(sac), env, value_loss=value_loss)
+        self.hyperparams, self.env_params = sac.Hyperparams(), env.default_params
+
+    def init(self, key: jax.Array) -> Any:
+        return {"slope": jnp.zeros(())}
+
+    def evaluate(self, key: jax.Array, meta_params: Any) -> metaevo.Evaluation:
+        result = self.train(key, self.hyperparams, meta_params, self.env_params)
+        fitness = jnp.sum(result.episodes.rewards) / jnp.sum(result.episodes.steps)
+        return metaevo.Evaluation(fitness, {"value_error": result.metrics["value_error"][-1]})
+
+
+@pytest.mark.long
+def test_the_critics_loss_is_evolved(sac, tmp_path):
+    problem = Tilt(sac)
+    strategy = metaevo.StrategyConfig(population_size=4)
+    run_dir = tmp_path / "run"
+    found = metaevo.evolve(problem, strategy=strategy, generations=2, run_dir=run_dir)
+    assert set(found.meta_params) == {"slope"}
+    assert found.meta_params["slope"] != 0.0  # candidates differed in fitness
+
+
+@pytest.mark.long
+def test_pendulum_is_solved_by_vmapped_agents(sac):
+    env, env_params = envs.make("Pendulum-v1")
+    learner = sac.SAC(sac.Config(), env)
+
+    def score(key):
+        state = learner.train(key, sac.Hyperparams(), None, env_params).state
+        return evaluate(learner, learner.policy(state), key, env_params, num_episodes=16)
+
+    scores = np.asarray(jax.jit(jax.vmap(score))(jax.random.split(KEY, 2)))
+    assert scores.mean() > -200.0
+    policy = learner.policy(jax.jit(learner.init)(KEY, sac.Hyperparams(), None, env_params))
+    action, memory = acting.act(learner, policy, None, KEY, jnp.zeros(3), greedy=False)
+    assert action.shape == (1,)
+    assert memory is None
