@@ -1,11 +1,11 @@
-"""Reinforcement-learning algorithms, each of them one file and its training one pure JAX function.
+"""Reinforcement-learning algorithms: one file each, with one pure JAX function for training.
 
     from purerl import envs, ppo
     env, env_params = envs.make("CartPole-v1")
     train = ppo.make_train(ppo.Config(), env)
 
-`purerl.types` is the glossary; learners are made of `parts`, and `fast` is what computes the same
-faster. The package knows nothing of evolution.
+`purerl.types` is the glossary. Learners consist of `parts`; `fast` has faster equivalents of JAX's
+functions. The package does not depend on evolution.
 """
 
 import importlib
@@ -15,7 +15,7 @@ __all__ = ["dqn", "envs", "lpg", "ppo", "q_learning", "types"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a module when it is first asked for: `purerl.envs` starts JAX's backend."""
+    """Import a module at its first use, because `purerl.envs` starts JAX's backend."""
     if name in __all__:
         return importlib.import_module(f"purerl.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -91,7 +91,7 @@ def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]
 
 
 def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return what both players earn a step: (1 - discount) times the discounted sum.
+    """Return both players' rewards per step: (1 - discount) times the discounted sum.
 
     Args:
         game: as the first player sees it.

@@ -1,6 +1,6 @@
-"""What the learners record while they train, beside returns, and which way is better.
+"""Metrics that learners record in addition to returns, and which direction is better.
 
-It imports nothing, so that recorded numbers can be read without JAX.
+This module has no imports, so recorded numbers can be read without JAX.
 """
 
 from typing import Literal

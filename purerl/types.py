@@ -95,7 +95,7 @@ class Transition(NamedTuple):
     reward: jax.Array
     """[N] float32."""
     terminated: jax.Array
-    """[N] bool: the episode ended in a terminal state, whose value is zero."""
+    """[N] bool: the episode ended in a terminal state, which has value zero."""
     truncated: jax.Array
     """[N] bool: the episode was cut by a time limit; both flags can be true."""
     final_obs: jax.Array

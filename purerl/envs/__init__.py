@@ -9,7 +9,7 @@ from purerl.envs.talking import Talking
 
 __all__ = ["StateIndex", "Talking", "make", "names", "suite_names"]
 
-# By name only: nothing is built, and no device of JAX is touched, before `gymnasium.make`.
+# By name only: environments are built, and JAX is started, by `gymnasium.make`.
 for _name in ("GridWorld", "Doors"):
     gymnasium.register(
         f"purerl/{_name}-v0", "purerl.envs.gymnasium_adapter:make", kwargs={"name": _name}

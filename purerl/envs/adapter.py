@@ -1,4 +1,4 @@
-"""What adapters share that change observations only."""
+"""Base class of adapters that change observations only."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,9 @@ from gymnax.environments.environment import Environment
 
 
 class ObservationAdapter(Environment):
-    """An environment with other observations; all else is the wrapped environment's.
+    """An environment with other observations; everything else is the wrapped environment's.
 
-    A subclass says how in `observe`, and in `observation_space`.
+    A subclass defines `observe` and `observation_space`.
     """
 
     def __init__(self, env: Environment):
@@ -19,11 +19,11 @@ class ObservationAdapter(Environment):
         self.env = env
 
     def observe(self, obs: jax.Array, params: Any) -> jax.Array:
-        """Return what is observed instead of `obs`."""
+        """Return the observation that replaces `obs`."""
         raise NotImplementedError
 
     def inner(self, params: Any) -> Any:
-        """Return the wrapped environment's part of the parameters: all of them."""
+        """Return the wrapped environment's part of the parameters, by default all."""
         return params
 
     @property

@@ -26,7 +26,7 @@ class BraxParams(SuiteParams):
 
 
 class Brax(SuiteEnvironment):
-    """A robot. Scores of one backend say nothing about another: the physics differ.
+    """A robot. Scores of different backends cannot be compared, because the physics differ.
 
     Args:
         name: the robot's.

@@ -1,14 +1,14 @@
-"""The Coin Game (Lerer & Peysakhovich 2017), as a learner sees it that meets another player.
+"""The Coin Game (Lerer & Peysakhovich 2017), as an environment of a learner.
 
-Two players move on a 3 x 3 torus, both at the same time, and may share a cell. There is one coin,
-and it has the colour of one of them. Whoever steps on it takes it and gets 1, both if both do;
-where the player takes it that does not have its colour, the other one loses 2. Then a coin of a
-random colour appears on a random free cell. Who takes every coin earns nothing against its like:
-together they earn most if each takes its own.
+Two players move simultaneously on a 3 x 3 torus and may share a cell. There is one coin, in the
+colour of one player. A player that steps on it takes it and gets 1; both do if they arrive
+together. If a player takes a coin in the other's colour, the other player loses 2. Then a coin of a
+random colour appears on a random free cell. Two players that take every coin earn 0 on average;
+together they earn most if each takes only coins in its own colour.
 
-For a learner this is an environment as any other one: the other player is a part of it, and its
-weights are among the environment's parameters. It remembers what it likes over the learner's
-episodes, which is how it can shape what the learner learns (`metaevo.studies.games.coin_game`).
+The other player is part of the learner's environment, and its weights are among the environment's
+parameters. Its memory lasts over the learner's episodes, so it can shape the learner's training
+(`metaevo.studies.games.coin_game`).
 """
 
 from collections.abc import Callable
@@ -26,28 +26,28 @@ SIDE = 3
 CELLS = SIDE * SIDE
 OBS_SIZE = 3 * CELLS
 PRIZE, LOSS = 1.0, 2.0
-"""What a coin is worth to who takes it, and what one of the own colour costs if the other does."""
+"""Reward for taking a coin, and loss of a player if the other takes a coin in its colour."""
 
 
 class World(NamedTuple):
-    """Where everything is."""
+    """Positions and colour of the coin."""
 
     players: jax.Array
     """[2] int32 cells, row * SIDE + column"""
     coin: jax.Array
     """[] int32 its cell"""
     owner: jax.Array
-    """[] int32 the player whose colour it has"""
+    """[] int32, the player in whose colour it is"""
 
 
 class Outcome(NamedTuple):
-    """What a joint step led to."""
+    """Result of a joint step."""
 
     world: World
     rewards: jax.Array
     """[2] float32"""
     taken: jax.Array
-    """[2, 2] bool: whether a player (first axis) took a coin of its own, and one of the other's"""
+    """[2, 2] bool: whether each player (axis 0) took a coin in its own and in the other's colour"""
 
 
 def start(key: jax.Array) -> World:
@@ -83,10 +83,9 @@ def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
 
 
 def observe(world: World, player: int) -> jax.Array:
-    """Return what a player sees [27], all one-hot and as seen from its own cell.
+    """Return a player's observation [27]: one-hot positions, relative to its own cell.
 
-    Where the other player is, where the coin is if it has the own colour, and where it is if it
-    has the other's.
+    The position of the other player, of a coin in the own colour, and of one in the other's.
     """
     here = world.players[player]
     other = jax.nn.one_hot(_from(here, world.players[1 - player]), CELLS)
@@ -102,14 +101,14 @@ def _from(here: jax.Array, there: jax.Array) -> jax.Array:
 
 
 def _free(number: jax.Array, one: jax.Array, other: jax.Array) -> jax.Array:
-    """The cell with that number among those that are neither `one` nor `other`."""
+    """The cell with that number among all cells except `one` and `other`."""
     low, high = jnp.minimum(one, other), jnp.maximum(one, other)
     cell = number + (number >= low)
     return cell + ((cell >= high) & (low != high))
 
 
 class View(NamedTuple):
-    """What the other player knows when it acts."""
+    """Input of the other player when it acts."""
 
     obs: jax.Array
     """[27] as `observe` has it"""
@@ -120,7 +119,7 @@ class View(NamedTuple):
 
 
 class Player(NamedTuple):
-    """Whom a learner meets; both functions take its parameters first."""
+    """The other player; both functions take its parameters first."""
 
     begin: Callable[[Any], Any]
     """`(params) -> memory` before the learner's first episode"""
@@ -150,11 +149,11 @@ class CoinState(struct.PyTreeNode):
     earned: jax.Array
     """[2] sums of rewards over all episodes"""
     taken: jax.Array
-    """[2, 2] coins that each player took over all episodes: of its own colour, of the other's"""
+    """[2, 2] coins that each player took over all episodes, in its own colour and in the other's"""
 
 
 class CoinGame(Environment):
-    """The Coin Game against a player, whose memory outlasts the learner's episodes.
+    """The Coin Game against a player with a memory that outlasts the learner's episodes.
 
     Example:
         >>> env = CoinGame(Player(lambda params: (), lambda params, key, view, memory: (0, ())))

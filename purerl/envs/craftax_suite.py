@@ -96,7 +96,7 @@ class Craftax(SuiteEnvironment):
         return obs, state.replace(state_rng=None), reward, terminated
 
     def _own(self, params: CraftaxParams) -> Any:
-        """Return craftax's parameters: ours of the same names, and no limit of its own."""
+        """Return craftax's parameters: ours of the same names, without craftax's limit."""
         ours = dataclasses.fields(params)
         same = {field.name for field in dataclasses.fields(self._own_params)}
         changes = {field.name: getattr(params, field.name) for field in ours if field.name in same}

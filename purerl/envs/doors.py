@@ -116,7 +116,7 @@ class Doors(environment.Environment):
     def step_env(
         self, key: jax.Array, state: EnvState, action: Any, params: EnvParams
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, dict[str, jax.Array]]:
-        """Step without a reset; nothing is random in it."""
+        """Step without a reset; the step is deterministic."""
         state, reward = self._move(state, action)
         return self._planes(state), state, reward, self.is_terminated(state, params), {}
 

@@ -1,4 +1,4 @@
-"""A distribution of grids: every agent learns in one of its own.
+"""A distribution of grids: every agent learns in its own grid.
 
 What differs from task to task is traced, so agents in different ones are trained side by side.
 """
@@ -41,7 +41,7 @@ class TaskParams(EnvParams):
 class GridWorlds(GridWorld):
     """`GridWorld` with a layout that is traced; `sample_params` draws a task.
 
-    Episodes begin in any cell from which the goal can be reached, each time another one.
+    Every episode begins in a random cell from which the goal can be reached.
 
     Args:
         size: rows and columns of the largest grid; at least 2.

@@ -15,7 +15,7 @@ from purerl.envs.render import renderer
 class GymnasiumEnv(gymnasium.Env):
     """One environment with gymnax's interface, stepped by Gymnasium's.
 
-    Randomness comes from the seed of `reset`. Nothing is reset automatically. With
+    Randomness comes from the seed of `reset`. There are no automatic resets. With
     `render_mode="rgb_array"`, `render` returns a picture where the environment can draw one.
 
     Args:
@@ -86,9 +86,9 @@ class GymnasiumEnv(gymnasium.Env):
 
 
 def make(name: str, render_mode: str | None = None, **overrides: Any) -> GymnasiumEnv:
-    """Build one of our environments for `gymnasium.make`, see `purerl.envs.make`.
+    """Build an environment of this package for `gymnasium.make`, see `purerl.envs.make`.
 
-    Observations are raw unless `observations` says otherwise.
+    Observations are raw by default.
     """
     env, env_params = registry.make(name, **{"observations": "raw", **overrides})
     return GymnasiumEnv(env, env_params, render_mode)

@@ -1,4 +1,4 @@
-"""Jumanji (Bonnet et al. 2024): its games whose action is one number and that need no download."""
+"""Jumanji (Bonnet et al. 2024): its games with a single discrete action, without downloads."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Game(NamedTuple):
     limit: int
     """steps of an episode"""
     has_clock: bool
-    """whether jumanji ends an episode after so many steps; else nothing ever reaches the limit"""
+    """whether jumanji ends an episode after so many steps; otherwise the limit is never reached"""
     observe: Callable[[Any], jax.Array]
     """from jumanji's observation to an image"""
     planes: tuple[int, ...] | None = None
@@ -32,7 +32,7 @@ class Game(NamedTuple):
 
 
 class Play(NamedTuple):
-    """A state of jumanji's, with what is legal in it."""
+    """A state of jumanji, with the legal actions."""
 
     state: Any
     """without its key"""
@@ -65,7 +65,7 @@ class JumanjiParams(SuiteParams):
 
 
 class Jumanji(SuiteEnvironment):
-    """Images; what jumanji's observations hold beside them is left out.
+    """Images; the other parts of jumanji's observations are left out.
 
     | game | observation |
     |---|---|
@@ -75,7 +75,7 @@ class Jumanji(SuiteEnvironment):
     | SlidingTilePuzzle | 5 x 5, a plane for each tile |
     | Minesweeper | 10 x 10, a plane for unknown cells and one for each number of mines around |
 
-    Illegal actions end a game of Snake and Minesweeper and change nothing in the others. A snake
+    Illegal actions end a game of Snake and Minesweeper and have no effect in the others. A snake
     that cannot move dies with its next action. Minesweeper's action is a cell, row by row.
 
     Args:
@@ -100,7 +100,7 @@ class Jumanji(SuiteEnvironment):
 
     @property
     def default_params(self) -> JumanjiParams:
-        """With jumanji's time limit, or one that is never reached."""
+        """With jumanji's time limit, or with a limit that is never reached."""
         return self._params
 
     def begin(self, key: jax.Array, params: JumanjiParams) -> tuple[jax.Array, Any]:
@@ -111,7 +111,7 @@ class Jumanji(SuiteEnvironment):
     def advance(
         self, key: jax.Array, inner: Any, action: jax.Array, params: JumanjiParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Step; what is drawn is drawn by `key`, as no key is kept in the state."""
+        """Step; random numbers come from `key`, because the state has no key."""
         del params
         if len(self._shape) > 1:
             action = jnp.stack(jnp.unravel_index(action, self._shape))

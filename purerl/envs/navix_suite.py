@@ -37,7 +37,7 @@ class NavixParams(SuiteParams):
 
 
 class Navix(SuiteEnvironment):
-    """A grid of symbols [height, width, 3]: what lies there, its colour, its state.
+    """A grid of symbols [height, width, 3]: object, colour and state of each cell.
 
     Args:
         name: navix's own, without `Navix-` and `-v0`.

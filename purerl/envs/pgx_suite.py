@@ -85,7 +85,7 @@ class Pgx(SuiteEnvironment):
     def advance(
         self, key: jax.Array, inner: Any, action: jax.Array, params: PgxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Step; the reward is that of the only player."""
+        """Step; the reward belongs to the only player."""
         del params
         state = self.game.step(inner, action, key)
         return (
@@ -113,10 +113,10 @@ class Pgx(SuiteEnvironment):
 
 
 def check_sticky(name: str, value: Any) -> None:
-    """Refuse what is no probability, and games whose actions never repeat.
+    """Check the probability, and that the game can repeat actions.
 
     Raises:
-        ValueError: saying what is allowed.
+        ValueError: with the allowed values.
     """
     if not name.startswith("minatar-"):
         raise ValueError(f"sticky_action_prob = {value!r}: only MinAtar's games repeat actions")

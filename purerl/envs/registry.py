@@ -105,7 +105,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no environment of ours.
+    """Check that an environment is known.
 
     Raises:
         ValueError: with the reason why a suite's is left out, or with close names.
@@ -135,7 +135,7 @@ def _hint(name: str) -> str:
 
 
 def _prepared(env: Any, params: Any) -> Any:
-    """Return the parameters with what an environment of a suite draws once."""
+    """Return the parameters with the data that an environment of a suite draws once."""
     while not isinstance(env, SuiteEnvironment):
         if not hasattr(env, "env"):
             return params

@@ -58,11 +58,11 @@ _KNOWN: dict[str, tuple[Callable[[tuple[int, ...]], int], Index]] = {
     "Doors": (lambda shape: shape[0] * shape[1], _agent_cell),
     "FourRooms-misc": (lambda shape: 13 * 13, _four_rooms_cell),
 }
-"""Environments whose observations tell a state's number: number of states, and the index."""
+"""Environments with numbered states: the number of states, and the index of an observation."""
 
 
 def with_state_index(env: Environment, params: Any) -> Environment:
-    """Return an environment whose observations are state numbers.
+    """Return an environment with state numbers as observations.
 
     Raises:
         ValueError: if none is known for the environment.

@@ -1,7 +1,7 @@
-"""A trained agent as an environment: the action is a message, the reward tells how near the goal.
+"""A trained agent as an environment: the action is a message, the reward is nearness to a goal.
 
-Cheap talk at test time (Lu et al. 2023): whoever talks to a frozen victim wants to bring it to a
-goal. Seen from there the victim is a part of the environment.
+Cheap talk at test time (Lu et al. 2023): a speaker tries to steer a frozen victim to a goal. The
+victim is a part of the speaker's environment.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from gymnax.environments.environment import Environment
 
 
 class Place(NamedTuple):
-    """What is steered in an environment."""
+    """The quantity that is steered in an environment."""
 
     what: str
     of: Callable[[jax.Array], jax.Array]
@@ -30,7 +30,7 @@ PLACES: dict[str, Place] = {
         "angle", lambda obs: jnp.arctan2(obs[1], obs[0]), lambda params: float(jnp.pi)
     ),
 }
-"""What is steered, by the environment's name. Distances are along a line, also of angles."""
+"""The steered quantity, by the environment's name. Distances are along a line, also of angles."""
 
 
 class SteeringParams(struct.PyTreeNode):
@@ -49,12 +49,12 @@ class SteeringParams(struct.PyTreeNode):
 
 
 class SteeringState(struct.PyTreeNode):
-    """What is carried from step to step."""
+    """State between two steps."""
 
     env: Any
     """of the victim's environment"""
     obs: jax.Array
-    """[obs_size] what the victim sees beside the message"""
+    """[obs_size] the victim's observation without the message"""
     goal: jax.Array
     """[] uniform in each episode"""
     time: jax.Array
@@ -81,13 +81,13 @@ class Steering(Environment):
 
         Args:
             env: the victim's, without messages.
-            act: from the victim's policy and what it sees [obs_size + width] to its action.
-            place: what is steered, from an observation [obs_size].
+            act: from the victim's policy and its observation [obs_size + width] to its action.
+            place: from an observation [obs_size] to the steered quantity.
             width: numbers of a message.
             steps: of an episode at most.
 
         Raises:
-            ValueError: for an environment with illegal actions, of which a victim is not told.
+            ValueError: for an environment with illegal actions, which victims do not support.
         """
         super().__init__()
         if getattr(env, "legal_actions", None) is not None:
@@ -132,7 +132,7 @@ class Steering(Environment):
         return jnp.append(obs, state.goal), state, reward, terminated, info
 
     def is_truncated(self, state: SteeringState, params: SteeringParams) -> jax.Array:
-        """Whether the time is up, ours or that of the victim's environment."""
+        """Whether our time limit or the limit of the victim's environment is reached."""
         return (state.time >= self.steps) | self.env.is_truncated(state.env, params.env)
 
     def is_terminated(self, state: SteeringState, params: SteeringParams) -> jax.Array:
@@ -171,7 +171,7 @@ def steer(
     goal: jax.Array,
     params: SteeringParams,
 ) -> Course:
-    """Play one episode of `env.steps` steps towards a goal; nothing is earned after its end.
+    """Play one episode of `env.steps` steps towards a goal; rewards after its end are zero.
 
     Args:
         env: with the victim.

@@ -1,7 +1,7 @@
-"""What adapters of environment suites share: optional packages, clocks, pools of starts.
+"""Base of the adapters of environment suites: optional packages, clocks, pools of starts.
 
-A suite is a package of its own, installed by an extra of the same name (`metaevo[brax]`) and
-imported when one of its environments is built. Its environments are called `suite/name`.
+A suite is a package that an extra of the same name installs (`metaevo[brax]`). It is imported when
+an environment is built. Environments are called `suite/name`.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ SEEDS = range(2**32)
 
 
 class Suite(NamedTuple):
-    """A suite, as `make` sees it; nothing of the package is imported."""
+    """A suite, as `make` uses it, without an import of the package."""
 
     names: tuple[str, ...]
-    """of its environments"""
+    """names of its environments"""
     constructor: Callable[[str], Callable[..., "SuiteEnvironment"]]
-    """from such a name to what builds the environment; takes what can be overridden"""
+    """from a name to the constructor of the environment, with arguments that can be overridden"""
     refused: Mapping[str, str] = MappingProxyType({})
-    """names that the suite has and we don't, each with the reason"""
+    """names of the suite that are not supported, each with the reason"""
 
 
 class SuiteParams(struct.PyTreeNode):
@@ -46,7 +46,7 @@ class SuiteState(struct.PyTreeNode):
     """A suite's state with our clock."""
 
     inner: Any
-    """what the suite needs for its next step; no key, and nothing that it only draws with"""
+    """the suite's own state, without keys and without data that is only used for drawing"""
     time: jax.Array
     """[] int32 steps of this episode"""
 
@@ -70,7 +70,7 @@ class SuiteEnvironment(Environment):
     """
 
     suite: str
-    """its name, and that of the extra which installs it"""
+    """name of the suite and of its extra"""
     planes: tuple[int, ...] | None = None
     """values that each channel of an image of symbols can take; None: observations are numbers"""
 

@@ -24,10 +24,9 @@ class TalkParams(struct.PyTreeNode):
 
 
 class Talking(ObservationAdapter):
-    """Observations with a message behind them; states, rewards and actions are untouched.
+    """Observations with a message appended; states, rewards and actions are unchanged.
 
-    A message is a function of the observation alone, so that whatever it does to a learner, it
-    does by what it says: nothing is told that the observation does not hold.
+    A message is a function of the observation alone, so it adds no information to the observation.
 
     Example:
         >>> env, env_params = envs.make("CartPole-v1")
@@ -40,7 +39,7 @@ class Talking(ObservationAdapter):
 
         Args:
             env: with vectors as observations.
-            channel: whose messages are appended.
+            channel: computes the messages.
             width: numbers of a message.
 
         Raises:

@@ -31,10 +31,10 @@ TASKS = (
 BENCHMARKS = (
     "trivial-21k", "small-1m", "medium-1m", "medium-3m", "high-1m", "high-3m",
 )  # fmt: skip
-"""Sets of rules that xminigrid downloads when they are asked for; we never do."""
+"""Sets of rules that xminigrid downloads on demand; they are not used here."""
 MAX_DEPTH = 8
 OBJECTS = 3, 4, 5, 11, 12
-"""ball, square, pyramid, hexagon, star: what can be carried, but for keys"""
+"""ball, square, pyramid, hexagon, star: objects that can be carried, without keys"""
 COLOURS = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11
 
 
@@ -47,7 +47,7 @@ class XMiniGridParams(SuiteParams):
 
 
 class XMiniGrid(SuiteEnvironment):
-    """What the agent sees before it, [size, size, 2]: what lies there and its colour.
+    """The view in front of the agent, [size, size, 2]: object and colour of each cell.
 
     Args:
         name: xminigrid's, without `MiniGrid-` or `XLand-MiniGrid-`.
@@ -72,7 +72,7 @@ class XMiniGrid(SuiteEnvironment):
         return XMiniGridParams(max_steps_in_episode=self._static.max_steps)
 
     def begin(self, key: jax.Array, params: XMiniGridParams) -> tuple[jax.Array, Any]:
-        """Reset; the key that xminigrid keeps is of no use later."""
+        """Reset; xminigrid's key is unused later."""
         timestep = self.grid.reset(self._own(params), key)
         return timestep.observation, timestep.state.replace(key=None)
 
@@ -88,7 +88,7 @@ class XMiniGrid(SuiteEnvironment):
         return after.observation, after.state, after.reward, after.discount == 0.0
 
     def _own(self, params: XMiniGridParams) -> Any:
-        """Return xminigrid's parameters, its limit traced: rewards are shares of it."""
+        """Return xminigrid's parameters with a traced limit, because rewards depend on it."""
         return self._static.replace(max_steps=params.max_steps_in_episode)
 
     @property
@@ -103,7 +103,7 @@ class XMiniGrid(SuiteEnvironment):
 
 
 class XLand(XMiniGrid):
-    """A distribution of tasks: every agent gets a goal and rules of its own.
+    """A distribution of tasks: every agent gets its own goal and rules.
 
     The depth of a task is how many rules must be used in turn before its goal can be reached. It
     is uniform between `min_depth` and `max_depth`. Each rule makes the next object of the last:

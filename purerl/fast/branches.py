@@ -16,15 +16,15 @@ import jax.numpy as jnp
 def cond(predicate: jax.Array, true_fun: Callable, false_fun: Callable, *operands: Any) -> Any:
     """`jax.lax.cond` that under `jax.vmap` skips `true_fun` where no agent needs it.
 
-    With a batched predicate `jax.lax.cond` runs both branches for every agent and selects. Agents
-    that are batched in the middle of training carry a counter each, and yet they all reach
-    the same point of a schedule at the same time: here one branch decides for all of them, and what
-    `true_fun` returns is selected for those agents that need it.
+    With a batched predicate, `jax.lax.cond` runs both branches for every agent and selects. Agents
+    that are batched in the middle of training each have a counter, although they all reach the same
+    point of a schedule at the same time. Here `true_fun` runs if any agent needs it, and its result
+    is selected for the agents that do.
 
     Args:
         predicate: [] bool.
         true_fun: expensive.
-        false_fun: cheap, such as returning what came in.
+        false_fun: cheap, such as the identity.
         operands: of both.
     """
 

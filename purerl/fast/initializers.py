@@ -5,12 +5,12 @@ In place of
     def orthogonal(scale):
         return jax.nn.initializers.orthogonal(scale)
 
-whose kernels have the same distribution.
+with the same distribution of kernels.
 
 The usual initialiser calls a QR factorisation. Batched over agents on a CPU with few cores, such
 LAPACK calls wait for the thread pool that they themselves occupy and hang; on a GPU they
 run one after another. The polar factor of a Gaussian matrix has the same distribution (Haar) and
-needs nothing but matrix products.
+only needs matrix products.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""Values of the states that actions led to, asked for where they are not known yet.
+"""Values of next states, computed only where they are not known yet.
 
 In place of
 
     def next_values(critic, parameters, value, final_obs, terminated, truncated):
         return critic(parameters, final_obs)
 
-which asks for every step a second time.
+which evaluates the critic for every step a second time.
 """
 
 from collections.abc import Callable
@@ -24,26 +24,25 @@ def next_values(
     terminated: jax.Array,
     truncated: jax.Array,
 ) -> jax.Array:
-    """Values of the states that actions led to, before any reset.
+    """Return the values of the states after the actions, before any reset.
 
-    Within an episode they are those of the next step. The critic is asked only after the last step
-    of the rollout, and for the ends that truncation made: in rounds, of which each answers the
-    first open one of every environment. There are as many rounds as the environment with most
-    truncations has (under `vmap` that of all agents), so episodes of a few steps, all truncated,
-    would be cheaper all at once. Derivatives, in reverse mode only, ask for every step.
+    Within an episode, the value of the next step is reused. The critic is evaluated only after the
+    last step of the rollout and at truncations, in rounds: each round takes the first open
+    truncation of every environment. The number of rounds is the largest number of truncations in
+    an environment (under `vmap`, of any agent), so for very short episodes that are all truncated,
+    one evaluation of all steps would be cheaper. Derivatives, in reverse mode only, evaluate all.
 
     Args:
-        critic: from parameters and observations [N, ...] to values [N]. It must not close over
-            tracers.
+        critic: from parameters and inputs [N, ...] to values [N]. It must not close over tracers.
         parameters: of the critic.
         value: [T, N] the critic's values of the observations in which actions were taken.
-        final_obs: [T, N, ...] observations that actions led to, before a reset: within an episode
-            those of the next step. Any pytree, such as observations and what is remembered.
+        final_obs: [T, N, ...] inputs after the actions, before a reset; within an episode they
+            equal the inputs of the next step. Any pytree, such as observations and memories.
         terminated: [T, N] bool.
         truncated: [T, N] bool.
 
     Returns:
-        [T, N]; where an episode terminated it means nothing, as no value is left there.
+        [T, N]; arbitrary where an episode terminated.
     """
     unanswered = jnp.logical_and(truncated, ~terminated).at[-1].set(True)
     return _answered_one_by_one(critic, unanswered, parameters, value, final_obs)

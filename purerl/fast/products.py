@@ -6,11 +6,11 @@ In place of
     gradient_of_x = gradient_of_y @ weights.T
     gradient_of_weights = x.T @ gradient_of_y
 
-XLA's fast kernels for CPUs take matrices as they lie in memory. The gradient of weights is a
-product with a transposed matrix, which they do not take: so the smaller one is transposed first.
-They are slow where a matrix has a few columns or rows only: with few outputs a product is one with
-a vector after another, and with few inputs a sum of outer products, which XLA makes part of the
-activation that follows.
+XLA's fast kernels for CPUs read matrices in the order of memory. The gradient of the weights is a
+product with a transposed matrix, which they do not support, so the smaller matrix is transposed
+first. The kernels are slow for matrices with few columns or rows. With few outputs, a product is
+computed as products with vectors; with few inputs, as a sum of outer products, which XLA fuses with
+the activation.
 """
 
 import functools

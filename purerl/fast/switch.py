@@ -1,10 +1,10 @@
-"""Whether networks are computed by arithmetic that suits a CPU, or by JAX's own.
+"""The choice between JAX's own arithmetic for networks and a faster one for CPUs.
 
     tanh(x) = jnp.tanh(x)
     dot_general(x, weights, ...) = jax.lax.dot_general(x, weights, ...)
 
-is what all programs compute unless `use_cpu_arithmetic` was called before they were traced: right
-everywhere, and the fastest where XLA splits an operation among the threads of a CPU.
+is the default. It is correct everywhere, and the fastest choice where XLA splits an operation among
+the threads of a CPU. `use_cpu_arithmetic` changes it for programs that are traced later.
 """
 
 import jax

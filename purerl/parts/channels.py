@@ -1,7 +1,7 @@
-"""Channels: what says messages about observations, see `purerl.envs.Talking`.
+"""Channels, which append messages to observations; see `purerl.envs.Talking`.
 
 `messages` is a network. Silence, a constant and a random function are the same network with other
-weights, so that a program compiled for one serves them all; noise is none. `speak` is any of them.
+weights, so one compiled program serves them all. `speak` also supports noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from purerl.parts.networks import LECUN_NORMAL, Torso
 from purerl.types import Channel
 
 Weights = Any
-"""Of a network of messages."""
+"""Weights of a network of messages."""
 
 
 class Messenger(nn.Module):
@@ -39,15 +39,15 @@ class Speaker(struct.PyTreeNode):
 
     weights: Weights
     key: jax.Array
-    """[2] uint32 of noise"""
+    """[2] uint32, key of the noise"""
     is_noise: jax.Array
-    """[] bool, whether it says noise instead of what the network says"""
+    """[] bool, whether messages are noise instead of the network's outputs"""
     dropout: jax.Array
-    """[] share of messages that are not heard: zeros instead"""
+    """[] share of messages that are replaced by zeros"""
 
 
 def messages(messenger: Messenger) -> Channel:
-    """Return the channel whose meta-parameters are the weights of a network."""
+    """Return the channel of a network; its meta-parameters are the weights."""
 
     def channel(weights: Weights, obs: jax.Array) -> jax.Array:
         message: Any = messenger.apply(weights, obs)
@@ -57,7 +57,7 @@ def messages(messenger: Messenger) -> Channel:
 
 
 def speak(messenger: Messenger) -> Channel:
-    """Return the channel whose meta-parameters are a `Speaker`."""
+    """Return the channel that takes a `Speaker` as meta-parameters."""
     learned = messages(messenger)
 
     def channel(speaker: Speaker, obs: jax.Array) -> jax.Array:
@@ -74,9 +74,9 @@ def speak(messenger: Messenger) -> Channel:
 
 
 def noise(key: jax.Array, obs: jax.Array, width: int) -> jax.Array:
-    """Return a uniform message [width] that has nothing to do with that of any other observation.
+    """Return a uniform message [width], independent for every two observations.
 
-    It is drawn with the bits of the observation: the same observation has the same message.
+    It is drawn with the bits of the observation, so equal observations have equal messages.
     """
     bits = jax.lax.bitcast_convert_type(obs.astype(jnp.float32), jnp.uint32)
 
@@ -88,13 +88,13 @@ def noise(key: jax.Array, obs: jax.Array, width: int) -> jax.Array:
 
 
 def silence(key: jax.Array, weights: Weights) -> Weights:
-    """Return the weights with which a network says zeros."""
+    """Return the weights of a network with the constant output zero."""
     del key
     return jax.tree.map(jnp.zeros_like, weights)
 
 
 def constant(key: jax.Array, weights: Weights) -> Weights:
-    """Return weights with which a network always says the same, uniform in [-1, 1]."""
+    """Return the weights of a network with a constant output, drawn uniformly from [-1, 1]."""
     silent = silence(key, weights)["params"]
     bias = silent["out"]["bias"]
     said = jax.random.uniform(key, bias.shape, minval=-0.999, maxval=0.999)
@@ -102,7 +102,7 @@ def constant(key: jax.Array, weights: Weights) -> Weights:
 
 
 def random(key: jax.Array, weights: Weights) -> Weights:
-    """Return weights that are as random as those that a search begins with."""
+    """Return new random weights, drawn as at the start of a search."""
     leaves, structure = jax.tree.flatten(weights)
     drawn = [
         LECUN_NORMAL(each, leaf.shape) if leaf.ndim > 1 else jnp.zeros_like(leaf)
@@ -121,13 +121,13 @@ HAND_WRITTEN: dict[str, Callable[[jax.Array, Weights], Weights]] = {
 
 
 def speaker(name: str, key: jax.Array, weights: Weights, dropout: float = 0.0) -> Speaker:
-    """Return a hand-written channel for one agent, or with any other name the one given.
+    """Return a hand-written channel for one agent, or the given one under any other name.
 
     Args:
         name: of `HAND_WRITTEN`.
-        key: what a constant, a random function and noise are drawn with.
+        key: for a constant, a random function and noise.
         weights: of the network, or an example.
-        dropout: share of messages that are not heard, drawn with the bits of the observation.
+        dropout: share of messages that are replaced by zeros, drawn with the observation's bits.
     """
     own_key, noise_key = jax.random.split(key)
     if name in HAND_WRITTEN:

@@ -38,17 +38,17 @@ def evaluate_in_gymnasium(
 ) -> np.ndarray:
     """Play episodes in the Gymnasium environment of this name: NumPy, one process.
 
-    An independent check: nothing of the environment that the agent was trained in takes part
-    (except in GridWorld, whose Gymnasium version is an adapter around ours). `env_kwargs` are
-    arguments for `gymnasium.make`. An agent that knows of illegal actions is told of them by the
-    `action_mask` in Gymnasium's info.
+    An independent check: it does not use the environment that the agent was trained in (except for
+    GridWorld, where the Gymnasium version is an adapter around ours). `env_kwargs` are
+    arguments for `gymnasium.make`. If the agent uses masks
+    of legal actions, they are read from `action_mask` in Gymnasium's info.
 
     Returns:
         undiscounted returns [num_episodes].
 
     Raises:
         ValueError: if Gymnasium has no environment of this name, if its observations are not of
-            the size that the agent knows, or if it does not tell of legal actions and ours does.
+            the size that the agent knows, or if only ours has masks of legal actions.
     """
     try:
         env = gymnasium.make(gymnasium_name(name), **(env_kwargs or {}))

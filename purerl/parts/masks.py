@@ -71,7 +71,7 @@ def check(env: Any) -> None:
 
     Raises:
         ValueError: if actions are not discrete, if the masks are not as described above, or if the
-            first state of one of 16 episodes forbids everything.
+            first state of any of 16 episodes has no legal action.
     """
     if getattr(env, "legal_actions", None) is not None:
         _check(env)

@@ -143,7 +143,7 @@ class Gaussian(NamedTuple):
 
 
 class SquashedGaussian(Gaussian):
-    """The distribution of numbers whose tanh is the action.
+    """The distribution of numbers before tanh, which maps them to actions.
 
     Log-probabilities refer to the numbers. Their ratios equal the ratios for the actions, where the
     derivative of tanh cancels.

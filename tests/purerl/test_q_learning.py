@@ -47,7 +47,7 @@ def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, cou
         taken = np.argwhere(np.asarray(after.visits - state.visits))
         assert taken.shape == (1, 2)  # one action in one state
         (obs, action) = taken[0].tolist()
-        assert obs == state.envs.obs
+        assert obs == state.obs
         yield state, action, moved(obs, action), sums, after
         state = after
 
@@ -57,7 +57,7 @@ def replay(target, following_value):
     seen = Counter()
     for before, action, following, sums, after in steps(target):
         terminated = following == GOAL
-        length = float(before.envs.unfinished.lengths[0]) + 1
+        length = float(before.unfinished.lengths[0]) + 1
         truncated = length == 4
         assert sums.rewards == float(terminated)
         assert sums.episodes == float(terminated or truncated)
@@ -65,10 +65,10 @@ def replay(target, following_value):
         table = int(np.argwhere(changed)[0, 0]) if changed.any() else None
         if table is None:
             continue
-        old = before.q[table, before.envs.obs, action]
+        old = before.q[table, before.obs, action]
         bootstrap = 0.0 if terminated else following_value(before.q, following, table)
         expected = old + 0.3 * (float(terminated) + 0.8 * bootstrap - old)
-        assert after.q[table, before.envs.obs, action] == pytest.approx(expected, rel=1e-5)
+        assert after.q[table, before.obs, action] == pytest.approx(expected, rel=1e-5)
         assert changed.sum() == 1
         seen["bootstrapped at truncation"] += truncated and not terminated and bootstrap > 0
         seen["terminated"] += terminated
@@ -103,18 +103,18 @@ def tilted(meta_params, context, prediction, target, old_prediction):
 
 def test_another_loss_is_descended():
     for before, action, following, _, after in steps(loss=tilted, count=40):
-        old = before.q[0, before.envs.obs, action]
+        old = before.q[0, before.obs, action]
         terminated = following == GOAL
         target = 1.0 if terminated else 0.8 * before.q[0, following].max()
         expected = old - 0.3 * (4.0 * (old - target) + 0.1)
-        found = float(after.q[0, before.envs.obs, action])
+        found = float(after.q[0, before.obs, action])
         assert found == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
 
 
 def test_without_exploration_only_best_actions_are_taken():
     hyperparams = HYPERPARAMS.replace(epsilon_start=0.0, initial_value=0.5)
     for before, action, _, _, after in steps(hyperparams=hyperparams, count=60):
-        best = before.q[0, before.envs.obs]
+        best = before.q[0, before.obs]
         assert best[action] == best.max()
         assert after.q.shape == (1, 6, 4)
 
