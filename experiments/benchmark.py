@@ -127,7 +127,7 @@ def parse() -> argparse.Namespace:
     text = "also measure the installed ones of: rejax, Gymnasium, MinAtar"
     parser.add_argument("--peers", action="store_true", help=text)
     fields = ", ".join(f"{{{field}}}" for field in FIELDS)
-    text = "also measure this worker (ppo, dqn, evolution, learned-rules, games), see "
+    text = "also measure this worker (ppo, dqn, evolution, learned-rules, games, robots), see "
     text += f"benchmarks/processes.py; may contain {fields}"
     parser.add_argument(
         "--external", type=external, action="append", default=[], metavar="NAME=COMMAND", help=text

@@ -1,30 +1,26 @@
-"""The suite `robots`: whole trainings in a robot of Brax, by ours, brax's own PPO and PureJaxRL's.
+"""The suite `robots`: whole trainings in a robot of Brax, by ours, brax's own PPO and others.
 
 All take the frames, environments, minibatches, networks and settings of our preset, which squashes
 actions by tanh and lets their deviation depend on the state, as brax's PPO always does. Differences
 that cannot be set from outside: brax's minibatches are whole stretches, and its rewards are scaled
-by a constant, where ours are normalised. PureJaxRL's takes part if the folder `purejaxrl` of its
-repository is on PYTHONPATH. It clips actions, has one deviation for all states, and clips values.
+by a constant, where ours are normalised. An external worker also reports the `return` of its policy
+in every sample.
 """
 
 import argparse
 import functools
 import importlib.util
 import time
-import types
 from typing import Any
 
 import numpy as np
 
 from experiments.benchmarks.comparison import OURS, Comparison
+from experiments.benchmarks.external import externals
 from experiments.benchmarks.processes import Sample, own, progress
 from experiments.benchmarks.work import Clock, Made
 
 PRESET = "train/ppo_brax_ant"
-BRAX, PUREJAXRL, PHYSICS = "brax's PPO", "PureJaxRL", "the robot alone, random actions"
-PUREJAXRL_FILE = "ppo_continuous_action"
-PUREJAXRL_UNITS = 256
-"""of its hidden layers, written into its file"""
 REWARD_SCALING = 0.1
 """of brax's PPO"""
 EPOCHS = 8
@@ -42,18 +38,16 @@ def suite(options: argparse.Namespace) -> Comparison:
         return comparison
     settings = _settings(None)
     envs: int = settings.train.num_envs
+    steps = options.agent_steps or settings.train.total_timesteps
     variants = {
         OURS: own("robots:ours", steps=options.agent_steps),
-        BRAX: own("robots:brax", default_flags=True, steps=options.agent_steps),
-        PUREJAXRL: own("robots:purejaxrl", default_flags=True, steps=options.agent_steps),
-        PHYSICS: own(
+        "brax's PPO": own("robots:brax", default_flags=True, steps=options.agent_steps),
+        "the robot alone, random actions": own(
             "environments:all_devices", name=settings.task.env, num_envs=envs,
             steps=PHYSICS_STEPS // envs,
         ),
+        **externals(options, suite="robots", task=settings.task.env, agent_steps=steps),
     }  # fmt: skip
-    if not importlib.util.find_spec(PUREJAXRL_FILE):
-        progress(f"{PUREJAXRL} is left out: its {PUREJAXRL_FILE}.py is not on PYTHONPATH")
-        del variants[PUREJAXRL]
     comparison.case(variants, options.repeats, PRESET)
     return comparison
 
@@ -160,67 +154,6 @@ def brax(steps: int | None) -> Made:
             evaluators.append(_evaluator(settings, greedy))
         score = _mean_return(evaluators[0], policy)
         return {"seconds": seconds, "cpu_seconds": cpu, "amount": amount, "return": score}
-
-    return measure, {"layout": "one device, default"}
-
-
-def purejaxrl(steps: int | None) -> Made:
-    """PureJaxRL's PPO for continuous actions; its layers and physics are fixed in its files."""
-    import jax
-    import jax.numpy as jnp
-    from flax import linen
-
-    from purerl.envs.suite import quiet
-
-    with quiet():
-        theirs: Any = importlib.import_module(PUREJAXRL_FILE)
-    settings = _settings(steps)
-    config, hyperparams = settings.train, settings.hyperparams
-    (units,) = set(config.hidden_sizes)
-    assert len(config.hidden_sizes) == 2
-
-    def dense(features, **options):
-        return linen.Dense(units if features == PUREJAXRL_UNITS else features, **options)
-
-    theirs.nn = types.SimpleNamespace(**{**vars(linen), "Dense": dense})
-    theirs.BraxGymnaxWrapper = functools.partial(
-        theirs.BraxGymnaxWrapper, **settings.task.env_params
-    )
-    train = theirs.make_train({
-        "ENV_NAME": settings.task.env.removeprefix("brax/"), "NORMALIZE_ENV": True,
-        "TOTAL_TIMESTEPS": config.num_updates * config.frames_per_update,
-        "NUM_ENVS": config.num_envs, "NUM_STEPS": config.num_steps,
-        "UPDATE_EPOCHS": config.update_epochs, "NUM_MINIBATCHES": config.num_minibatches,
-        "ACTIVATION": config.activation, "LR": hyperparams.learning_rate, "ANNEAL_LR": False,
-        "GAMMA": hyperparams.gamma, "GAE_LAMBDA": hyperparams.gae_lambda,
-        "CLIP_EPS": hyperparams.clip_epsilon, "ENT_COEF": hyperparams.entropy_coef,
-        "VF_COEF": hyperparams.vf_coef, "MAX_GRAD_NORM": hyperparams.max_grad_norm,
-    })  # fmt: skip
-    network = theirs.ActorCritic(_robot(settings).action_size, activation=config.activation)
-
-    def greedy(policy):
-        params, mean, var = policy
-
-        def act(obs, _):
-            distribution, _ = network.apply(params, (obs - mean) / jnp.sqrt(var + 1e-8))
-            return jnp.clip(distribution.mean(), -1, 1), {}
-
-        return act
-
-    evaluator = _evaluator(settings, greedy)
-    compiled = jax.jit(train).lower(jax.random.PRNGKey(0)).compile()
-    amount = config.num_updates * config.frames_per_update
-
-    def measure(repeat: int) -> Sample:
-        if repeat == 0:
-            return {}
-        clock = Clock()
-        result = jax.block_until_ready(compiled(jax.random.PRNGKey(repeat)))
-        sample = clock.sample(amount)
-        learned, normalised = result["runner_state"][:2]  # rewards are, then observations
-        seen = normalised.env_state
-        score = _mean_return(evaluator, (learned.params, seen.mean[0], seen.var[0]))
-        return {**sample, "return": score}
 
     return measure, {"layout": "one device, default"}
 

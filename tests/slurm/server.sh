@@ -46,7 +46,7 @@ SlurmUser=$user
 SlurmdUser=$user
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket=$directory/munge.socket,cred_expire=2
+AuthInfo=socket=$directory/munge.socket
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none

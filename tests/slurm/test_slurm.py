@@ -92,10 +92,13 @@ class Job:
 
     def wait(self, *states):
         """Return the fields of `scontrol show job` once the job is in one of these states."""
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 400
         while (found := self.shown())["JobState"] not in states:
             assert time.monotonic() < deadline, (found, self.output)
-            time.sleep(0.1)
+            if found["JobState"] == "PENDING" and found["Restarts"] != "0":
+                # SLURM would wait for two minutes before it starts a requeued job.
+                self._call("scontrol", "update", f"JobId={self.id}", "StartTime=now")
+            time.sleep(0.5)
         return found
 
     def wait_for_generations(self, run_dir, count):
