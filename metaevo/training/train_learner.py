@@ -37,7 +37,9 @@ class Task(NamedTuple):
         have no limit.
         """
         limit = getattr(self.env_params, "max_steps_in_episode", None)
-        return None if limit is None else int(np.max(limit)) * self.learner.config.num_envs
+        # Tabular learners have a single environment and no such setting.
+        num_envs = getattr(self.learner.config, "num_envs", 1)
+        return None if limit is None else int(np.max(limit)) * num_envs
 
 
 class Normalisation(NamedTuple):
