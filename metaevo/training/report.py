@@ -52,8 +52,8 @@ def check(settings: TrainSettings, env_name: str, env: Any) -> None:
     """
     if settings.evaluation.film and renderer(env) is None:
         raise ConfigError(
-            f"evaluation.film = true: {env_name} cannot be drawn; GridWorld, Doors, gymnax's "
-            "classic control and MinAtar, and environments with `render(state, params)` can"
+            f"evaluation.film = true: {env_name} cannot be drawn; classic control, MinAtar, "
+            "navix, xminigrid, GridWorld, Doors and environments with `render(state, params)` can"
         )
     wanted = settings.evaluation.gymnasium
     if not wanted:

@@ -5,9 +5,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from gymnax.environments import spaces
 
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
+from purerl.envs.suite import (
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+)
 
 VERSION = "0.7.4"
 NAMES = (
@@ -26,6 +34,8 @@ NAMES = (
     *(f"GoToDoor-{size}" for size in ("5x5", "6x6", "8x8")),
 )
 """All of navix 0.7.4: other versions have other tasks under the same names."""
+ENLARGED = 3
+"""Pixels of a film for each pixel of navix's small pictures."""
 NEVER = 2**30
 """Steps after which navix itself would cut an episode."""
 
@@ -85,6 +95,14 @@ class Navix(SuiteEnvironment):
         after = self.grid._step(before, action)
         terminated = after.step_type == self._navix.StepType.TERMINATION
         return after.observation, _without_extras(after.state), after.reward, terminated
+
+    def render(self, state: SuiteState, params: NavixParams) -> np.ndarray:
+        """Return navix's picture of the state, uint8 [height, width, 3]."""
+        del params
+        cache = imported("navix", "navix.rendering.cache", VERSION).RenderingCache
+        inner = state.inner.replace(cache=cache.init(state.inner.grid))
+        picture = np.asarray(imported("navix", "navix.observations", VERSION).rgb(inner))
+        return picture.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
 
     @property
     def num_actions(self) -> int:

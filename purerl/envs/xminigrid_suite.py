@@ -5,9 +5,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from gymnax.environments import spaces
 
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported, quiet
+from purerl.envs.grid import PIXELS
+from purerl.envs.suite import (
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+)
 
 VERSION = "0.9.3"
 WORLDS = (
@@ -86,6 +95,16 @@ class XMiniGrid(SuiteEnvironment):
         )
         after = self.grid.step(self._own(params), before, action)
         return after.observation, after.state, after.reward, after.discount == 0.0
+
+    def render(self, state: SuiteState, params: XMiniGridParams) -> np.ndarray:
+        """Return xminigrid's picture of the state, uint8 [height, width, 3]."""
+        del params
+        drawing = imported("xminigrid", "xminigrid.rendering.rgb_render", VERSION)
+        inner = jax.device_get(state.inner)
+        picture: np.ndarray = drawing.render(
+            inner.grid, inner.agent, self._static.view_size, tile_size=PIXELS
+        )
+        return picture
 
     def _own(self, params: XMiniGridParams) -> Any:
         """Return xminigrid's parameters with a traced limit, because rewards depend on it."""
