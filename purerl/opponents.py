@@ -1,24 +1,19 @@
-"""Who moves in a game between learners: naive learners, LOLA, best responses, fixed strategies.
+"""Players of games between learners: naive learners, LOLA, best responses, fixed strategies.
 
-All have one signature. A move is a new policy, chosen from the policies that both players had:
-
-    move(game, rate, own, other, first) -> the player's next policy
-
-`game` is as the mover sees it, `own` and `other` are logits [5] (`purerl.games`), each as its
-player sees the game, and `first` is the policy with which the mover began.
+A player chooses a new policy in every meta-step, from the policies that both players have
+(`purerl.games`), and may carry a state from one meta-step to the next, such as a momentum. Like an
+optimizer of optax it is a pair of functions, `init` and `step`.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.games import Game, values
-
-Move = Callable[[Game, Any, jax.Array, jax.Array, jax.Array], jax.Array]
+from purerl.games import LOGITS, Game, values
 
 RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
@@ -26,59 +21,194 @@ CERTAIN = 1e-4
 """The least probability of an action that a strategy never takes, so that logits are finite."""
 
 
-def naive(game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array) -> jax.Array:
+class Step(Protocol):
+    """Choose the next policy."""
+
+    def __call__(
+        self, game: Game, rate: Any, own: jax.Array, other: jax.Array, state: Any, /
+    ) -> tuple[jax.Array, Any]:
+        """Return the player's next policy [5] and its next state.
+
+        Args:
+            game: as the player sees it.
+            rate: learning rate.
+            own: [5] logits of the player's current policy.
+            other: [5] logits of the other player's current policy, as the other player sees the
+                game.
+            state: from `init` or the previous step.
+        """
+
+
+class Player(NamedTuple):
+    """A player; any object with these two functions will do.
+
+    Example:
+        >>> def init(policy):
+        ...     return jnp.zeros_like(policy)
+        >>> def step(game, rate, own, other, velocity):
+        ...     velocity = 0.9 * velocity + gradient(game, own, other)
+        ...     return own + rate * velocity, velocity
+        >>> momentum = Player(init, step)
+    """
+
+    init: Callable[[jax.Array], Any]
+    """`first policy [5] -> state`; the state is any pytree of arrays"""
+    step: Step
+
+
+class Episode(NamedTuple):
+    """A meta-episode."""
+
+    own: jax.Array
+    """[steps] our payoff per step of the game"""
+    other: jax.Array
+    """[steps] the opponent's payoff"""
+    policies: jax.Array
+    """[steps, 2, 5] logits of both, each as its player sees the game"""
+
+
+def play(
+    game: Game,
+    ours: Player,
+    theirs: Player,
+    start: jax.Array,
+    *,
+    rates: tuple[Any, Any] = (1.0, 1.0),
+    steps: int = 100,
+) -> Episode:
+    """Play a meta-episode.
+
+    A meta-step is a joint move: both players choose their next policies from the same pair of
+    policies, and then earn the value of the game between the new ones (M-FOS, Lu et al. 2022).
+
+    Args:
+        game: as we see it.
+        ours: our player.
+        theirs: the opponent.
+        start: [2, 5] logits of the first policies, ours first.
+        rates: learning rates, ours first.
+        steps: joint moves.
+    """
+
+    def step(carry, _):
+        own, other, our_state, their_state = carry
+        new_own, our_state = ours.step(game, rates[0], own, other, our_state)
+        new_other, their_state = theirs.step(game.swapped, rates[1], other, own, their_state)
+        payoffs = values(game, new_own, new_other)
+        carry = new_own, new_other, our_state, their_state
+        return carry, (*payoffs, jnp.stack([new_own, new_other]))
+
+    first = (start[0], start[1], ours.init(start[0]), theirs.init(start[1]))
+    _, found = jax.lax.scan(step, first, length=steps)
+    return Episode(*found)
+
+
+def draw_start(key: jax.Array) -> jax.Array:
+    """Draw the first policies of both players: logits [2, 5] from N(0, 1)."""
+    return jax.random.normal(key, (2, LOGITS))
+
+
+def gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
+    """Return the gradient [5] of a player's discounted sum of payoffs in its own policy."""
+    return jax.grad(_total, argnums=1)(game, own, other)
+
+
+def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) -> Player:
+    """Return a player without a state.
+
+    Args:
+        choose: `(game, rate, own, other) -> next policy`.
+    """
+
+    def step(
+        game: Game, rate: Any, own: jax.Array, other: jax.Array, state: Any
+    ) -> tuple[jax.Array, Any]:
+        return choose(game, rate, own, other), state
+
+    return Player(lambda policy: (), step)
+
+
+@stateless
+def naive(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
     """Climb the gradient of the own discounted sum of payoffs, as if the other never moved."""
-    del first
-    return own + rate * _gradient(game, own, other)
+    return own + rate * gradient(game, own, other)
 
 
-def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array) -> jax.Array:
-    """Climb the gradient of what the own value is after the other's next naive step.
+@stateless
+def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
+    """Climb the gradient of the own value after the other's next naive step.
 
     The exact form: the step is differentiated through rather than expanded to first order
-    (Foerster et al. 2018, "Learning with Opponent-Learning Awareness"). The other is taken to have
-    the same rate.
+    (Foerster et al. 2018, "Learning with Opponent-Learning Awareness"). The other is assumed to
+    have the same rate.
     """
-    del first
 
     def ahead(own):
-        step = _gradient(game.swapped, other, own)
+        step = gradient(game.swapped, other, own)
         return _total(game, own, other + rate * step)
 
     return own + rate * jax.grad(ahead)(own)
 
 
-def best_response(
+def _respond(
     game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array
-) -> jax.Array:
-    """Adapt the policy of the start anew to the other's, by some gradient steps, as MAML does."""
+) -> tuple[jax.Array, jax.Array]:
+    """Take gradient steps from the first policy against the other's current one, as MAML does."""
     del own
 
     def step(_, policy):
-        return policy + rate * _gradient(game, policy, other)
+        return policy + rate * gradient(game, policy, other)
 
-    return jax.lax.fori_loop(0, RESPONSE_STEPS, step, first)
+    return jax.lax.fori_loop(0, RESPONSE_STEPS, step, first), first
 
 
-def fixed(probabilities: Sequence[float] | np.ndarray) -> Move:
-    """Return the move of a player that never learns.
+best_response = Player(lambda policy: policy, _respond)
+
+
+def constant(policy: Any) -> Player:
+    """Return a player that always plays the policy with these logits [5]."""
+    return stateless(lambda game, rate, own, other: jnp.asarray(policy))
+
+
+def fixed(probabilities: Sequence[float] | np.ndarray) -> Player:
+    """Return a player that never learns.
 
     Args:
         probabilities: [5] of cooperating at the start and after CC, CD, DC and DD.
     """
-    policy = logits(probabilities)
-
-    def move(
-        game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array
-    ) -> jax.Array:
-        del game, rate, own, other, first
-        return jnp.asarray(policy)
-
-    return move
+    return constant(logits(probabilities))
 
 
-LEARNING: dict[str, Move] = {"naive": naive, "lola": lola, "best_response": best_response}
-"""Those that climb a gradient, by their names."""
+def one_of(players: Sequence[Player], index: Any) -> Player:
+    """Return the player with a traced index; all players' states are carried.
+
+    With an index that is not batched, only the chosen player's step is executed.
+    """
+
+    def init(policy: jax.Array) -> list[Any]:
+        return [each.init(policy) for each in players]
+
+    def step(
+        game: Game, rate: Any, own: jax.Array, other: jax.Array, states: list[Any]
+    ) -> tuple[jax.Array, list[Any]]:
+        def branch(place):
+            def chosen(rate, own, other, states):
+                policy, state = players[place].step(game, rate, own, other, states[place])
+                return policy, [*states[:place], state, *states[place + 1 :]]
+
+            return chosen
+
+        branches = [branch(place) for place in range(len(players))]
+        found: tuple[jax.Array, list[Any]] = jax.lax.switch(
+            index, branches, rate, own, other, states
+        )
+        return found
+
+    return Player(init, step)
+
+
+LEARNING: dict[str, Player] = {"naive": naive, "lola": lola, "best_response": best_response}
+"""Players that climb a gradient."""
 FIXED: dict[str, tuple[float, ...]] = {
     "always_defect": (0, 0, 0, 0, 0),
     "tit_for_tat": (1, 1, 0, 1, 0),
@@ -87,7 +217,7 @@ FIXED: dict[str, tuple[float, ...]] = {
 }
 """Strategies that never learn: probabilities of cooperating at the start, after CC, CD, DC, DD."""
 FACTORS = (3.0, 2.0, 1.5, 1.2, 1.1, 1.01)
-"""Of extortion, the first one that a game allows."""
+"""Factors of extortion; `extortionate` takes the first one that a game allows."""
 
 
 def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -97,12 +227,12 @@ def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
 
 
 def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarray | None:
-    """Return the strategy that fixes own - l = factor x (other - l'), whatever the other does.
+    """Return the strategy that enforces own - l = factor x (other - l').
 
     Press & Dyson 2012, for discounted games Hilbe, Traulsen & Sigmund 2015 ("Partners or rivals?").
-    The baselines l and l' are what both get where nobody cooperates (level 0: extortion), where all
-    do (level 1: generosity), or between. Of the strategies of that line it is the one that reacts
-    most.
+    The baselines l and l' are the payoffs of mutual defection (level 0: extortion), of mutual
+    cooperation (level 1: generosity), or an interpolation. Of the strategies that enforce this line
+    it is the most reactive one.
 
     Args:
         game: as the player sees it.
@@ -131,15 +261,11 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
 
 
 def extortionate(game: Game) -> np.ndarray | None:
-    """Return the strategy that extorts most of `FACTORS`; None if the game allows none."""
+    """Return the extortion with the largest of `FACTORS`; None if the game allows none."""
     found = (zero_determinant(game, factor) for factor in FACTORS)
     return next((each for each in found if each is not None), None)
 
 
 def _total(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
-    """The discounted sum of the own payoffs."""
+    """Return the discounted sum of the own payoffs."""
     return values(game, own, other)[0] / (1 - game.discount)
-
-
-def _gradient(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
-    return jax.grad(_total, argnums=1)(game, own, other)

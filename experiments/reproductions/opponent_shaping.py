@@ -14,15 +14,14 @@ from annotated_types import Gt, Interval
 from tqdm import tqdm
 
 from experiments.reproductions.comparison import Cell, Comparison, Output
-from metaevo.components import shapers
+from metaevo.components import players
 from metaevo.config import from_dict, load_yaml, presets
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.settings import MAX_SEED
 from metaevo.statistics import iqm
-from metaevo.studies.games import meta_game
+from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.shaping import ShapingStudy
-from metaevo.studies.games.shaping_settings import ShapingSettings
 from purerl import opponents
 
 
@@ -49,9 +48,11 @@ def run(preset: str, settings: Settings, output: Output) -> None:
     evolution.compile()
 
     def episode(weights, key):
-        ours = opponents.naive if weights is None else shapers.shaper(weights)
-        start, rates = meta_game.start_of(jax.random.split(key)[0]), (problem.rate, problem.rate)
-        found = meta_game.play(problem.game, ours, opponents.naive, rates, start, problem.frames)
+        ours = opponents.naive if weights is None else players.shaper(weights)
+        start, rates = opponents.draw_start(jax.random.split(key)[0]), (problem.rate, problem.rate)
+        found = opponents.play(
+            problem.game, ours, opponents.naive, start, rates=rates, steps=problem.frames
+        )
         return jnp.mean(found.own), jnp.mean(found.other)
 
     play = jax.jit(jax.vmap(episode, in_axes=(None, 0)))

@@ -1,11 +1,10 @@
-"""Channels by name: what an agent hears behind every observation (`channel: noise`).
+"""Channels by name (`channel: noise`): messages that are appended to every observation.
 
-A channel is hand-written, in the zoo, or what a run of cheap talk has found. Any learner that sees
-vectors can hear it, as it is a part of the environment's parameters.
+A channel is hand-written, an entry of the zoo, or the result of a run of cheap talk. Any learner
+with vectors as observations can hear it, because it is part of the environment's parameters.
 """
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt, Interval, MaxLen, MinLen
 
-from metaevo.components import zoo
+from metaevo.components import copies
 from metaevo.config import ConfigError, from_dict, show
-from metaevo.config.hints import of_value
-from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from purerl.envs.talking import Talking, TalkParams
 from purerl.learners import LEARNERS
@@ -35,12 +32,12 @@ NAMES = (NONE, *channels.HAND_WRITTEN)
 
 @dataclass(frozen=True)
 class ChannelConfig:
-    """The network that says messages: relu, then `scale * tanh`."""
+    """The network of messages: relu layers, then `scale * tanh`."""
 
     width: Annotated[int, Interval(gt=0, le=1024)] = 2
     """numbers of a message"""
     scale: Annotated[float, Gt(0)] = 2 * math.pi
-    """the largest number that it can say"""
+    """bound of the numbers of a message"""
     hidden_sizes: Annotated[
         tuple[Annotated[int, Interval(gt=0, le=4096)], ...], MinLen(1), MaxLen(16)
     ] = (64, 64)
@@ -55,16 +52,16 @@ class ChannelConfig:
 def talking(
     environment: tuple[str, Any, Any], channel: Channel, config: ChannelConfig, learner: str
 ) -> tuple[Talking, int]:
-    """Return an environment in which a channel talks, and the size of what the channel sees.
+    """Return an environment in which a channel talks, and the size of its observations.
 
     Args:
         environment: name, environment, parameters: without a channel.
         channel: that talks.
-        config: of it.
-        learner: who hears it.
+        config: of the channel.
+        learner: its listener.
 
     Raises:
-        ConfigError: for a learner or an environment whose observations are no vectors.
+        ConfigError: if the observations of the learner or of the environment are not vectors.
     """
     name, env, env_params = environment
     if LEARNERS[learner].observations == "index":
@@ -96,8 +93,8 @@ def hear(
     Args:
         name: of `NAMES`, of an entry of the zoo, or the directory of a run of cheap talk.
         environments: as a learner needs them.
-        learner: who hears it.
-        run_path: an existing run, whose copy of the channel is used.
+        learner: the listener.
+        run_path: an existing run with a copy of the channel.
 
     Raises:
         ConfigError: if there is no such channel, or it cannot talk there.
@@ -137,17 +134,12 @@ def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weight
 
     Args:
         name: of an entry of the zoo, or a run's directory.
-        run_path: an existing run, whose copy is used.
+        run_path: an existing run with a copy of the channel.
 
     Raises:
         ConfigError: if it is neither, or damaged.
     """
-    path = _folder(name, run_path).meta_params
-    if not os.path.isdir(path):
-        raise ConfigError(f"holds no channel (no {path.name}/ in it)")
-    weights, about = checkpoint.load_tree(path)
-    if not recognises(about):
-        raise ConfigError("holds no channel: something else evolved there")
+    weights, about = CHANNEL.load(name, None if run_path is None else copy_of(run_path))
     config = from_dict(ChannelConfig, about[SETTING])
     _observed(config, weights)
     return config, jax.tree.map(jnp.asarray, weights)
@@ -165,41 +157,25 @@ def function(name: str) -> tuple[Callable[[Weights, jax.Array], jax.Array], Weig
 
 
 def recognises(about: Any) -> bool:
-    """Whether saved meta-parameters are a channel's, from their metadata."""
+    """Return whether saved meta-parameters are a channel, from their metadata."""
     return isinstance(about, dict) and isinstance(about.get(SETTING), dict)
 
 
-def describe() -> str:
-    """Return what a setting can be, in words."""
-    return (
-        f"{', '.join(NAMES)}, the directory of a run of cheap talk, or zoo:NAME "
-        "(metaevo zoo lists them)"
-    )
+DESCRIPTION = (
+    f"{', '.join(NAMES)}, the directory of a run of cheap talk, or zoo:NAME (metaevo zoo lists "
+    "them)"
+)
+CHANNEL = copies.Kind(SETTING, "channel", DESCRIPTION, NAMES, recognises)
 
 
 def keep(run_path: Path, name: str) -> None:
-    """Copy a learned channel into the run that hears it: a run needs no other one."""
-    copy = copy_of(run_path)
-    if name not in NAMES and not copy.meta_params.exists():
-        checkpoint.save_tree(copy.meta_params, *checkpoint.load_tree(_folder(name).meta_params))
+    """Copy a learned channel into the run that hears it."""
+    CHANNEL.keep(name, copy_of(run_path))
 
 
 def copy_of(run_path: Path) -> RunDirectory:
     """Return where a run keeps the learned channel that it hears, laid out as a run."""
     return RunDirectory(run_path / SETTING)
-
-
-def _folder(name: str, run_path: Path | None = None) -> RunDirectory:
-    if run_path is not None and os.path.isdir(copy_of(run_path).path):
-        return copy_of(run_path)
-    if zoo.is_name(name):
-        entry = zoo.find(name)
-        if entry.card["slot"] != SETTING:
-            raise ConfigError(f"fills {entry.card['slot']}: it is no channel")
-        return RunDirectory(entry.path)
-    if not os.path.isdir(Path(name)):  # of a Path, a name that is too long raises
-        raise ConfigError(f"must be one of {describe()}{of_value(name, NAMES)}")
-    return RunDirectory(Path(name))
 
 
 def _observed(config: ChannelConfig, weights: Weights) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import channels, consent, registry, shapers, zoo
+from metaevo.components import channels, consent, players, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.runs import files
@@ -27,7 +27,7 @@ from purerl.learners import HAND_WRITTEN, LEARNERS
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
-OTHERS = channels, shapers
+OTHERS = channels, players
 """What is evolved and loaded beside parts of a learner."""
 
 
@@ -224,13 +224,10 @@ def _part(
 def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
     if name in registry.IMPORTED:
         return registry.IMPORTED[name]
-    saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
-    if os.path.isfile(saved) and (trust_source or registry.is_elsewhere(name)):
-        source = files.read(saved)
-        kept = run.read_config()["resolved"].get(SOURCES) if run.config_path.exists() else None
-        if kept and kept.get(registry.short_name(name)) != registry.digest(source):
-            raise CheckpointError(f"{saved} is not what its run began with")
-        if trust_source or _is_own(name, source):
+    if trust_source or registry.is_elsewhere(name):
+        source = registry.saved_source(run, SOURCES, name)
+        if source is not None and (trust_source or _is_own(name, source)):
+            saved = run.path / SOURCES / f"{registry.short_name(name)}.py"
             return registry.checked(name, registry.execute(source, saved))
     if not registry.is_elsewhere(name):
         if name not in registry.known():
@@ -293,8 +290,11 @@ def refuse_unnamed(
     Raises:
         ConfigError: if only the directory names it.
     """
+    if trust_source:
+        return
+    players.refuse_unnamed(saved, overrides)
     evolve = saved.get("evolve")
-    if evolve is None or trust_source or overrides.get("evolve") == evolve:
+    if evolve is None or overrides.get("evolve") == evolve:
         return
     for name in names_of(evolve).values():
         if registry.is_elsewhere(name):
@@ -328,16 +328,7 @@ def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, s
     """
     if began_with is None:
         return
-    now = digests_of(evolved)
-    if changed := sorted(name for name in now if now[name] != began_with.get(name)):
-        raise ConfigError(
-            f"cannot resume with other code: {', '.join(changed)} changed since the run began "
-            f"(as it was: {run.path / SOURCES}); start a new run"
-        )
-    folder = run.path / SOURCES
-    for name, source in sources_of(evolved).items():
-        folder.mkdir(exist_ok=True)
-        files.write_atomic(folder / f"{name}.py", source)
+    registry.store_sources(run, SOURCES, sources_of(evolved), began_with)
 
 
 def _shapes(tree: Any) -> Any:

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,8 @@ from metaevo.components.slots import SLOTS, Slot
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.runs import files
+from metaevo.runs.checkpoint import CheckpointError
+from metaevo.runs.run_directory import RunDirectory
 
 IMPORTED: dict[str, ModuleType] = {}
 """What has been imported, by the names that were asked for."""
@@ -73,10 +76,19 @@ def find(name: str) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
+    if is_elsewhere(name):
+        return import_elsewhere(name)
+    return importlib.import_module(f"metaevo.components.{name}")
+
+
+def import_elsewhere(name: str) -> ModuleType:
+    """Return a module from outside metaevo, which is executed.
+
+    Args:
+        name: of a module, or a path that ends in .py.
+    """
     if name.endswith(".py"):
         return execute(files.read(Path(name)), Path(name).resolve())
-    if not is_elsewhere(name):
-        return importlib.import_module(f"metaevo.components.{name}")
     if os.getcwd() not in sys.path:  # which a console script has not
         sys.path.append(os.getcwd())
     return importlib.import_module(name)
@@ -160,3 +172,48 @@ def source_of(module: ModuleType) -> bytes | None:
 def digest(source: bytes) -> str:
     """Return the SHA-256 of source code."""
     return hashlib.sha256(source).hexdigest()
+
+
+def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
+    """Return the source code that a run has saved of a module; None if it has none.
+
+    Args:
+        run: the directory.
+        folder: of the run, also the key of the digests in `resolved`.
+        name: of the module.
+
+    Raises:
+        CheckpointError: if the code is not what the run began with.
+    """
+    saved = run.path / folder / f"{short_name(name)}.py"
+    if not os.path.isfile(saved):
+        return None
+    source = files.read(saved)
+    kept = run.read_config()["resolved"].get(folder) if run.config_path.exists() else None
+    if kept and kept.get(short_name(name)) != digest(source):
+        raise CheckpointError(f"{saved} is not what its run began with")
+    return source
+
+
+def store_sources(
+    run: RunDirectory, folder: str, sources: Mapping[str, bytes], began_with: Mapping[str, str]
+) -> None:
+    """Write source code into a run's directory.
+
+    Args:
+        run: the directory.
+        folder: of the run.
+        sources: by the short names of their modules.
+        began_with: the digests when the run began.
+
+    Raises:
+        ConfigError: naming modules that have changed since.
+    """
+    if changed := sorted(name for name in sources if digest(sources[name]) != began_with.get(name)):
+        raise ConfigError(
+            f"cannot resume with other code: {', '.join(changed)} changed since the run began "
+            f"(as it was: {run.path / folder}); start a new run"
+        )
+    for name, source in sources.items():
+        (run.path / folder).mkdir(exist_ok=True)
+        files.write_atomic(run.path / folder / f"{name}.py", source)

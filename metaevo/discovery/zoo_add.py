@@ -14,7 +14,7 @@ import numpy as np
 from annotated_types import Len
 from PIL import Image
 
-from metaevo.components import channels, discovery, filling, registry, shapers, zoo
+from metaevo.components import channels, discovery, filling, players, registry, zoo
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, show, to_dict
 from metaevo.runs import checkpoint, files, schema
@@ -149,7 +149,7 @@ def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _
     other = discovery.other_of(run.path)
     if other is channels:
         return _channel(run, config)
-    if other is shapers:
+    if other is players:
         return _shaper(run, config)
     if "study" in config:
         raise ConfigError(
@@ -211,16 +211,16 @@ def _channel(run: RunDirectory, config: dict[str, Any]) -> _Rule:
 
 def _shaper(run: RunDirectory, config: dict[str, Any]) -> _Rule:
     game, met = config["game"], config["opponent"]["names"]
-    if not isinstance(met, str) or not (met in shapers.NAMES or zoo.is_name(met)):
+    if not isinstance(met, str) or not (met in players.NAMES or zoo.is_name(met)):
         raise ConfigError(
-            f"{run.path}: {shapers.SETTING} = {show(met)}: an entry is of a run with one opponent "
-            f"that everybody has: one of {', '.join(shapers.NAMES)}, or zoo:NAME"
+            f"{run.path}: {players.SETTING} = {show(met)}: an entry is of a run with one opponent "
+            f"that everybody has: one of {', '.join(players.NAMES)}, or zoo:NAME"
         )
     meta_params, about = checkpoint.load_tree(run.meta_params)
     rows = [[f"{each:g}" for each in row] for row in game["payoffs"]]
     where = f"[[{'], ['.join(map(', '.join, rows))}]]"
     return _Rule(
-        slot=shapers.SETTING,
+        slot=players.SETTING,
         learner=None,
         title=f"meta-policy that shapes {met} in the game {where}",
         settings={"hidden": about["hidden"]},

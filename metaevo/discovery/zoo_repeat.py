@@ -9,12 +9,11 @@ import jax
 import numpy as np
 
 from metaevo import statistics
-from metaevo.components import shapers, zoo
+from metaevo.components import players, zoo
 from metaevo.config import from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.studies.games import meta_game
+from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.shaping import Shaping
-from metaevo.studies.games.shaping_settings import ShapingSettings
 from metaevo.training.population import Population
 from metaevo.training.settings import make_trainee, training_class
 from metaevo.training.train_learner import Task
@@ -63,8 +62,8 @@ def payoffs_of(experiment: dict[str, Any], shaper: str, seeds: int) -> np.ndarra
     """
     settings = from_dict(ShapingSettings, experiment)
     names = settings.opponent.all
-    met = meta_game.find(names, shapers.SETTING, settings.game.game, None)
-    problem, weights = Shaping(settings, met), shapers.load(shaper)
+    met = players.find(names, players.SETTING, settings.game.game)
+    problem, weights = Shaping(settings, met), players.load(shaper)
     keys = keys_for(0, Purpose.TRAINING, seeds)
     return np.asarray(jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights).fitness)
 
@@ -73,7 +72,7 @@ def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
     """Return scores [seeds] whose mean is that of the card, up to chance."""
     card = entry.card
     experiment = card["repeat"]["experiment"]
-    if card["slot"] == shapers.SETTING:
+    if card["slot"] == players.SETTING:
         return payoffs_of(experiment, entry.name, seeds)
     return scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
 

@@ -1,21 +1,29 @@
-"""Figures of games between learners, in the look of `metaevo.reports.plots`."""
+"""Figures of games between learners and of cheap talk, in the style of `metaevo.reports.plots`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
+from metaevo import statistics
 from metaevo.reports import plots
 
 SITUATIONS = ("start", "CC", "CD", "DC", "DD")
 ZOOM = 0.2
-"""If the reached payoffs span less than this share of the possible ones, zoom in on them."""
+"""Share of the possible range below which the axes show the reached range only."""
+DASHED = (0, (3.5, 3))
 NEAR = 0.2
-"""How far a line may pass from mutual defection, as a share of the payoffs' range."""
+"""Largest distance of a drawn line from mutual defection, as a share of the payoffs' range."""
+COORDINATES = {"CartPole-v1": ("cart position", "cart velocity", "pole angle", "pole velocity")}
+"""Names of the coordinates of an observation, by environment."""
+SIDE, SHOWN = 61, 4
+"""Points along an axis of a picture, and pictures at most."""
 _COLORS = (plots.GREY, plots.GREEN, plots.BLUE, plots.ORANGE, plots.PURPLE)
 
 
@@ -23,15 +31,15 @@ class Line(NamedTuple):
     """The line nearest to pairs of values (other, own)."""
 
     factor: float
-    """its slope: how much more we earn where the opponent earns 1 more"""
+    """its slope: our gain for each unit that the opponent gains"""
     miss: float
-    """how far above mutual defection it passes; below, if negative"""
+    """height above mutual defection at which it passes"""
     explained: float
     """share of the pairs' variance that lies along it"""
 
 
 class Reach(NamedTuple):
-    """Payoffs that opponents can reach against one of our policies."""
+    """The values that opponents reach against one of our policies."""
 
     step: int
     other: ArrayLike
@@ -40,13 +48,13 @@ class Reach(NamedTuple):
     """[opponents] our payoffs"""
     line: Line
     played: tuple[float, float]
-    """their and our payoff in this step"""
+    """payoffs in this step, the opponent's first"""
 
 
 def plot_meta_episode(
     probabilities: ArrayLike, payoffs: ArrayLike, path: plots.PathLike, *, opponent: str
 ) -> Path:
-    """Draw cooperation and payoffs of both over a meta-episode; returns `path`.
+    """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
     Args:
         probabilities: [steps, 2, 5] of cooperating, means over meta-episodes; ours first.
@@ -65,18 +73,23 @@ def plot_meta_episode(
             axes.plot(steps, chances[:, player, place], color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
     plots._style(panels[2], "joint move", "payoff a step")
-    panels[2].plot(steps, earned[:, 0], color=plots.LEARNED, linewidth=2.4, label="we earn")
-    panels[2].plot(steps, earned[:, 1], color=plots.INK, linewidth=1.8, linestyle=(0, (3.5, 3)),
-                   label=f"{opponent} earns")  # fmt: skip
+    _plot_sides(panels[2], earned, "we earn", f"{opponent} earns")
     figure.align_ylabels()
     plots._legend(figure, panels[0], panels[2])
     return plots._save(figure, path)
 
 
+def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
+    """Draw values [steps, 2] of both sides with their labels."""
+    steps = np.arange(1, len(values) + 1)
+    axes.plot(steps, values[:, 0], color=plots.LEARNED, linewidth=2.4, label=ours)
+    axes.plot(steps, values[:, 1], color=plots.INK, linewidth=1.8, linestyle=DASHED, label=theirs)
+
+
 def plot_payoffs(
     records: Sequence[Mapping[str, Any]], path: plots.PathLike, *, opponent: str
 ) -> Path:
-    """Draw what both sides earn over the generations; returns `path`.
+    """Draw the payoffs of both sides over the generations; returns `path`.
 
     Args:
         records: of the generations.
@@ -93,17 +106,17 @@ def plot_payoffs(
     axes.plot(generation[shown], of_mean[shown], color=plots.LEARNED, linewidth=1.8, marker="o",
               markersize=4, label="we, the strategy's mean (validation)")  # fmt: skip
     axes.plot(generation, plots._column(records, "opponent"), color=plots.INK, linewidth=1.8,
-              linestyle=(0, (3.5, 3)), label=f"{opponent}, mean over candidates")  # fmt: skip
+              linestyle=DASHED, label=f"{opponent}, mean over candidates")  # fmt: skip
     plots._legend(figure, axes)
     return plots._save(figure, path)
 
 
 def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike) -> Path:
-    """Draw rewards in the Coin Game and the shares of own coins; returns `path`.
+    """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
     Args:
-        players: by the name of who plays our part, rewards a step [episodes, 2], ours first, and
-            shares of coins of the own colour, alike.
+        players: by the name of our player, rewards a step [episodes, 2], ours first, and shares of
+            coins of the own colour, likewise.
         path: of the PNG.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
@@ -113,11 +126,7 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
                                     strict=True):  # fmt: skip
             plots._style(axes, "episode" if place == len(players) else "", text)
             axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
-            values = np.asarray(side, float)
-            episodes = np.arange(1, len(values) + 1)
-            axes.plot(episodes, values[:, 0], color=plots.LEARNED, linewidth=2.2, label="we")
-            axes.plot(episodes, values[:, 1], color=plots.INK, linewidth=1.8,
-                      linestyle=(0, (3.5, 3)), label="the opponent")  # fmt: skip
+            _plot_sides(axes, np.asarray(side, float), "we", "the opponent")
     plots._legend(figure, panels[0, 0])
     return plots._save(figure, path)
 
@@ -133,10 +142,10 @@ def plot_reach(
 
     Args:
         reaches: a panel each.
-        corners: [4, 2] payoffs of the opponent and of us after CC, CD, DC and DD.
+        corners: [4, 2] payoffs after CC, CD, DC and DD, the opponent's first.
         path: of the PNG.
-        predicted: a point (other, own) of the lines that extortion predicts, which are drawn where
-            the fitted ones pass near it; None for no lines.
+        predicted: a point (other, own) on the lines that extortion predicts; they are drawn if the
+            fitted lines pass near it. None for no lines.
 
     Returns:
         `path`.
@@ -170,7 +179,7 @@ def plot_reach(
 
 
 def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the axes begin and end: around all possible payoffs, or a part."""
+    """Return the limits of the axes: around all possible values, or around the reached ones."""
     reached = np.concatenate(
         [np.stack([each.other, each.own], axis=-1) for each in reaches]
         + [np.array([each.played for each in reaches])]
@@ -182,10 +191,114 @@ def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, 
 
 
 def _outline(axes: Axes, corners: np.ndarray) -> None:
-    """Fill the possible payoffs of the game."""
+    """Fill the region of possible values."""
     try:
         corners = corners[ConvexHull(corners).vertices]
     except QhullError:  # of a zero-sum game it is a line
         axes.plot(*corners.T, color=plots.LIGHT, linewidth=4, label="possible in the game")
         return
     axes.fill(*corners.T, color=plots.LIGHT, alpha=0.6, linewidth=0, label="possible in the game")
+
+
+def plot_messages(
+    say: Callable[[np.ndarray], np.ndarray],
+    middle: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    env: str,
+    path: plots.PathLike,
+) -> Path:
+    """Draw messages over two coordinates of the observation; returns `path`.
+
+    Args:
+        say: from observations [samples, obs_size] to messages [samples, width].
+        middle: [obs_size] values of the other coordinates.
+        low: [obs_size] where the axes begin.
+        high: [obs_size] where they end.
+        env: the environment's name.
+        path: of the PNG.
+    """
+    high = np.where(high > low, high, low + 1.0)  # a number that never changes
+    lines = [_line(middle, low, high, place) for place in range(len(middle))]
+    changes = [float(np.std(say(each), axis=0).sum()) for each in lines]
+    across, up = sorted(np.argsort(changes)[-2:]) if len(middle) > 1 else (0, 0)
+    grid = np.tile(lines[across], (SIDE, 1)).astype(np.float32)
+    if up != across:
+        grid[:, up] = np.repeat(lines[up][:, up], SIDE)
+    said = say(grid).reshape(SIDE, SIDE, -1)
+    count = min(SHOWN, said.shape[-1])
+    names = COORDINATES.get(env, [f"observation {place}" for place in range(len(middle))])
+    figure = plots._figure(3.4, plots.NARROW if count < 3 else plots.WIDTH)
+    panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
+    limit = float(np.abs(said).max()) or 1.0
+    extent = (low[across], high[across], low[up], high[up])
+    for place, axes in enumerate(panels):
+        plots._style(axes, names[across], names[up] if not place else "")
+        axes.grid(visible=False)
+        image = axes.imshow(said[..., place], origin="lower", extent=extent, aspect="auto",
+                            cmap="RdBu_r", vmin=-limit, vmax=limit)  # fmt: skip
+        axes.set_title(f"message {place + 1}", fontsize=11, color=plots.INK)
+    figure.colorbar(image, ax=list(panels), shrink=0.9).outline.set_visible(False)
+    return plots._save(figure, path)
+
+
+def _line(middle: np.ndarray, low: np.ndarray, high: np.ndarray, place: int) -> np.ndarray:
+    """Return observations [SIDE, obs_size] with one coordinate from its low to its high end."""
+    found = np.tile(middle, (SIDE, 1)).astype(np.float32)
+    found[:, place] = np.linspace(low[place], high[place], SIDE)
+    return found
+
+
+def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.PathLike) -> Path:
+    """Draw the places of steered victims; returns `path`.
+
+    Args:
+        place: [victims, goals, steps] of the victims, NaN after an episode's end.
+        goals: [goals] of the victims.
+        what: name of the steered quantity.
+        path: of the PNG.
+    """
+    figure = plots._figure(4.2, plots.NARROW)
+    axes = plots._style(figure.subplots(), "step", what)
+    colors = colormaps["viridis"](np.linspace(0.0, 0.9, len(goals)))
+    steps = np.arange(1, place.shape[-1] + 1)
+    for courses, goal, color in zip(place.swapaxes(0, 1), goals, colors, strict=True):
+        axes.plot(steps, courses.T, color=color, linewidth=1.2, alpha=0.7)
+        axes.axhline(goal, color=color, linewidth=1.2, linestyle=(0, (1, 2)))
+    return plots._save(figure, path)
+
+
+def plot_traces(
+    measured: Mapping[str, Mapping[str, np.ndarray]],
+    labels: Mapping[str, str],
+    steps: np.ndarray,
+    path: plots.PathLike,
+) -> Path:
+    """Draw measures of networks along training, one panel each; returns `path`.
+
+    Args:
+        measured: curves [seeds, updates] by measure and channel.
+        labels: of the measures.
+        steps: [updates] environment steps.
+        path: of the PNG.
+    """
+    columns = 2
+    rows = -(-len(measured) // columns)
+    figure = plots._figure(2.9 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
+    for axes, (measure, curves) in zip(panels, measured.items(), strict=False):
+        plots._style(axes, "", labels[measure])
+        styles = plots._line_styles(curves)
+        for name, curve in curves.items():
+            mean, low, high = statistics.mean_curve(curve)
+            color = styles[name]["color"]
+            axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
+            axes.plot(steps, mean, label=name, **styles[name])
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    for axes in panels[len(measured) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(measured) - columns) : len(measured)]:
+        axes.set_xlabel("environment steps")
+        axes.tick_params(labelbottom=True)
+    plots._legend(figure, panels[0])
+    return plots._save(figure, path)

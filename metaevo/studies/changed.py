@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import discovery
+from metaevo.components import discovery, players
 from metaevo.config import ConfigError, changed_keys, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.runs.lifecycle import for_environment_of, saved_settings
@@ -51,6 +51,8 @@ def settings_of_run(
             discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
         elif "study" not in saved:
             raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
+        elif not args.trust_source:
+            players.refuse_unnamed(saved, overrides)
         return for_environment_of(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(

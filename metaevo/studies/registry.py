@@ -1,19 +1,21 @@
 """The studies that `metaevo evolve` knows, by the setting `study`."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
-from metaevo.studies.games.cheap_talk_settings import settings_class as talk_class
-from metaevo.studies.games.coin_game import CoinSettings, CoinStudy
+from metaevo.studies.games.coin_game import CoinStudy
+from metaevo.studies.games.settings import (
+    CheapTalkSettings,
+    CoinSettings,
+    ShapingSettings,
+    SteeringSettings,
+)
 from metaevo.studies.games.shaping import ShapingStudy
-from metaevo.studies.games.shaping_settings import ShapingSettings
 from metaevo.studies.games.steering import SteeringStudy
-from metaevo.studies.games.steering_settings import SteeringSettings
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.study import Study
@@ -38,10 +40,14 @@ TRAINING = "task.", "train.", "hyperparams."
 VICTIM = *TRAINING, "channel.scale"
 STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy, (*TRAINING, "channel", "fitness.")),
-    "cheap_talk": Entry(talk_class, CheapTalkStudy, (*VICTIM, "fitness.")),
+    "cheap_talk": Entry(
+        lambda raw, _: CheapTalkSettings.for_learner(raw), CheapTalkStudy, (*VICTIM, "fitness.")
+    ),
     "coin_game": Entry(lambda *_: CoinSettings, CoinStudy, ("train.", "hyperparams.")),
     "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy, ("game.", "opponent.")),
-    "steering": Entry(partial(talk_class, kind=SteeringSettings), SteeringStudy, (*VICTIM, *GOALS)),
+    "steering": Entry(
+        lambda raw, _: SteeringSettings.for_learner(raw), SteeringStudy, (*VICTIM, *GOALS)
+    ),
 }
 
 

@@ -17,7 +17,7 @@ FIRST = jnp.array([0.1, 0.2, 0.3, 0.4, 0.5])
 
 
 def test_a_naive_learner_climbs_its_own_value():
-    moved = opponents.naive(DILEMMA, 0.5, OWN, OTHER, FIRST)
+    moved, _ = opponents.naive.step(DILEMMA, 0.5, OWN, OTHER, ())
     climb = slope(lambda own: total(DILEMMA, own, OTHER), OWN)
     np.testing.assert_allclose(moved - OWN, 0.5 * climb, atol=1e-4)
 
@@ -27,23 +27,18 @@ def test_lola_climbs_its_value_after_the_others_step():
         climb = slope(lambda other: total(DILEMMA.swapped, other, own), OTHER)
         return total(DILEMMA, own, OTHER + 0.5 * climb)
 
-    moved = opponents.lola(DILEMMA, 0.5, OWN, OTHER, FIRST)
+    moved, _ = opponents.lola.step(DILEMMA, 0.5, OWN, OTHER, ())
     np.testing.assert_allclose(moved - OWN, 0.5 * slope(ahead, OWN), atol=1e-3)
-    assert np.abs(moved - opponents.naive(DILEMMA, 0.5, OWN, OTHER, FIRST)).max() > 0.1
+    assert np.abs(moved - opponents.naive.step(DILEMMA, 0.5, OWN, OTHER, ())[0]).max() > 0.1
 
 
 @pytest.mark.long
 def test_lola_finds_tit_for_tat_where_naive_learners_defect():
     """Foerster et al. 2018: two naive learners earn about -2 each, two LOLA learners about -1."""
 
-    def earned(move):
+    def earned(player):
         def episode(key):
-            def step(_, pair):
-                own, other = pair
-                return move(DILEMMA, 1.0, own, other, own), move(DILEMMA, 1.0, other, own, other)
-
-            pair = jax.lax.fori_loop(0, 100, step, tuple(jax.random.normal(key, (2, 5))))
-            return values(DILEMMA, *pair)[0]
+            return opponents.play(DILEMMA, player, player, opponents.draw_start(key)).own[-1]
 
         return float(jnp.mean(jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), 32))))
 
@@ -52,8 +47,9 @@ def test_lola_finds_tit_for_tat_where_naive_learners_defect():
 
 
 def test_a_best_response_begins_anew_and_exploits():
-    moved = opponents.best_response(DILEMMA, 1.0, OWN, OTHER, FIRST)
-    again = opponents.best_response(DILEMMA, 1.0, OWN + 1.0, OTHER, FIRST)
+    state = opponents.best_response.init(FIRST)
+    moved, state = opponents.best_response.step(DILEMMA, 1.0, OWN, OTHER, state)
+    again, _ = opponents.best_response.step(DILEMMA, 1.0, OWN + 1.0, OTHER, state)
     np.testing.assert_array_equal(moved, again)
     assert total(DILEMMA, moved, OTHER) > total(DILEMMA, FIRST, OTHER) + 1.0
 
@@ -62,7 +58,7 @@ def test_a_best_response_begins_anew_and_exploits():
 @pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
 def test_a_zero_determinant_strategy_fixes_the_line(factor, level):
     found = opponents.zero_determinant(DILEMMA, factor, level)
-    own = opponents.fixed(found)(DILEMMA, 1.0, OWN, OTHER, FIRST)
+    own = opponents.fixed(found).step(DILEMMA, 1.0, OWN, OTHER, ())[0]
     others = 3 * jax.random.normal(jax.random.key(1), (200, 5))
     mine, theirs = jax.vmap(lambda other: values(DILEMMA, own, other))(others)
     baseline = -2 + level

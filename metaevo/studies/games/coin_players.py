@@ -1,8 +1,8 @@
-"""Who plays the Coin Game against a learner, and the meta-episode in which the learner learns.
+"""Players of the Coin Game, and the meta-episode in which their opponent learns.
 
-Our part is a player of `purerl.envs.coin_game`: a memory-one policy that is evolved, or one written
-by hand. The other part is PPO's. An episode of the game is a rollout of PPO, after which it learns;
-what our player remembers goes on.
+Our player (`purerl.envs.coin_game.Player`) has an evolved or a hand-written policy with a small
+memory. The opponent is PPO. An episode of the game is a rollout of PPO, after which it learns; our
+player's memory persists over all episodes.
 """
 
 from typing import Any, NamedTuple
@@ -25,23 +25,23 @@ _OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
 
 
 def _torus(row: int, column: int) -> int:
-    """The moves from one cell to another one that is so far away."""
+    """Return the number of moves to a cell at this distance on the torus."""
     return sum(min(each % SIDE, -each % SIDE) for each in (row, column))
 
 
 _PLACES = [divmod(cell, SIDE) for cell in range(CELLS)]
 _LEFT = np.array([[_torus(row - down, column - right) for down, right in MOVES]
                   for row, column in _PLACES], np.float32)  # fmt: skip
-"""[cell, move] how far away it is after a move"""
+"""[cell, move] distance of a cell after a move"""
 _ONTO = (_LEFT == 0).astype(np.float32)
-"""[cell, move] whether a move leads there"""
+"""[cell, move] whether a move leads to a cell"""
 _BETWEEN = np.array([[_torus(row - down, column - right) for down, right in _PLACES]
                      for row, column in _PLACES], np.float32)  # fmt: skip
-"""[cell, cell] how far two of them are apart"""
+"""[cell, cell] distance between two cells"""
 
 
 class Memory(NamedTuple):
-    """What our player remembers; in both arrays itself comes first."""
+    """Memory of our player; in both arrays its own entry comes first."""
 
     last: jax.Array
     """[2] 1 if the last coin that a player took had the other's colour, -1 if its own, 0 if none"""
@@ -52,19 +52,19 @@ class Memory(NamedTuple):
 
 
 def begin(params: Any = None) -> Memory:
-    """Return the memory before anything has happened."""
+    """Return the memory at the start of a meta-episode."""
     del params
     return Memory(jnp.zeros(2), jnp.zeros(2), jnp.float32(0.0))
 
 
 def remember(memory: Memory, view: View, step: float) -> Memory:
-    """Return the memory when a player acts.
+    """Update the memory when a player acts.
 
-    Rewards tell who took what: who loses has lost a coin to the other.
+    It is inferred from rewards: a negative reward is a coin that the other player stole.
 
     Args:
-        memory: of when it acted last.
-        view: what it sees, and what both have earned since.
+        memory: at its previous action.
+        view: its observation, and the rewards of both since then.
         step: share of the meta-episode that a step is.
     """
     stole = view.rewards[::-1] < 0
@@ -78,11 +78,11 @@ def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
     """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
 
     Args:
-        key: of the units that count nothing yet.
+        key: of the units with weight 0 in the output.
         hidden: units, at least 3.
-        start: `uniform`, all moves alike; or `grim`, of which the first unit goes for coins of the
-            own colour, the second one keeps off others as long as the other player has stolen
-            nothing in this episode, and the third one goes for them from then on.
+        start: `uniform`, all moves with equal probability; or `grim`, with three units: one goes
+            for coins of the own colour, one avoids other coins until the other player steals in
+            this episode, and one goes for them from then on.
     """
     kernel = jax.random.normal(key, (INPUTS, hidden)) / np.sqrt(INPUTS)
     weights = {"kernel": kernel, "bias": jnp.zeros(hidden), "out": jnp.zeros(hidden)}
@@ -99,11 +99,11 @@ def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
 
 
 def features(view: View, memory: Memory) -> jax.Array:
-    """Return what a meta-policy knows of each move [4, 10].
+    """Return the inputs of a meta-policy for each move [4, 10].
 
-    Whether it leads onto a coin of the own colour, and how far such a coin is away then; the same
-    of a coin of the other's colour; how far the other player is from the coin; the last coin that
-    each took, whether it has stolen in this episode, and the time.
+    Whether the move leads onto a coin of the own colour, and its distance after the move; the same
+    for a coin of the other's colour; the distance of the other player from the coin; for each
+    player the last coin that it took and whether it has stolen in this episode; and the time.
     """
     other, *coins = view.obs.reshape(3, CELLS)
     apart = jnp.sum(other[:, None] * _BETWEEN * (coins[0] + coins[1])[None])
@@ -113,7 +113,7 @@ def features(view: View, memory: Memory) -> jax.Array:
 
 
 def shaper(step: float) -> Player:
-    """Return the player whose parameters are the weights of a meta-policy.
+    """Return a player with the weights of a meta-policy as its parameters.
 
     Args:
         step: share of the meta-episode that a step is.
@@ -138,7 +138,7 @@ def _greedy(key: jax.Array, view: View, memory: Memory) -> jax.Array:
 
 
 def _cooperative(key: jax.Array, view: View, memory: Memory) -> jax.Array:
-    """Go for coins of the own colour, and step on no other ones."""
+    """Go for coins of the own colour, and never step on other coins."""
     _, own, other = view.obs.reshape(3, CELLS)
     logits = -1e9 * jnp.sum(other[:, None] * _ONTO, axis=0)
     aside = jax.random.categorical(key, logits)
@@ -146,14 +146,14 @@ def _cooperative(key: jax.Array, view: View, memory: Memory) -> jax.Array:
 
 
 def _tit_for_tat(key: jax.Array, view: View, memory: Memory) -> jax.Array:
-    """Cooperate, but where the last coin that the other took was ours go for every coin."""
+    """Go for every coin if the last coin that the other took was ours, else cooperate."""
     return jnp.where(
         memory.last[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
     )
 
 
 def _grim(key: jax.Array, view: View, memory: Memory) -> jax.Array:
-    """Cooperate until the other has taken a coin of ours in this episode; then go for every one."""
+    """Cooperate until the other takes a coin of ours in this episode, then go for every coin."""
     return jnp.where(
         memory.thefts[1] > 0, _greedy(key, view, memory), _cooperative(key, view, memory)
     )
@@ -169,12 +169,12 @@ class Cast(NamedTuple):
     """Parameters of `any_player`."""
 
     who: Any
-    """0 for a meta-policy, 1, 2, ... for those of `HAND_WRITTEN`"""
+    """0 for a meta-policy, 1, 2, ... for the players of `HAND_WRITTEN`"""
     weights: Weights
 
 
 def any_player(step: float) -> Player:
-    """Return the player whose parameters, a `Cast`, say who it is."""
+    """Return a player that is chosen by its parameters, a `Cast`."""
     evolved = shaper(step)
 
     def act(cast: Cast, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
@@ -196,18 +196,18 @@ def any_player(step: float) -> Player:
 
 
 class Episode(NamedTuple):
-    """What happened in a meta-episode, before each update of the learner and since the last one."""
+    """A meta-episode, summed between consecutive updates of the learner."""
 
     earned: jax.Array
     """[U, 2] rewards a step, ours first"""
     taken: jax.Array
-    """[U, 2, 2] coins a step that each player took: of its own colour, of the other's"""
+    """[U, 2, 2] coins a step by player and colour, the own colour first"""
     finite: jax.Array
     """[] bool: whether the learner's parameters stayed finite"""
 
 
 def own_share(taken: jax.Array) -> jax.Array:
-    """Return the share of coins of its own colour among those that a player takes.
+    """Return the share of the own colour among the coins that a player takes.
 
     Args:
         taken: [..., 2, 2] as in `Episode`, or sums.
@@ -235,13 +235,13 @@ def play(
 def play_naively(
     learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
 ) -> Episode:
-    """Let two learners meet: each learns from episodes of its own against the other as it is.
+    """Let two learners meet; each learns from its own episodes against the other's current policy.
 
     Args:
-        learner: whose player is `naive`.
+        learner: with `naive` as its opponent.
         hyperparams: of both.
         key: of the meta-episode.
-        env_params: whose player's parameters are replaced.
+        env_params: of the game; the player's parameters are replaced.
     """
     states = tuple(
         learner.init(each, hyperparams, None, env_params) for each in jax.random.split(key)
@@ -260,7 +260,7 @@ def play_naively(
 
 
 def naive(config: ppo.Config) -> Player:
-    """Return the player whose parameters are the policy of a learner with these settings."""
+    """Return a player with the policy of such a learner as its parameters."""
     network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
 
     def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Any) -> tuple[jax.Array, Any]:
@@ -274,7 +274,7 @@ def naive(config: ppo.Config) -> Player:
 
 
 def _since(learner: ppo.PPO, before: ppo.State, after: ppo.State) -> tuple[jax.Array, jax.Array]:
-    """Return what both earned and took a step between two states."""
+    """Return rewards and coins of both players per step between two states."""
     old, new = before.envs.state, after.envs.state
     frames = learner.config.batch_size
     earned = jnp.sum(new.earned - old.earned, axis=0) / frames

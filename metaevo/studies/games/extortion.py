@@ -1,6 +1,6 @@
-"""What an opponent can reach against a policy, and how near that is to extortion.
+"""Values that opponents reach against a policy, and their distance from extortion.
 
-Against a zero-determinant strategy (Press & Dyson 2012) the values of both players lie on a line
+Against a zero-determinant strategy (Press & Dyson 2012) the values of both players are on a line,
 whatever the opponent does; extortion is such a line through mutual defection.
 """
 
@@ -12,17 +12,16 @@ import numpy as np
 
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.game_plots import Line, Reach
-from metaevo.studies.games import meta_game
 from purerl import opponents
 from purerl.games import LOGITS, Game, values
 
 SHOWN = (1, 3, 10, 100)
-"""Joint moves whose policies are looked at."""
+"""Joint moves that are examined."""
 EPISODES, RIVALS = 64, 256
 
 
 class Illustration(NamedTuple):
-    """Meta-episodes on keys of their own, and what could have been reached in them."""
+    """Meta-episodes on separate keys, and the values that opponents could have reached."""
 
     probabilities: np.ndarray
     """[steps, 2, 5] of cooperating, means over meta-episodes"""
@@ -36,27 +35,27 @@ class Illustration(NamedTuple):
 
 def illustrate(
     game: Game,
-    ours: opponents.Move,
-    theirs: opponents.Move,
+    ours: opponents.Player,
+    theirs: opponents.Player,
     rate: float,
     *,
     steps: int,
     seed: int,
 ) -> Illustration:
-    """Play meta-episodes, and fit a line to what opponents could reach in some of their steps.
+    """Play meta-episodes, and fit lines to the values that opponents reach in some steps.
 
     Args:
         game: as we see it.
-        ours: the move of the meta-policy that was found.
-        theirs: that of an opponent.
+        ours: the evolved player.
+        theirs: an opponent.
         rate: its learning rate.
         steps: of a meta-episode.
         seed: of the run.
     """
 
     def episode(key):
-        start = meta_game.start_of(jax.random.split(key)[0])
-        return meta_game.play(game, ours, theirs, (rate, rate), start, steps)
+        start = opponents.draw_start(jax.random.split(key)[0])
+        return opponents.play(game, ours, theirs, start, rates=(rate, rate), steps=steps)
 
     found = jax.jit(jax.vmap(episode))(keys_for(seed, Purpose.ILLUSTRATION, EPISODES))
     chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
@@ -84,9 +83,9 @@ def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
     """Return the line nearest to pairs of values, by total least squares.
 
     Args:
-        other: [pairs] what the opponent earns.
-        own: [pairs] what we earn.
-        point: (other, own), by which the line may pass.
+        other: [pairs] the opponent's payoffs.
+        own: [pairs] our payoffs.
+        point: (other, own), from which the miss of the line is measured.
     """
     pairs = np.stack([other, own]) - np.array(point)[:, np.newaxis]
     spread, directions = np.linalg.eigh(np.cov(pairs))
@@ -102,10 +101,10 @@ def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
 
 
 def defection(game: Game) -> tuple[float, float]:
-    """Return what the opponent and we get where nobody cooperates."""
+    """Return the payoffs of mutual defection, the opponent's first."""
     return game.other[3], game.own[3]
 
 
 def is_constant_sum(game: Game) -> bool:
-    """Whether what one player wins, the other loses: all pairs of values are then on a line."""
+    """Return whether the sum of payoffs is constant; all pairs of values are then on a line."""
     return len({a + b for a, b in zip(game.own, game.other, strict=True)}) == 1

@@ -1,7 +1,7 @@
 """Opponent shaping in matrix games: a meta-policy is evolved against opponents that learn.
 
-M-FOS (Lu et al. 2022, "Model-Free Opponent Shaping"): what an opponent learns depends on what we
-do, so that a policy over policies can lead it to where we want it.
+M-FOS (Lu et al. 2022, "Model-Free Opponent Shaping"): the opponents' learning depends on our
+policies, so a policy over policies can lead them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,73 +11,68 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import shapers
-from metaevo.components.shapers import SELF, Weights
+from metaevo.components import players
+from metaevo.components.players import SELF, Opponent, Weights
 from metaevo.config import ConfigError
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import has_mean
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
-from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.games import extortion, meta_game, tournament
+from metaevo.studies.games import extortion, tournament
 from metaevo.studies.games.extortion import Illustration
-from metaevo.studies.games.meta_game import Opponent
-from metaevo.studies.games.shaping_settings import ShapingSettings
-from metaevo.studies.study import Plain, subtitle
+from metaevo.studies.games.results import GameResult, Meetings
+from metaevo.studies.games.settings import ShapingSettings
+from metaevo.studies.games.study import GameStudy, draw_payoffs
+from metaevo.studies.games.tournament import Tournament
+from metaevo.studies.study import subtitle
+from purerl import opponents
 from purerl.games import LOGITS
 
 
 class Shaping:
     """A `MetaProblem`: play one meta-episode with a candidate, against one of the opponents."""
 
-    def __init__(self, settings: ShapingSettings, opponents: Sequence[Opponent]):
+    def __init__(self, settings: ShapingSettings, met: Sequence[Opponent]):
         """Bind the parts.
 
         Args:
             settings: of the evolution.
-            opponents: of which each meta-episode draws one.
+            met: the opponents, of which each meta-episode draws one.
         """
         self.game, self.frames = settings.game.game, settings.game.steps
-        self.opponents, self.rate = list(opponents), settings.opponent.learning_rate
+        self.met, self.rate = list(met), settings.opponent.learning_rate
         self.hidden = settings.policy.hidden
         self.working_set_bytes = 4 * (3 * LOGITS * self.hidden + 256)
-        if any(each.move is None for each in self.opponents):
+        if any(each.player is None for each in self.met):
             self.evaluate_against = self._evaluate
 
     def init(self, key: jax.Array) -> Weights:
         """Draw a meta-policy."""
-        return shapers.init_weights(key, self.hidden)
+        return players.init_weights(key, self.hidden)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
-        """Play a meta-episode; whoever meets itself meets its equal."""
+        """Play a meta-episode; in self-play the opponent is the candidate itself."""
         return self._evaluate(key, meta_params, meta_params)
 
     def _evaluate(self, key: jax.Array, meta_params: Weights, mean: Weights) -> Evaluation:
         start_key, who_key = jax.random.split(key)
-        moves = [shapers.shaper(mean) if each.move is None else each.move
-                 for each in self.opponents]  # fmt: skip
-        who = jax.random.randint(who_key, (), 0, len(moves))
-
-        def theirs(game, rate, *policies):
-            branches = [lambda rate, *policies, move=move: move(game, rate, *policies)
-                        for move in moves]  # fmt: skip
-            return jax.lax.switch(who, branches, rate, *policies)
-
-        episode = meta_game.play(
+        met = [players.shaper(mean) if each.player is None else each.player for each in self.met]
+        who = jax.random.randint(who_key, (), 0, len(met))
+        episode = opponents.play(
             self.game,
-            shapers.shaper(meta_params),
-            theirs if len(moves) > 1 else moves[0],
-            (self.rate, self.rate),
-            meta_game.start_of(start_key),
-            self.frames,
+            players.shaper(meta_params),
+            opponents.one_of(met, who) if len(met) > 1 else met[0],
+            opponents.draw_start(start_key),
+            rates=(self.rate, self.rate),
+            steps=self.frames,
         )
         metrics: dict[str, Any] = {"opponent": jnp.mean(episode.other)}
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
-class ShapingStudy(Plain):
+class ShapingStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name = "shaping"
@@ -86,9 +81,9 @@ class ShapingStudy(Plain):
         "player's own action first), and payoffs, over a meta-episode: means of "
         f"{extortion.EPISODES} of them against the first opponent of evolution.",
         "reach.png": "Pairs of values that memory-one opponents can reach against the policies "
-        "that the meta-policy moves through, and the line of the fitted factor through mutual "
-        "defection: with a factor above 1 it is that of zero-determinant extortion.",
-        "payoffs.png": "What we and the opponents earn over the generations.",
+        "of the meta-policy, and the line with the fitted factor through mutual defection; in "
+        "zero-determinant extortion the factor is above 1.",
+        "payoffs.png": "Payoffs of both sides over the generations.",
     }
 
     def __init__(
@@ -98,23 +93,24 @@ class ShapingStudy(Plain):
 
         Args:
             settings: of the evolution.
-            run_path: an existing run, whose copies of other runs' meta-policies are used.
-            trust_source: of no use: no code is loaded.
+            run_path: an existing run with copies of its players.
+            trust_source: whether source code of players that this run has saved may be executed.
 
         Raises:
-            ConfigError: for an opponent that there is not.
+            ConfigError: if there is no such opponent.
         """
-        del trust_source
         self.settings, self.game = settings, settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
         if SELF in others:
             raise ConfigError("evaluation.opponents: self is always among them; leave it out")
-        self.met = meta_game.find(names, "opponent.names", self.game, run_path)
-        self.others = meta_game.find(others, "evaluation.opponents", self.game, run_path)
+        self.met, self.others = (
+            players.find(names, key, self.game, run_path, trust_source=trust_source)
+            for names, key in zip((names, others), players.SETTINGS, strict=True)
+        )
         self._illustration: tuple[Any, Illustration] | None = None
 
     def check(self) -> None:
-        """Find out whether strategy and devices fit, and whether there is something to shape."""
+        """Raise `ConfigError` if strategy or devices do not fit, or no opponent learns."""
         settings = self.settings
         if not any(each.learns for each in self.met):
             raise ConfigError(
@@ -128,24 +124,27 @@ class ShapingStudy(Plain):
             )
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
 
+    def measure(self) -> dict[str, Any]:
+        """Return the digests of the user's own players."""
+        digests = players.digests([*self.met, *self.others])
+        return {players.SOURCES: digests} if digests else {}
+
     def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
-        """Copy the meta-policies of other runs that are met."""
-        settings = self.settings
-        shapers.keep(directory.path, [*settings.opponent.all, *settings.evaluation.opponents])
+        """Copy the meta-policies of other runs and the user's own players."""
+        players.keep(directory.path, [*self.met, *self.others], measured.get(players.SOURCES))
 
     def problem(self, measured: Mapping[str, Any]) -> Shaping:
         """Return the problem: a meta-episode."""
         del measured
         return Shaping(self.settings, self.met)
 
-    def save(self, directory: RunDirectory, meta_params: Weights, generation: int) -> None:
-        """Write the meta-policy, so that other runs can meet it."""
-        about = {"hidden": self.settings.policy.hidden, "generation": generation}
-        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
+    def about(self) -> dict[str, Any]:
+        """Return the size of the meta-policy, which `metaevo.load` reads."""
+        return {"hidden": self.settings.policy.hidden}
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
-        """Draw a meta-episode, what opponents can reach, and payoffs over the generations."""
-        found, opponent = self._illustrated(meta_params), self.met[0].name
+        """Draw a meta-episode, the values that opponents can reach, and payoffs."""
+        found, opponent = self._illustrated(meta_params), self.met[0].label
         game_plots.plot_meta_episode(
             found.probabilities, found.payoffs, figures / "meta_episode.png", opponent=opponent
         )
@@ -157,56 +156,40 @@ class ShapingStudy(Plain):
             figures / "reach.png",
             predicted=None if extortion.is_constant_sum(self.game) else defection,
         )
-        if records := RunDirectory(figures.parent).read_metrics("generation"):
-            names = opponent if len(self.met) == 1 else "opponents"
-            game_plots.plot_payoffs(records, figures / "payoffs.png", opponent=names)
+        draw_payoffs(figures, opponent if len(self.met) == 1 else "opponents")
 
-    def compare(
-        self,
-        learned: Mapping[str, Weights],
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
-        """Let meta-policies and hand-written contenders meet all opponents on fresh keys."""
-        del path, measured
-        if not self.settings.evaluation.seeds:
-            return None
-        result = tournament.compare(
-            tournament.Tournament(self.settings, learned, [*self.met, *self.others]),
-            self.met,
-            self.others,
-            evolution_frames=evolution_frames,
-            check_stop=check_stop,
-        )
+    def judge(
+        self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
+    ) -> GameResult:
+        """Play a round robin of meta-policies, hand-written contenders and all opponents."""
+        entrants = Tournament(self.settings, learned, [*self.met, *self.others])
+        found = tournament.judge(entrants, self.met, self.others, check_stop)
         lines = self._illustrated(next(iter(learned.values()))).lines
-        result["extortion"] = {str(step): line._asdict() for step, line in lines.items()}
-        return result
+        plain = {str(step): line._asdict() for step, line in lines.items()}
+        return found.with_more({"extortion": plain})
 
     def title(self, generations: int) -> tuple[str, str]:
-        """Return against whom evolution went."""
+        """Return the opponents of the evolution."""
         names = ", ".join(self.settings.opponent.all)
         return f"Shaping an opponent: {names}", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
-        """Return what both earn, and how near to extortion the policies are."""
+        """Return the payoffs of both sides, and how near to extortion the policies are."""
         found = []
-        if robin := result.get("round_robin"):
-            cells = robin["contenders"][result["learned"]][: len(self.met)]
-            for name, cell in zip(robin["opponents"], cells, strict=False):
-                own, other = cell["own"][0], cell["other"][0]
+        if robin := Meetings.from_plain(result, tournament.KEYS):
+            cells = robin.cells[result["learned"]][: len(self.met)]
+            for name, cell in zip(robin.opponents, cells, strict=False):
+                own, other = cell["own"].value, cell["other"].value
                 found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not extortion.is_constant_sum(self.game):
-            told = [
-                f"After joint move {step} {line.explained:.1%} of what opponents can reach lies "
-                f"along a line of factor {line.factor:.2f} that passes {abs(line.miss):.3g} from "
-                "mutual defection."
+            lines = [
+                f"After joint move {step} {line.explained:.1%} of the values that opponents can "
+                f"reach lie along a line with factor {line.factor:.2f} that passes "
+                f"{abs(line.miss):.3g} from mutual defection."
                 for step, line in self._illustrated(meta_params).lines.items()
             ]
             extorts = "Extortion is such a line through mutual defection, with a factor above 1."
-            found.append(" ".join([*told, extorts]))
+            found.append(" ".join([*lines, extorts]))
         return found
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
@@ -214,14 +197,13 @@ class ShapingStudy(Plain):
         return tournament.tables(result)
 
     def _illustrated(self, meta_params: Weights) -> Illustration:
-        """Return meta-episodes of what was found: played once."""
+        """Return meta-episodes of a meta-policy, played once."""
         if self._illustration is None or self._illustration[0] is not meta_params:
-            weights = jax.tree.map(jnp.asarray, meta_params)
-            ours = shapers.shaper(weights)
+            ours = players.shaper(jax.tree.map(jnp.asarray, meta_params))
             found = extortion.illustrate(
                 self.game,
                 ours,
-                self.met[0].move or ours,
+                self.met[0].player or ours,
                 self.settings.opponent.learning_rate,
                 steps=self.settings.game.steps,
                 seed=self.settings.run.seed,

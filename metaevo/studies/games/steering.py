@@ -1,11 +1,12 @@
 """Cheap talk at test time (Lu et al. 2023): messages that bring a frozen victim to a goal.
 
-The victim trains with one channel; then it is frozen, acts by its likeliest action, and hears a
-second network, which sees a goal. Both networks are evolved together, or only the channel, where
-PPO trains the second one for each victim (the oracle).
+The victim trains with one channel. Then it is frozen, takes its likeliest action, and hears a
+second network, which also sees a goal. Both networks are evolved together, or only the channel, and
+PPO trains the second network for each victim (the oracle).
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,241 +14,293 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo import statistics
-from metaevo.comparison import comparison
 from metaevo.components.component import LEARNED
-from metaevo.evolution import devices
+from metaevo.config import ConfigError
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.reports import talk_plots
-from metaevo.reports.numbers import estimate
+from metaevo.reports import game_plots
 from metaevo.reports.page import Table
-from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.games import victims
-from metaevo.studies.games.steering_settings import SteeringSettings
-from metaevo.studies.games.talker import Talker
-from metaevo.studies.study import Plain, subtitle
-from metaevo.training.checks import check_agents
+from metaevo.studies.games.results import Estimate, GameResult, mean
+from metaevo.studies.games.settings import SteeringSettings
+from metaevo.studies.games.study import AgentStudy
+from metaevo.studies.study import subtitle
 from metaevo.training.fitness import all_finite
-from metaevo.training.train_learner import working_set
-from purerl.envs.steering import PLACES, Course, steer
+from metaevo.training.train_learner import train, working_set
+from purerl import acting, ppo
+from purerl.envs.steering import PLACES, Course, Steering, SteeringParams, steer
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
 
 CHANNELS = (LEARNED, "silence", "random")
-"""With which victims of the comparison train."""
+"""Channels that the victims of the comparison hear in training."""
 STEERERS = ("nobody", "a random network", LEARNED, "PPO")
-"""Who talks to them then."""
+"""Networks that steer them afterwards."""
 SHOWN, VICTIMS = 5, 8
 """Goals and victims of the picture."""
-
+NOTE = (
+    "Means over fresh victims with 95% intervals of exp(-(place - goal)^2) a step, and 0 after an "
+    "episode's end. Rows: the channel that victims heard while they trained. Columns: the network "
+    "that talks to them when they are frozen; PPO is trained for each victim."
+)
 
 Found = dict[str, Weights]
-"""The meta-parameters: of the "channel", and of the "steering" unless PPO trains that."""
+"""The meta-parameters: of the "channel", and of the "steering" unless PPO trains it."""
+Speaker = Callable[[jax.Array], jax.Array]
+"""From an observation and a goal to a message."""
 
 
 class SteeringProblem:
-    """A `MetaProblem`: train a victim, freeze it, and steer it."""
+    """A `MetaProblem`: train a victim with a candidate, freeze the victim, and steer it."""
 
     differentiable = False
     """as actions are drawn"""
 
-    def __init__(self, talker: Talker):
-        """Bind the parts."""
-        self.talker = talker
-        settings = talker.settings
-        self.by_ppo = settings.steering.by == "ppo"
-        self.frames = num_frames(settings.train) + _played(settings)
-        self.working_set_bytes = working_set(talker.task, settings.hyperparams, None)
+    def __init__(self, settings: SteeringSettings):
+        """Bind the parts.
+
+        Args:
+            settings: of the evolution.
+
+        Raises:
+            ConfigError: for a victim without vectors or with a memory, an environment in which
+                no place is known, and goals out of reach.
+        """
+        self.settings, self.config = settings, settings.steering
+        self.task = victims.make_task(
+            victims.trained_victim(settings), settings.task, settings.channel
+        )
+        self.messenger = settings.channel.messenger
+        params, learner, name = self.task.env_params, self.task.learner, self.task.name
+        if acting.has_memory(learner):
+            raise ConfigError(
+                "train.recurrent_size must be 0: a victim that is steered has no memory"
+            )
+        if name not in PLACES:
+            raise ConfigError(
+                f"task.env = {name!r}: the place of a victim is unknown there; it must be one of "
+                f"{', '.join(PLACES)}"
+            )
+        self.place = PLACES[name]
+        reach = float(self.place.reach(params.env))
+        for bound in ("low", "high"):
+            if abs(goal := getattr(self.config, bound)) > reach:
+                raise ConfigError(
+                    f"steering.{bound} = {goal:g}: {name}'s {self.place.what} is always between "
+                    f"{-reach:g} and {reach:g}"
+                )
+
+        def act(policy, heard):
+            key = jax.random.key(0)  # unused: the action is the likeliest one
+            return acting.act(learner, policy, None, key, heard, greedy=True, env_params=params)[0]
+
+        env: Any = learner.env
+        self.env = Steering(
+            env.env, act, self.place.of, width=settings.channel.width, steps=self.config.steps
+        )
+        # 2,048 steps an update, 64 gradient steps; a horizon of 20 steps, as far as a push lasts
+        self.oracle = ppo.PPO(
+            ppo.Config(
+                total_timesteps=self.config.oracle_frames,
+                num_envs=16,
+                num_steps=128,
+                update_epochs=8,
+                num_minibatches=8,
+                hidden_sizes=settings.channel.hidden_sizes,
+            ),
+            self.env,
+        )
+        self.oracle_hyperparams = ppo.Hyperparams(learning_rate=1e-3, gamma=0.95, entropy_coef=0.0)
+        (size,) = env.env.observation_space(params.env).shape
+        self.obs_size = int(size)
+        self.by_ppo = self.config.by == "ppo"
+        self.frames = num_frames(settings.train) + self.judged_frames
+        self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
         if self.by_ppo:
-            self.frames += num_frames(talker.oracle.config)
+            self.frames += num_frames(self.oracle.config)
+
+    @property
+    def judged_frames(self) -> int:
+        """Environment steps of one judgement."""
+        return self.config.steps * self.config.episodes
 
     def init(self, key: jax.Array) -> Found:
         """Draw the weights of both networks."""
-        network, size = self.talker.messenger, self.talker.obs_size
         own_key, key = jax.random.split(key)
-        found = {"channel": network.init(key, jnp.zeros(size))}
+        found = {"channel": self.messenger.init(key, jnp.zeros(self.obs_size))}
         if not self.by_ppo:
-            found["steering"] = network.init(own_key, jnp.zeros(size + 1))
+            found["steering"] = self.messenger.init(own_key, jnp.zeros(self.obs_size + 1))
         return found
 
     def evaluate(self, key: jax.Array, meta_params: Found) -> Evaluation:
-        """Train a victim from scratch, and judge where it goes."""
+        """Train a victim from scratch, and score how near it comes to its goals."""
         train_key, oracle_key, key = jax.random.split(key, 3)
-        params, result = self.talker.trained(train_key, meta_params["channel"])
-        if self.by_ppo:
-            speak = self.talker.taught(oracle_key, params)
-        else:
-            speak = self.talker.saying(meta_params["steering"])
-        near, going = self.talker.score(speak, key, params)
+        params, result = self.train_victim(train_key, meta_params["channel"])
+        near, going = self.score(self.speaker(meta_params, oracle_key, params), key, params)
         return Evaluation(
             jnp.where(all_finite(params.victim), near, jnp.nan),
             {"victim_last_quarter": victims.last_quarter(result.episodes), "unended": going},
         )
 
+    def train_victim(self, key: jax.Array, channel: Weights) -> tuple[SteeringParams, Any]:
+        """Train a victim; return the parameters of its steering, and its training."""
+        result = train(
+            victims.with_channel(self.task, channel), key, self.settings.hyperparams, None
+        )
+        return SteeringParams(
+            self.task.env_params.env,
+            self.task.learner.policy(result.state),
+            self.settings.channel.scale,
+            self.config.low,
+            self.config.high,
+        ), result
 
-class SteeringStudy(Plain):
+    def speaker(self, found: Found, key: jax.Array, params: SteeringParams) -> Speaker:
+        """Return the evolved steering network, or a network that PPO trains for this victim."""
+        if "steering" in found:
+            return self.network(found["steering"])
+        return self.trained_by_ppo(key, params)
+
+    def network(self, weights: Weights) -> Speaker:
+        """Return a network of messages."""
+        return lambda seen: channels.messages(self.messenger)(weights, seen)
+
+    def trained_by_ppo(self, key: jax.Array, params: SteeringParams) -> Speaker:
+        """Return the messages that PPO learns for a victim."""
+        result = self.oracle.train(key, self.oracle_hyperparams, None, params)
+        policy = self.oracle.policy(result.state)
+        act = partial(acting.act, self.oracle, policy, None, key, greedy=True, env_params=params)
+        return lambda seen: act(seen)[0]
+
+    def score(
+        self, speak: Speaker, key: jax.Array, params: SteeringParams
+    ) -> tuple[jax.Array, jax.Array]:
+        """Return the mean reward of a step, and the share of steps before an episode's end."""
+        goal_key, key = jax.random.split(key)
+        count = self.config.episodes
+        goals = jax.random.uniform(
+            goal_key, (count,), minval=self.config.low, maxval=self.config.high
+        )
+        courses = self.steer(speak, jax.random.split(key, count), goals, params)
+        return jnp.mean(courses.reward), jnp.mean(courses.reward > 0)
+
+    def steer(
+        self, speak: Speaker, keys: jax.Array, goals: jax.Array, params: SteeringParams
+    ) -> Course:
+        """Play an episode for each key and goal; fields [goals, steps]."""
+        return jax.vmap(lambda key, goal: steer(self.env, speak, key, goal, params))(keys, goals)
+
+
+class SteeringStudy(AgentStudy[SteeringProblem]):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    name = "cheap_talk_steering"
+    name, make_problem = "cheap_talk_steering", SteeringProblem
+    settings: SteeringSettings
     captions: Mapping[str, str] = {
-        "steering.png": "Where fresh victims go, a line each, for goals (dotted) over the range.",
+        "steering.png": "Places of fresh victims, a line each, for goals (dotted) over the range.",
     }
 
-    def __init__(
-        self,
-        settings: SteeringSettings,
-        run_path: Path | None = None,
-        *,
-        trust_source: bool = False,
-    ):
-        """Build victim and steering.
-
-        Args:
-            settings: of the evolution.
-            run_path: of no use: nothing of other runs is needed.
-            trust_source: of no use: no code is loaded.
-
-        Raises:
-            ConfigError: as `Talker`.
-        """
-        del run_path, trust_source
-        self.settings = settings
-        self.talker = Talker(settings)
-
-    def check(self) -> None:
-        """Find out whether strategy, victims and devices fit."""
-        check_agents(self.problem({}), [self.talker.task], self.settings)
-
-    def problem(self, measured: Mapping[str, Any]) -> SteeringProblem:
-        """Return the problem: a victim's training, and its steering."""
-        del measured
-        return SteeringProblem(self.talker)
-
-    def save(self, directory: RunDirectory, meta_params: Found, generation: int) -> None:
-        """Write both networks."""
-        about = {"by": self.settings.steering.by, "generation": generation}
-        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
+    def about(self) -> dict[str, Any]:
+        """Return the setting `steering.by`."""
+        return {"by": self.settings.steering.by}
 
     def draw(self, meta_params: Found, figures: Path) -> None:
-        """Draw where victims go."""
-        found = jax.tree.map(jnp.asarray, meta_params)
+        """Draw the places of steered victims."""
+        found, problem = jax.tree.map(jnp.asarray, meta_params), self.agents
         config = self.settings.steering
         goals = np.linspace(config.low, config.high, SHOWN)
 
         def play(key: jax.Array) -> Course:
             train_key, oracle_key, key = jax.random.split(key, 3)
-            params, _ = self.talker.trained(train_key, found["channel"])
-            if "steering" not in found:
-                speak = self.talker.taught(oracle_key, params)
-            else:
-                speak = self.talker.saying(found["steering"])
+            params, _ = problem.train_victim(train_key, found["channel"])
+            speak = problem.speaker(found, oracle_key, params)
             keys = jax.random.split(key, SHOWN)
-            return jax.vmap(lambda key, goal: steer(self.talker.env, speak, key, goal, params))(
-                keys, jnp.asarray(goals, jnp.float32)
-            )
+            return problem.steer(speak, keys, jnp.asarray(goals, jnp.float32), params)
 
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, VICTIMS)
         course = jax.jit(jax.vmap(play))(keys)
         place = np.where(np.asarray(course.reward) > 0, np.asarray(course.place), np.nan)
-        what = PLACES[self.talker.task.name].what
-        talk_plots.plot_courses(place, goals, what, figures / "steering.png")
+        game_plots.plot_courses(place, goals, problem.place.what, figures / "steering.png")
 
-    def compare(
-        self,
-        learned: Mapping[str, Found],
-        path: Path,
-        *,
-        evolution_frames: int,
-        measured: Mapping[str, Any],
-        check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
+    def judge(
+        self, learned: Mapping[str, Found], figures: Path, check_stop: Callable[[], None]
+    ) -> GameResult:
         """Steer fresh victims of every channel in every way."""
-        del path, measured
-        seeds = self.settings.evaluation.seeds
-        if not seeds:
-            return None
-        by_ppo = "steering" not in next(iter(learned.values()))
+        del figures
+        first = next(iter(learned))
+        by_ppo = "steering" not in learned[first]
         steered = STEERERS.index("PPO" if by_ppo else LEARNED)
         own: dict[str, tuple[int, int]] = {"silence": (1, 0)}
         if by_ppo:
             own |= {"silence, then PPO": (1, steered), "random, then PPO": (2, steered)}
         else:
             own |= {"random": (2, 1), "random, then learned": (2, steered)}
-        tables = {}
-        for name, found in reversed(
-            list(learned.items())
-        ):  # the tables below are those of the first
-            scores, frames = self._scores(found, seeds, check_stop)
-            tables[name] = scores[0, :, steered]
-        tables = {name: tables[name] for name in learned}
-        tables |= {name: scores[channel, :, steerer] for name, (channel, steerer) in own.items()}
-        tables = {name: np.asarray(each, np.float64)[:, None] for name, each in tables.items()}
-        return {
-            **comparison.summary(
-                [comparison.Variant(name, name, {}, 0) for name in tables],
-                statistics.fill_missing(tables),
-                {name: int(np.isnan(each).sum()) for name, each in tables.items()},
-                list(learned),
-            ),
-            **comparison.UNTUNED,
-            "budget": "There is nothing to tune of silence and random networks.",
-            "frames_per_agent": frames,
-            "evolution_frames": evolution_frames,
-            "steering": {
-                channel: {
-                    steerer: list(map(float, np.ravel(statistics.mean_curve(cell[:, None]))))
-                    for steerer, cell in zip(STEERERS, scores[place].T, strict=True)
-                    if not np.isnan(cell).all()
-                }
-                for place, channel in enumerate(CHANNELS)
-            },
+        found = {name: self._scores(each, check_stop) for name, each in learned.items()}
+        table = found[first]
+        scores = {name: each[0, :, steered] for name, each in found.items()}
+        scores |= {name: table[channel, :, steerer] for name, (channel, steerer) in own.items()}
+        cells = {
+            channel: {
+                steerer: list(mean(cell))
+                for steerer, cell in zip(STEERERS, table[place].T, strict=True)
+                if not np.isnan(cell).all()
+            }
+            for place, channel in enumerate(CHANNELS)
         }
+        return GameResult(
+            scores,
+            list(learned),
+            "There is nothing to tune of silence and random networks.",
+            self._row_frames,
+            {"steering": cells},
+        )
 
     def title(self, generations: int) -> tuple[str, str]:
-        """Return who is steered."""
+        """Return the victim."""
         settings = self.settings
         learner = settings.learner.upper().replace("_", "-")
-        return (
-            f"Cheap talk at test time: {learner} on {settings.task.env}",
-            subtitle(generations),
-        )
+        return f"Cheap talk at test time: {learner} on {settings.task.env}", subtitle(generations)
 
     def findings(self, meta_params: Found, result: Mapping[str, Any]) -> list[str]:
         """Return how near victims come to their goals."""
         table = result.get("steering")
         if table is None:
             return []
-        found = next(name for name in (LEARNED, "PPO") if name in table[LEARNED])
-        if "steering" not in meta_params:
-            found = "PPO"
-        value, idle = table[LEARNED][found][0], table["silence"]["nobody"][0]
-        return [f"Fresh victims score {value:.2f} ({idle:.2f} in silence); 1 is to be at the goal."]
+        steerer = LEARNED if "steering" in meta_params else "PPO"
+        value, idle = table[LEARNED][steerer][0], table["silence"]["nobody"][0]
+        return [
+            f"Fresh victims score {value:.2f} ({idle:.2f} in silence); a score of 1 means at the "
+            "goal in every step."
+        ]
 
     def tables(self, result: dict[str, Any]) -> list[Table]:
-        """Return the scores of every channel and everything that steers."""
+        """Return the scores of every channel and every network that steers."""
         table = result.get("steering")
         if table is None:
             return []
         columns = [name for name in STEERERS if name in table[LEARNED]]
         rows = [
-            [channel, *(estimate(*cells[name], decimals=2) for name in columns)]
+            [channel, *(Estimate(*cells[name]).text() for name in columns)]
             for channel, cells in table.items()
         ]
         return [Table("Score by channel and by who talks then", ["channel", *columns], rows, NOTE)]
 
-    def _scores(
-        self, found: Found, seeds: int, check_stop: Callable[[], None]
-    ) -> tuple[np.ndarray, int]:
-        """Return scores [channels, seeds, steerers], NaN where there is none; and frames a row."""
-        talker, settings = self.talker, self.settings
+    @property
+    def _row_frames(self) -> int:
+        """Environment steps for a victim of the comparison."""
+        trained = num_frames(self.settings.train) + num_frames(self.agents.oracle.config)
+        return trained + len(STEERERS) * self.agents.judged_frames
+
+    def _scores(self, found: Found, check_stop: Callable[[], None]) -> np.ndarray:
+        """Return scores [channels, seeds, steerers]; NaN for a network that was not evolved."""
+        problem, settings = self.agents, self.settings
+        seeds, frames = settings.evaluation.seeds, self._row_frames
         keys = keys_for(settings.run.seed, Purpose.HELD_OUT, seeds)
         weights = jax.tree.map(jnp.asarray, found["channel"])
         example = jax.eval_shape(
-            lambda key: talker.messenger.init(key, jnp.zeros(talker.obs_size + 1)),
+            lambda key: problem.messenger.init(key, jnp.zeros(problem.obs_size + 1)),
             jax.random.key(0),
         )
 
@@ -273,21 +326,16 @@ class SteeringStudy(Plain):
         def run(row: dict[str, Any]) -> jax.Array:
             key = jax.random.wrap_key_data(row["key"])
             train_key, oracle_key, key = jax.random.split(key, 3)
-            params, _ = talker.trained(train_key, row["channel"])
-            networks, _ = jax.vmap(lambda each: talker.score(talker.saying(each), key, params))(
+            params, _ = problem.train_victim(train_key, row["channel"])
+            networks, _ = jax.vmap(lambda each: problem.score(problem.network(each), key, params))(
                 row["steering"]
             )
-            best, _ = talker.score(talker.taught(oracle_key, params), key, params)
+            best, _ = problem.score(problem.trained_by_ppo(oracle_key, params), key, params)
             scores = jnp.append(networks, best)
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
-        frames = num_frames(settings.train) + num_frames(talker.oracle.config)
-        frames += len(STEERERS) * _played(settings)
-        count, num_devices = len(CHANNELS) * seeds, settings.evolution.num_devices
-        chunk_size = settings.evolution.chunk_size or devices.choose_chunk_size(
-            count, working_set(talker.task, settings.hyperparams, None), num_devices
-        )
-        program = devices.RowMap(run, chunk_size=chunk_size, num_devices=num_devices)
+        count = len(CHANNELS) * seeds
+        program = victims.row_map(run, settings, problem.task, count)
         with Progress(total=frames * count, desc="comparing", unit="frame", unit_scale=True) as bar:
 
             def progress(agents: int) -> None:
@@ -297,16 +345,4 @@ class SteeringStudy(Plain):
             scores = np.asarray(program(together, progress)).reshape(len(CHANNELS), seeds, -1)
         if "steering" not in found:
             scores[..., STEERERS.index(LEARNED)] = np.nan
-        return scores, frames
-
-
-NOTE = (
-    "Means over fresh victims with 95% intervals of exp(-(place - goal)^2) a step, and 0 after an "
-    "episode's end. Rows: what victims heard while they trained. Columns: who talks to them when "
-    "they are frozen; PPO is trained for each victim."
-)
-
-
-def _played(settings: SteeringSettings) -> int:
-    """Environment steps of one judgement."""
-    return settings.steering.steps * settings.steering.episodes
+        return scores

@@ -11,7 +11,7 @@ from PIL import Image
 
 import metaevo
 from metaevo.__main__ import main
-from metaevo.components import discovery, parts, shapers, value_loss, zoo
+from metaevo.components import discovery, parts, players, value_loss, zoo
 from metaevo.components.zoo import entries
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.discovery.zoo_add import add
@@ -19,10 +19,10 @@ from metaevo.discovery.zoo_repeat import repeat
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import registry as studies
-from metaevo.studies.games import meta_game, tournament
+from metaevo.studies.games import tournament
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
+from metaevo.studies.games.settings import OpponentConfig
 from metaevo.studies.games.shaping import ShapingStudy
-from metaevo.studies.games.shaping_settings import OpponentConfig
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.toy import assert_same
 
@@ -153,11 +153,11 @@ def test_a_shaper_becomes_an_entry_that_opponents_meet(tmp_path, own, capsys):
         with pytest.raises(ConfigError, match=f"zoo:shaper fills opponent.names, not {refused}"):
             metaevo.load("zoo:shaper", slot=refused)
     # A run that meets it keeps a copy.
-    (met,) = meta_game.find(["zoo:shaper"], "opponent.names", settings.game.game, None)
+    (met,) = players.find(["zoo:shaper"], "opponent.names", settings.game.game)
     assert met.learns
-    shapers.keep(tmp_path / "other", ["naive", "zoo:shaper"])
+    players.keep(tmp_path / "other", [met])
     shutil.rmtree(own / "shaper")
-    assert_same(shapers.load("zoo:shaper", tmp_path / "other"), weights)
+    assert_same(players.load("zoo:shaper", tmp_path / "other"), weights)
 
 
 @pytest.mark.parametrize("names", [["naive", "lola"], "runs/other"])

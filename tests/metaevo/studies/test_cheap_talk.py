@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +13,8 @@ from metaevo.commands.evolve import main
 from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
-from metaevo.studies.games.cheap_talk_settings import settings_class
-from metaevo.studies.games.victims import victims_of
+from metaevo.studies.games.settings import CheapTalkSettings
+from metaevo.studies.games.victims import all_victims
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 
@@ -44,7 +43,7 @@ def merged(base, changes):
 
 def study_of(**changes):
     raw = merged(SMALL, changes)
-    return CheapTalkStudy(from_dict(settings_class(raw, None), raw))
+    return CheapTalkStudy(from_dict(CheapTalkSettings.for_learner(raw), raw))
 
 
 def trained(problem, key, say):
@@ -98,7 +97,7 @@ def directory(tmp_path_factory):
 
 
 @pytest.mark.long
-def test_a_run_is_judged_drawn_and_reported(directory):
+def test_every_channel_talks_to_the_same_fresh_victims(directory):
     result = json.loads((directory / "evaluation.json").read_text())
     names = ["learned", "silence", "constant", "random", "noise"]
     assert [row["name"] for row in result["variants"]] == names
@@ -111,50 +110,13 @@ def test_a_run_is_judged_drawn_and_reported(directory):
             assert 8 <= low <= value <= high
     _, *hand_written = (victims["channels"][name][1] for name in names)
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
-    page = (directory / "report.html").read_text()
-    for text in ("an adversary of PPO on CartPole-v1", "Victims: mean return over training",
-                 "Victims: mean return in its last quarter", "in silence"):  # fmt: skip
-        assert text in page
-    figures = {path.name for path in (directory / "figures").iterdir()}
-    assert figures == {
-        "fitness.png",
-        "messages.png",
-        "networks.png",
-        "scores.png",
-        "victims.png",
-    }
-
-
-@pytest.mark.long
-def test_several_evolutions_talk_to_the_same_victims(directory, tmp_path):
-    assert run(tmp_path, "--run-dir", str(tmp_path / "run"), "--evolution-seeds", "2") == 0
-    result = json.loads((tmp_path / "run/evaluation.json").read_text())
-    names = [each["learned"] for each in result["evolutions"]]
-    assert sorted(names) == ["learned seed 0", "learned seed 1"]
-    assert result["together"]["evolutions"] == 2
-    assert sorted(list(result["victims"]["channels"])[:2]) == sorted(names)
-    alone = json.loads((directory / "evaluation.json").read_text())
-    scores = {row["name"]: row["scores"] for row in result["variants"]}
-    for row in alone["variants"][1:]:
-        np.testing.assert_allclose(scores[row["name"]], row["scores"], rtol=1e-4)
-
-
-@pytest.mark.long
-def test_a_run_goes_on(directory, tmp_path):
-    shutil.copytree(directory, tmp_path / "run")
-    argv = ["--resume", "--run-dir", str(tmp_path / "run")]
-    assert main([*argv, "--generations", "3", "--evaluation.seeds", "0"]) == 0
-    records = [
-        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    ]
-    assert [each["generation"] for each in records if each["kind"] == "generation"] == [0, 1, 2]
-    assert {"victim_mean_return", "victim_last_quarter"} <= records[0].keys()
-    _, about = checkpoint.load_tree(tmp_path / "run/meta_params")
-    assert (about["role"], about["learner"], about["generation"]) == ("adversary", "ppo", 3)
-    config = yaml.safe_load((tmp_path / "run/config.yaml").read_text())["config"]
+    assert {path.name for path in (directory / "figures").iterdir()} >= {
+        "messages.png", "networks.png", "victims.png"
+    }  # fmt: skip
+    _, about = checkpoint.load_tree(directory / "meta_params")
+    config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
+    assert (about["role"], about["learner"]) == ("adversary", "ppo")
     assert about["channel"] == config["channel"]
-    with pytest.raises(SystemExit, match="2"):
-        main([*argv, "--role", "ally"])
 
 
 DQN = {
@@ -174,7 +136,7 @@ def test_other_victims_are_built_from_what_is_different():
         evaluation={"victims": {"dqn": DQN, "wide": {"train": {"hidden_sizes": [16]}}}}
     )
     study.check()
-    first, dqn, wide = victims_of(study.settings)
+    first, dqn, wide = all_victims(study.settings)
     assert (first.learner, dqn.learner, wide.learner) == ("ppo", "dqn", "ppo")
     assert dqn.train.total_timesteps == 80
     assert wide.train.hidden_sizes == (16,)

@@ -116,9 +116,6 @@ def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
     assert names[-1] == ("random, then learned" if by == "evolution" else "random, then PPO")
     idle = result["variants"][1]["mean"]
     assert idle == pytest.approx(table["silence"]["nobody"][0], rel=1e-5)
-    page = (path / "report.html").read_text()
-    assert "Cheap talk at test time: PPO on CartPole-v1" in page
-    assert "Score by channel and by who talks then" in page
     assert (path / "figures/steering.png").is_file()
     weights, about = checkpoint.load_tree(path / "meta_params")
     assert about == {"by": by, "generation": 2}
@@ -134,7 +131,7 @@ REFUSED = {
     "no range": ({"steering": {"low": 1, "high": 1}}, "low = 1 must be below high = 1"),
     "nowhere": (
         {"task": {"env": "Acrobot-v1"}},
-        "task.env = 'Acrobot-v1': nobody knows where a victim is there; it must be one of "
+        "task.env = 'Acrobot-v1': the place of a victim is unknown there; it must be one of "
         "CartPole-v1, Pendulum-v1",
     ),
     "who": ({"steering": {"by": "sac"}}, "steering.by = 'sac': must be.*evolution.*ppo"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.components import channels, filling, optimizer, registry, shapers, zoo
+from metaevo.components import channels, filling, optimizer, players, registry, zoo
 from metaevo.components.slots import SLOTS
 from metaevo.components.zoo import entries
 from metaevo.config import ConfigError
@@ -29,7 +29,7 @@ def test_an_entry_fills_its_slot(name):
     card = entry.card
     function, meta_params = metaevo.load(entry.name)
     assert sum(path.stat().st_size for path in entry.path.rglob("*") if path.is_file()) < SMALL
-    if card["slot"] == shapers.SETTING:
+    if card["slot"] == players.SETTING:
         policy = np.zeros(5)
         assert jax.eval_shape(function, meta_params, policy, policy).shape == policy.shape
         return
@@ -66,8 +66,8 @@ def test_an_entry_fits_its_own_slot_only():
         filling.fill("value_loss", "zoo:ppo-optimizer", "ppo")
     with pytest.raises(ConfigError, match="fills channel, not value_loss"):
         filling.fill("value_loss", "zoo:cartpole-adversary", "ppo")
-    with pytest.raises(ConfigError, match="fills policy_loss: it is no opponent"):
-        shapers.load("zoo:dpo")
+    with pytest.raises(ConfigError, match="fills policy_loss: it is no meta-policy"):
+        players.load("zoo:dpo")
 
 
 def test_what_was_changed_is_refused(own):

@@ -1,4 +1,4 @@
-"""What is measured inside networks, against NumPy and single gradients."""
+"""Diagnostics of networks against NumPy and single gradients."""
 
 import dataclasses
 import itertools
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.studies.games import inner_life
+from metaevo.studies.games import network_diagnostics
 from purerl import envs, ppo
 from purerl.types import Context
 
@@ -22,20 +22,24 @@ def test_effective_rank_of_known_features():
     one = np.ones((4, 1)) @ np.ones((1, 4))
     two = np.diag([9.0, 9.0, 0.0, 0.0])
     uneven = np.diag([9.0, 1.0, 0.0, 0.0])  # singular values 3 and 1: shares 3/4 and 1/4
-    found = inner_life.effective_rank(np.stack([np.eye(4), one, two, uneven, np.eye(4) * np.nan]))
+    found = network_diagnostics.effective_rank(
+        np.stack([np.eye(4), one, two, uneven, np.eye(4) * np.nan])
+    )
     entropy = -(0.75 * np.log(0.75) + 0.25 * np.log(0.25))
     np.testing.assert_allclose(found, [4, 1, 2, np.exp(entropy), np.nan], atol=1e-3)
 
 
 @pytest.mark.long
-def test_what_is_seen_inside_a_network():
+def test_measures_of_a_network_agree_with_numpy():
     env, env_params = envs.make("CartPole-v1")
     learner, hyperparams = ppo.PPO(CONFIG, env), ppo.Hyperparams()
     state = jax.jit(learner.init)(jax.random.key(0), hyperparams, None, env_params)
     torso = state.params["params"]["actor_torso"]
     torso["Dense_0"]["bias"] = torso["Dense_0"]["bias"].at[1].set(50.0)  # saturated: flat
     torso["Dense_1"]["kernel"] = torso["Dense_1"]["kernel"].at[:, 2].set(0.0)  # dormant
-    look = jax.jit(lambda state: inner_life.look(learner, state, hyperparams, env_params))
+    look = jax.jit(
+        lambda state: network_diagnostics.measure(learner, state, hyperparams, env_params)
+    )
     found = look(state)
 
     after, transitions, _ = learner.collect(state, env_params)

@@ -1,7 +1,7 @@
-"""What happens inside a victim's networks while it learns: why a channel ruins learning, or not."""
+"""Diagnostics of a victim's networks while it learns: gradients, features, activations."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo import statistics
-from metaevo.evolution import devices
-from metaevo.reports import talk_plots
-from metaevo.reports.numbers import estimate
+from metaevo.reports import game_plots
 from metaevo.reports.page import Table
+from metaevo.studies.games.results import Estimate, mean
+from metaevo.training.task import LearnerConfig
 from metaevo.training.train_learner import Task
 from purerl import ppo
 from purerl.fast.activations import ACTIVATIONS
@@ -22,12 +21,12 @@ from purerl.parts.normalization import standardized
 from purerl.types import Context
 
 SEEDS, SAMPLES = 16, 32
-"""Victims of each channel at most, and observations whose gradients are compared."""
+"""Maximum number of victims of each channel, and of observations with compared gradients."""
 DORMANT = 0.1
-"""A unit is dormant if it is that active at most, beside the average of its layer (Sokar et al.
-2023 take 0.025 and 0.1)."""
+"""Activity below which a unit is dormant, relative to the mean of its layer (Sokar et al. 2023 use
+0.025 and 0.1)."""
 FLAT = 0.05
-"""A unit is flat at an observation if the slope of its activation function is below."""
+"""Slope of the activation function below which a unit is flat at an observation."""
 
 LABELS = {
     "coupling": "mean |cosine| of gradients",
@@ -39,13 +38,12 @@ LABELS = {
 
 
 class Trace(NamedTuple):
-    """What is measured before each update, on what it learns from; each field [..., U]."""
+    """Measures of the networks on the rollout of each update; each field [..., U]."""
 
     coupling: Any
-    """mean |cosine| between the gradients of two observations: how much a step for one of them
-    changes what is learned of the other"""
+    """mean |cosine| between the gradients of two observations, their interference"""
     conflict: Any
-    """share of such pairs whose cosine is negative"""
+    """share of pairs with a negative cosine"""
     moments: Any
     """[..., U, torsos, units, units] uncentred second moments of the last hidden layers"""
     dormant: Any
@@ -54,27 +52,26 @@ class Trace(NamedTuple):
     """share of pairs of hidden units and observations at which the activation is flat"""
 
 
-def can_trace(task: Task) -> bool:
-    """Whether a victim has what is measured: PPO, with hidden layers and without a memory."""
-    learner = task.learner
-    if not isinstance(learner, ppo.PPO):
+def supports(config: LearnerConfig) -> bool:
+    """Return whether a victim can be traced: PPO with hidden layers and without a memory."""
+    if not isinstance(config, ppo.Config):
         return False
-    return bool(learner.config.hidden_sizes) and not learner.config.recurrent_size
+    return bool(config.hidden_sizes) and not config.recurrent_size
 
 
 def trace(task: Task, key: jax.Array, hyperparams: Any) -> Trace:
-    """Train a victim from scratch, and look into its networks before each update.
+    """Train a victim from scratch, and measure its networks before each update.
 
     Args:
-        task: of a victim for which `can_trace` holds.
-        key: of the training, which is that of `metaevo.training.train_learner.train`.
+        task: of a victim that `supports` accepts.
+        key: of the training, as for `metaevo.training.train_learner.train`.
         hyperparams: of the victim.
     """
     learner: Any = task.learner
     env_params = task.env_params
 
     def update(state, _):
-        measured = look(learner, state, hyperparams, env_params)
+        measured = measure(learner, state, hyperparams, env_params)
         state, _, _ = learner.update(state, hyperparams, None, env_params)
         return state, measured
 
@@ -82,8 +79,8 @@ def trace(task: Task, key: jax.Array, hyperparams: Any) -> Trace:
     return jax.lax.scan(update, state, length=learner.config.num_updates)[1]
 
 
-def look(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) -> Trace:
-    """Measure a victim's networks on a rollout of its own.
+def measure(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) -> Trace:
+    """Measure a victim's networks on a fresh rollout.
 
     Args:
         learner: PPO.
@@ -92,7 +89,7 @@ def look(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) 
         env_params: of its environment.
 
     Returns:
-        fields without an axis of updates.
+        fields without the axis of updates.
     """
     state, transitions, _ = learner.collect(state, env_params)
     _, batch = learner.make_batch(state, transitions, hyperparams)
@@ -133,57 +130,45 @@ def effective_rank(moments: np.ndarray) -> np.ndarray:
     return np.where(finite, np.exp(entropy), np.nan)
 
 
-def compare(
-    program: devices.RowMap,
-    rows: Mapping[str, Any],
-    names: list[str],
-    seeds: int,
-    figures: Path,
-    *,
-    frames: int,
-    progress: Callable[[int], None],
-) -> dict[str, dict[str, list[float]]]:
-    """Look into victims of every channel.
-
-    Args:
-        program: from rows to a `Trace`.
-        rows: [channels * seeds].
-        names: of the channels.
-        seeds: victims of each.
-        figures: where to draw what is found.
-        frames: of an update.
-        progress: is called with numbers of victims.
-
-    Returns:
-        of each measure and channel the mean over training, and its interval over victims.
-    """
-    few = min(seeds, SEEDS)
+def first_seeds(rows: Mapping[str, Any], channels: int, seeds: int) -> dict[str, Any]:
+    """Return the rows [channels * seeds] of the first `SEEDS` victims of each channel."""
 
     def first(leaf):
-        return leaf.reshape(len(names), seeds, *leaf.shape[1:])[:, :few].reshape(
-            -1, *leaf.shape[1:]
-        )
+        leaf = leaf.reshape(channels, seeds, *leaf.shape[1:])[:, :SEEDS]
+        return leaf.reshape(-1, *leaf.shape[2:])
 
-    found: Trace = program(jax.tree.map(first, dict(rows)), progress)
+    return jax.tree.map(first, dict(rows))
+
+
+def summarise(
+    found: Trace, names: list[str], frames: int, figures: Path
+) -> dict[str, dict[str, list[float]]]:
+    """Draw the measures over training, and average them.
+
+    Args:
+        found: fields [channels * victims, U, ...].
+        names: of the channels.
+        frames: environment steps of an update.
+        figures: where to draw.
+
+    Returns:
+        by measure and channel, the mean over training with its interval over victims.
+    """
     curves = found._asdict()
     curves["rank"] = effective_rank(np.asarray(curves.pop("moments"))).mean(axis=-1)
+    updates = curves["rank"].shape[-1]
     measured = {
-        each: {
-            name: np.asarray(curves[each]).reshape(len(names), few, -1)[place]
-            for place, name in enumerate(names)
-        }
+        each: dict(
+            zip(names, np.asarray(curves[each]).reshape(len(names), -1, updates), strict=True)
+        )
         for each in LABELS
     }
-    steps = frames * np.arange(measured["rank"][names[0]].shape[1])
-    talk_plots.plot_traces(measured, LABELS, steps, figures / "networks.png")
+    steps = frames * np.arange(updates)
+    game_plots.plot_traces(measured, LABELS, steps, figures / "networks.png")
     return {
-        each: {
-            name: [float(part[0]) for part in statistics.mean_curve(
-                np.mean(curve, axis=1, keepdims=True))]
-            for name, curve in curves.items()
-        }
+        each: {name: list(mean(np.mean(curve, axis=1))) for name, curve in curves.items()}
         for each, curves in measured.items()
-    }  # fmt: skip
+    }
 
 
 def tables(result: Mapping[str, Any]) -> list[Table]:
@@ -193,16 +178,16 @@ def tables(result: Mapping[str, Any]) -> list[Table]:
         return []
     names = list(next(iter(found.values())))
     rows = [
-        [LABELS[each], *(estimate(*cells[name], decimals=2) for name in names)]
+        [LABELS[each], *(Estimate(*cells[name]).text() for name in names)]
         for each, cells in found.items()
     ]
     return [Table("Inside the victims' networks", ["measure", *names], rows, NOTE)]
 
 
 NOTE = (
-    "Means over training, and over victims with 95% intervals. Gradients are those of single "
-    "observations; the effective rank is of the last hidden layer; a dormant unit does next to "
-    "nothing, a flat activation lets no gradient through."
+    "Means over training, and over victims with 95% intervals. Gradients belong to single "
+    "observations; the effective rank is measured in the last hidden layers; a dormant unit is "
+    "almost inactive, a flat activation passes almost no gradient."
 )
 
 
@@ -230,12 +215,12 @@ def _interference(
 
 
 def _share(tree: Any) -> jax.Array:
-    """Return the share of what is true in a tree of bools."""
+    """Return the share of true elements in a tree of bools."""
     leaves = jax.tree.leaves(tree)
     return sum(jnp.sum(leaf) for leaf in leaves) / sum(leaf.size for leaf in leaves)
 
 
 def _number(layer: str) -> tuple[bool, int]:
-    """The place of a hidden layer: convolutions come first."""
+    """Return the sort key of a hidden layer: convolutions come first."""
     kind, number = layer.split("_")
     return kind != "Conv", int(number)

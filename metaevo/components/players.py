@@ -1,0 +1,339 @@
+"""Players of matrix games by name (`opponent.names: lola`).
+
+A player is hand-written (`purerl.opponents`), the user's own (`my_players.py:Momentum`,
+`my_package.players:Momentum`), or a **meta-policy**: a learned player, which chooses its next
+policy from the policies of both players. A meta-policy is an entry of the zoo or the result of a
+run of opponent shaping.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metaevo.components import copies, registry, zoo
+from metaevo.components.component import LEARNED
+from metaevo.config import ConfigError, show
+from metaevo.runs.run_directory import RunDirectory
+from purerl import opponents
+from purerl.games import LOGITS, Game
+from purerl.opponents import Player
+
+SETTING = "opponent.names"
+SETTINGS = SETTING, "evaluation.opponents"
+"""Settings that name players."""
+SELF, ZERO_DETERMINANT = "self", "zero_determinant"
+NAMES = (*opponents.LEARNING, *opponents.FIXED, ZERO_DETERMINANT, SELF)
+"""Players that are neither learned nor the user's own."""
+SOURCES = "players"
+"""The folder of a run with the source code of the user's own players, and its key in `resolved`."""
+
+FEW_ROWS = 32
+"""Rows of a matrix up to which its product with a vector is written out."""
+
+Weights = dict[str, Any]
+"""Meta-parameters of a meta-policy."""
+
+
+# --- Meta-policies ------------------------------------------------------------------------------
+
+
+def init_weights(key: jax.Array, hidden: int) -> Weights:
+    """Draw a meta-policy, 10 -> hidden tanh -> 5, that cooperates with probability 1/2."""
+    kernel = jax.random.normal(key, (2 * LOGITS, hidden)) / np.sqrt(2 * LOGITS)
+    return {
+        "hidden": {"kernel": kernel, "bias": jnp.zeros(hidden)},
+        "out": {"kernel": jnp.zeros((hidden, LOGITS)), "bias": jnp.zeros(LOGITS)},
+    }
+
+
+def next_policy(weights: Weights, own: jax.Array, other: jax.Array) -> jax.Array:
+    """Return the next policy [5] of a meta-policy, from the logits [5] of both players."""
+    seen = jax.nn.sigmoid(jnp.concatenate([own, other]))
+    hidden, out = weights["hidden"], weights["out"]
+    features = jnp.tanh(_product(seen, hidden["kernel"]) + hidden["bias"])
+    return _product(features, out["kernel"]) + out["bias"]
+
+
+def shaper(weights: Weights) -> Player:
+    """Return the player with a meta-policy."""
+    return opponents.stateless(lambda game, rate, own, other: next_policy(weights, own, other))
+
+
+def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """Return x @ kernel, with a different kernel for every candidate.
+
+    A sum of a few rows is one loop: a whole meta-episode with 16 units takes 0.42 of its time with
+    a reduction, and 0.6 of that with a product. With many rows it is too much code, and no faster.
+    """
+    if len(x) > FEW_ROWS:
+        return x @ kernel
+    return sum((a * row for a, row in zip(x, kernel, strict=True)), jnp.zeros(kernel.shape[1]))
+
+
+def recognises(about: Any) -> bool:
+    """Return whether saved meta-parameters are a meta-policy, from their metadata."""
+    hidden = about.get("hidden") if isinstance(about, dict) else None
+    return isinstance(hidden, int) and 0 < hidden <= 2**20
+
+
+META_POLICY = copies.Kind(
+    SETTING,
+    "meta-policy",
+    f"{', '.join(NAMES)}, a player of your own (my_players.py:Momentum), the directory of a run "
+    "that evolved a meta-policy, or zoo:NAME (metaevo zoo lists them)",
+    NAMES,
+    recognises,
+)
+
+
+def load(name: str, run_path: Path | None = None) -> Weights:
+    """Return a meta-policy of the zoo or of a run of opponent shaping.
+
+    Args:
+        name: of an entry of the zoo, or a run's directory.
+        run_path: an existing run with a copy of the meta-policy.
+
+    Raises:
+        ConfigError: if it is neither, or damaged.
+    """
+    copy = None if run_path is None else copy_of(run_path, name)
+    try:
+        found, about = META_POLICY.load(name, copy)
+    except ConfigError as error:
+        if zoo.is_name(name):  # which names itself
+            raise
+        raise ConfigError(f"{show(name)} {error}") from None
+    fits = jax.eval_shape(lambda key: init_weights(key, about["hidden"]), jax.random.key(0))
+    if jax.tree.map(np.shape, found) != jax.tree.map(np.shape, fits):
+        raise ConfigError(f"{show(name)}: its meta-policy is damaged")
+    weights: Weights = jax.tree.map(jnp.asarray, found)
+    return weights
+
+
+def function(name: str) -> tuple[Callable[..., jax.Array], Weights]:
+    """Return a meta-policy for `purerl.games`: `next_policy`, and its weights."""
+    return next_policy, load(name)
+
+
+def copy_of(run_path: Path, name: str) -> RunDirectory:
+    """Return where a run keeps a meta-policy that it meets, laid out as a run."""
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:12]
+    return RunDirectory(run_path / "opponents" / digest)
+
+
+# --- The user's own players ---------------------------------------------------------------------
+
+
+def is_own(name: str) -> bool:
+    """Return whether a name is `module:name`, a player of the user's own."""
+    module, colon, attribute = name.rpartition(":")
+    is_module = registry.is_elsewhere(module) or (module.isidentifier() and module != "zoo")
+    return bool(colon) and attribute.isidentifier() and is_module
+
+
+def _named_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the raw settings that name players of the user's own, by their dotted keys."""
+    found = {}
+    for key in SETTINGS:
+        section, _, field = key.partition(".")
+        values = settings.get(section)
+        value = values.get(field) if isinstance(values, Mapping) else None
+        names = [value] if isinstance(value, str) else value
+        if isinstance(names, Sequence) and any(isinstance(x, str) and is_own(x) for x in names):
+            found[key] = value
+    return found
+
+
+def refuse_unnamed(saved: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Refuse to execute players of the user's own only because a run directory names them.
+
+    Args:
+        saved: settings of the run directory.
+        overrides: settings that the user gives.
+
+    Raises:
+        ConfigError: if only the directory names them.
+    """
+    for key, value in _named_code(saved).items():
+        section, _, field = key.partition(".")
+        given = overrides.get(section)
+        if not (isinstance(given, Mapping) and field in given):
+            raise ConfigError(
+                f"{key} = {show(value)}: the run names code from outside metaevo, executed only if "
+                f"you name it too (--{key}) or trust the directory (--trust-source)"
+            )
+
+
+def _own(name: str, run_path: Path | None, trust_source: bool) -> "Opponent":
+    module_name, _, attribute = name.rpartition(":")
+    try:
+        saved = None
+        if run_path is not None and trust_source:
+            saved = registry.saved_source(RunDirectory(run_path), SOURCES, module_name)
+        if saved is None:
+            module = registry.import_elsewhere(module_name)
+        else:
+            module = registry.execute(saved, Path(f"{registry.short_name(module_name)}.py"))
+        if not hasattr(module, attribute):
+            raise ConfigError(f"has no {attribute}")
+        found = getattr(module, attribute)
+        if isinstance(found, type) or not hasattr(found, "step"):
+            found = found()
+        player = Player(found.init, found.step)
+        _rehearse(player)
+    except ConfigError as error:
+        raise ConfigError(f"{show(name)}: {error}") from None
+    except (Exception, SystemExit) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise ConfigError(
+            f"{show(name)}: must be a player with `init(policy)` and `step(game, rate, own, other, "
+            f"state)`, see purerl.opponents: {reason}"
+        ) from error
+    return Opponent(name, player, registry.source_of(module))
+
+
+def _rehearse(player: Player) -> None:
+    """Raise an error if a player's state or policy changes its structure, shape or dtype."""
+    game = Game.of([[-1, -3], [0, -2]], None, 0.9)
+    policy = jax.ShapeDtypeStruct((LOGITS,), jnp.float32)
+
+    def two_steps(own, other):
+        def step(carry, _):
+            return player.step(game, jnp.float32(1.0), carry[0], other, carry[1]), None
+
+        return jax.lax.scan(step, (own, player.init(own)), length=2)[0]
+
+    jax.eval_shape(two_steps, policy, policy)
+
+
+def sources(met: Sequence["Opponent"]) -> dict[str, bytes]:
+    """Return the source code of the user's own players, by the short names of their modules."""
+    found: dict[str, bytes] = {}
+    for each in met:
+        if each.source is not None:
+            short = registry.short_name(each.name.rpartition(":")[0])
+            if found.setdefault(short, each.source) != each.source:
+                raise ConfigError(f"{SETTING}: two modules are called {short}; rename one")
+    return found
+
+
+def digests(met: Sequence["Opponent"]) -> dict[str, str]:
+    """Return the SHA-256 of these sources."""
+    return {name: registry.digest(source) for name, source in sources(met).items()}
+
+
+# --- Players by name ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """A player by its name."""
+
+    name: str
+    """as in the settings"""
+    player: Player | None
+    """None for the evolved one, which changes in every generation"""
+    source: bytes | None = None
+    """source code of a player of the user's own"""
+
+    @property
+    def learns(self) -> bool:
+        """Whether our choices may change its choices."""
+        return self.name not in (*opponents.FIXED, ZERO_DETERMINANT)
+
+    @property
+    def has_rate(self) -> bool:
+        """Whether it has a learning rate."""
+        return self.name in opponents.LEARNING or is_own(self.name)
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        if self.name == SELF:
+            return LEARNED
+        return self.name.rpartition(":")[2] if is_own(self.name) else self.name
+
+
+def find(
+    names: Sequence[str],
+    key: str,
+    game: Game,
+    run_path: Path | None = None,
+    *,
+    trust_source: bool = False,
+) -> list[Opponent]:
+    """Return players by their names.
+
+    Args:
+        names: of `NAMES`, `module:name` of the user's own, entries of the zoo, or directories of
+            runs.
+        key: of the setting, for messages.
+        game: as we see it.
+        run_path: an existing run with copies of its players.
+        trust_source: whether source code that this run has saved may be executed.
+
+    Raises:
+        ConfigError: if a player is unknown, named twice, or cannot play this game.
+    """
+    found = []
+    for name in names:
+        try:
+            if is_own(name):
+                found.append(_own(name, run_path, trust_source))
+            else:
+                found.append(Opponent(name, _player(name, game, run_path)))
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    labels = [each.label for each in found]
+    for each in found:
+        if labels.count(each.label) > 1:
+            raise ConfigError(f"{key}: {show(each.label)} is named twice")
+        if is_own(each.name) and each.label in (*NAMES, LEARNED):
+            raise ConfigError(f"{key}: {each.name}: {each.label} is another player; rename it")
+    return found
+
+
+def _player(name: str, game: Game, run_path: Path | None) -> Player | None:
+    if name == SELF:
+        return None
+    if name in opponents.LEARNING:
+        if len(set(game.other)) == 1:
+            raise ConfigError(
+                f"{name} has no gradient to follow: game.opponent_payoffs are all the same"
+            )
+        return opponents.LEARNING[name]
+    if name in opponents.FIXED:
+        return opponents.fixed(opponents.FIXED[name])
+    if name == ZERO_DETERMINANT:
+        extortion = opponents.extortionate(game.swapped)
+        if extortion is None:
+            raise ConfigError(f"{name}: no strategy extorts in this game")
+        return opponents.fixed(extortion)
+    return shaper(load(name, run_path))
+
+
+def keep(
+    run_path: Path, met: Sequence[Opponent], began_with: Mapping[str, str] | None = None
+) -> None:
+    """Copy meta-policies and the source code of the user's own players into the run.
+
+    Args:
+        run_path: of the run that meets them.
+        met: the players.
+        began_with: digests of the source code when the run began.
+
+    Raises:
+        ConfigError: if the source code has changed since.
+    """
+    found = sources(met)
+    before = {**digests(met), **(began_with or {})}  # new opponents of the comparison may be added
+    registry.store_sources(RunDirectory(run_path), SOURCES, found, before)
+    for each in met:
+        if not is_own(each.name):
+            META_POLICY.keep(each.name, copy_of(run_path, each.name))

@@ -1,0 +1,316 @@
+"""The settings of the studies of games."""
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from annotated_types import Gt, Interval, MinLen
+
+from metaevo.components.channels import ChannelConfig
+from metaevo.config.numbers import check_numbers
+from metaevo.config.sections import specialised
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.studies.settings import RunConfig
+from metaevo.training.fitness import FitnessConfig
+from metaevo.training.task import LearnerConfig, TaskConfig, learner_sections
+from metaevo.tuning.config import MOST
+from purerl import ppo
+from purerl.envs.coin_game import CoinGame, CoinParams, Player
+from purerl.games import Game
+from purerl.types import Hyperparams
+
+Payoffs = tuple[tuple[float, float], tuple[float, float]]
+Names = Annotated[tuple[str, ...], MinLen(1)]
+Seeds = Annotated[int, Interval(ge=0, le=100_000)]
+Factors = tuple[Annotated[float, Gt(0)], ...]
+Victims = Annotated[int, Interval(ge=0, le=MOST)]
+
+SIGNS = {"adversary": -1.0, "ally": 1.0}
+"""Sign of the victim's fitness in the fitness of a channel, by its role."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GameSettings:
+    """The settings that all of these studies have."""
+
+    study: str
+    """kind of evolution"""
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+# --- Opponent shaping in matrix games -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GameConfig:
+    """The repeated game, and the length of a meta-episode.
+
+    Raises:
+        ValueError: for payoffs that are not finite.
+    """
+
+    payoffs: Payoffs = ((-1.0, -3.0), (0.0, -2.0))
+    """our payoffs: a row for each of our actions (cooperate, defect), a column for each of the
+    opponent's"""
+    opponent_payoffs: Payoffs | None = None
+    """the opponent's payoffs, in the same places; null if both see the same game"""
+    discount: Annotated[float, Interval(ge=0, le=0.9999)] = 0.96
+    """of the repeated game: below 1, or its value would be infinite"""
+    steps: Annotated[int, Interval(gt=0, le=100_000)] = 100
+    """joint moves of a meta-episode: how often both choose a new policy"""
+
+    def __post_init__(self) -> None:
+        """Refuse infinite payoffs."""
+        for name in ("payoffs", "opponent_payoffs"):
+            payoffs = getattr(self, name)
+            if payoffs is not None and not np.all(np.isfinite(payoffs)):
+                raise ValueError(f"{name}: must be finite numbers")
+
+    @property
+    def game(self) -> Game:
+        """The game as we see it."""
+        return Game.of(self.payoffs, self.opponent_payoffs, self.discount)
+
+
+@dataclass(frozen=True)
+class OpponentConfig:
+    """The opponents of the evolution."""
+
+    names: str | Names = "naive"
+    """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
+    win_stay_lose_shift, zero_determinant, self (the mean of the strategy), a player of your own
+    (my_players.py:Momentum), the directory of a run that evolved a meta-policy, or zoo:NAME; of a
+    list each meta-episode draws one"""
+    learning_rate: Annotated[float, Gt(0)] = 1.0
+    """of learning opponents, on the discounted sum of their payoffs"""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """The names as a list."""
+        return (self.names,) if isinstance(self.names, str) else self.names
+
+
+@dataclass(frozen=True)
+class MetaPolicyConfig:
+    """The meta-policy: the probabilities of both policies in, our next policy out."""
+
+    hidden: Annotated[int, Interval(gt=0, le=4096)] = 16
+    """tanh units"""
+
+
+@dataclass(frozen=True)
+class TournamentConfig:
+    """The comparison at the end."""
+
+    seeds: Seeds = 128
+    """fresh meta-episodes of every pair; 0 for no comparison"""
+    tuning_seeds: Annotated[int, Interval(gt=0, le=100_000)] = 64
+    """other meta-episodes, on which each hand-written contender chooses among its variants"""
+    learning_rates: Factors = (0.3, 3.0)
+    """of further learning opponents, as factors on the learning rate of evolution"""
+    opponents: tuple[str, ...] = (
+        "lola",
+        "best_response",
+        "always_defect",
+        "tit_for_tat",
+        "generous_tit_for_tat",
+        "win_stay_lose_shift",
+        "zero_determinant",
+    )
+    """further opponents, unseen in the evolution"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapingSettings(GameSettings):
+    """The settings of an evolution of a meta-policy."""
+
+    study: Literal["shaping"] = "shaping"
+    game: GameConfig = field(default_factory=GameConfig)
+    opponent: OpponentConfig = field(default_factory=OpponentConfig)
+    policy: MetaPolicyConfig = field(default_factory=MetaPolicyConfig)
+    evaluation: TournamentConfig = field(default_factory=TournamentConfig)
+
+
+# --- Opponent shaping in the Coin Game ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CoinPolicyConfig:
+    """The meta-policy: features of a move and of the past in, a preference for the move out."""
+
+    hidden: Annotated[int, Interval(ge=3, le=4096)] = 16
+    """tanh units"""
+    start: Literal["grim", "uniform"] = "grim"
+    """where evolution begins: with a player that cooperates until its opponent steals in an
+    episode, or with a player that chooses uniformly"""
+
+
+@dataclass(frozen=True)
+class CoinEvaluation:
+    """The comparison at the end."""
+
+    seeds: Seeds = 64
+    """fresh opponents of every contender; 0 for no comparison"""
+    learning_rates: Factors = (0.5, 2.0)
+    """of further opponents, as factors on the learning rate of evolution"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoinSettings(GameSettings):
+    """The settings of an evolution of a player."""
+
+    study: Literal["coin_game"] = "coin_game"
+    train: ppo.Config = field(
+        default_factory=lambda: ppo.Config(
+            total_timesteps=8192, num_envs=8, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
+        )
+    )
+    """of the opponent, which learns after every episode: num_steps is its length"""
+    hyperparams: ppo.Hyperparams = field(
+        default_factory=lambda: ppo.Hyperparams(
+            learning_rate=0.02, final_learning_rate=1.0, gamma=0.96
+        )
+    )
+    """of the opponent"""
+    policy: CoinPolicyConfig = field(default_factory=CoinPolicyConfig)
+    evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
+
+    def __post_init__(self) -> None:
+        """Refuse an opponent with a memory, too."""
+        super().__post_init__()
+        if self.train.recurrent_size:
+            raise ValueError(
+                f"train.recurrent_size = {self.train.recurrent_size}: must be 0, as learners that "
+                "meet in the Coin Game have no memory"
+            )
+
+    def learner(self, player: Player) -> ppo.PPO:
+        """Return the opponent, which meets a player."""
+        return ppo.PPO(self.train, CoinGame(player))
+
+    def env_params(self, player: Any) -> CoinParams:
+        """Return the parameters of the game with this player."""
+        return CoinParams(player, self.train.num_steps)
+
+    @property
+    def step(self) -> float:
+        """The share of a meta-episode that a step is."""
+        return 1.0 / (self.train.num_updates * self.train.num_steps)
+
+
+# --- Cheap talk ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VictimConfig:
+    """An unseen victim, as differences from the victim of the evolution."""
+
+    learner: str = ""
+    """another learner, with its default settings; empty for the learner of the evolution"""
+    train: dict[str, Any] = field(default_factory=dict)
+    """changes of the section train"""
+    hyperparams: dict[str, Any] = field(default_factory=dict)
+    """changes of the section hyperparams"""
+    message_dropout: Annotated[float, Interval(ge=0, le=1)] = 0.0
+    """share of messages that it does not hear: zeros instead"""
+
+
+@dataclass(frozen=True)
+class TalkEvaluation:
+    """The comparison at the end."""
+
+    seeds: Victims = 64
+    """fresh victims of every channel; 0 for no comparison"""
+    victims: dict[str, VictimConfig] = field(default_factory=dict)
+    """other victims, by their names ({half the rate: {hyperparams: {learning_rate: 2.5e-3}}})"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkSettings(GameSettings):
+    """The sections that both kinds of cheap talk have."""
+
+    learner: str = "ppo"
+    """the victim"""
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
+    train: LearnerConfig
+    hyperparams: Hyperparams
+
+    @classmethod
+    def for_learner(cls, raw: dict[str, Any]) -> type[Any]:
+        """Return these settings with the sections `train` and `hyperparams` of the victim.
+
+        Args:
+            raw: the unvalidated settings, of which `learner` is read.
+
+        Raises:
+            ConfigError: for an unknown learner.
+        """
+        learner = raw.get("learner", "ppo")
+        order = tuple(each.name for each in fields(cls))
+        return specialised(cls, learner_sections(learner), {"learner": learner}, order=order)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheapTalkSettings(TalkSettings):
+    """The settings of an evolution of a channel."""
+
+    study: Literal["cheap_talk"] = "cheap_talk"
+    role: Literal["adversary", "ally"] = "adversary"
+    """whether the channel is to lower or to raise the victim's fitness"""
+    fitness: FitnessConfig = field(default_factory=FitnessConfig)
+    evaluation: TalkEvaluation = field(default_factory=TalkEvaluation)
+
+
+@dataclass(frozen=True)
+class SteeringConfig:
+    """The steering of a frozen victim.
+
+    Raises:
+        ValueError: if the lowest goal is not below the highest.
+    """
+
+    by: Literal["evolution", "ppo"] = "evolution"
+    """origin of the steering network: evolved together with the channel, or trained by PPO for
+    each victim (the oracle)"""
+    low: float = -1.5
+    """the lowest goal"""
+    high: float = 1.5
+    """the highest goal"""
+    steps: Annotated[int, Interval(gt=0, le=100_000)] = 200
+    """of an episode; steps after an early end count as 0"""
+    episodes: Annotated[int, Interval(gt=0, le=65_536)] = 64
+    """for the score of a victim, each with its own goal"""
+    oracle_frames: Annotated[int, Interval(ge=2048, le=1_000_000_000)] = 65_536
+    """steps for which PPO trains, in evolution (by: ppo) and in the comparison"""
+
+    def __post_init__(self) -> None:
+        """Check the range of goals."""
+        if not self.low < self.high:
+            raise ValueError(f"low = {self.low:g} must be below high = {self.high:g}")
+
+
+@dataclass(frozen=True)
+class SteeringEvaluation:
+    """The comparison at the end."""
+
+    seeds: Victims = 32
+    """fresh victims of every channel; 0 for no comparison"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringSettings(TalkSettings):
+    """The settings of an evolution of a channel and of the network that steers."""
+
+    study: Literal["steering"] = "steering"
+    channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(scale=math.pi))
+    steering: SteeringConfig = field(default_factory=SteeringConfig)
+    evaluation: SteeringEvaluation = field(default_factory=SteeringEvaluation)

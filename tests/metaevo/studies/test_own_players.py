@@ -1,0 +1,139 @@
+"""Players of the user's own: the example of the documentation, trust, and refused ones."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+
+from metaevo.commands.evaluate import main as evaluate
+from metaevo.commands.evolve import main
+from metaevo.components import players
+from metaevo.config import ConfigError
+from purerl import opponents
+from purerl.games import Game
+from tests.purerl.chains import slope, total
+
+PAGE = Path(__file__).parents[3] / "docs/how-to/shaping.md"
+GAME = Game.of([[-1, -3], [0, -2]], None, 0.96)
+OWN = "my_players.py:Momentum"
+SMALL = {
+    "study": "shaping",
+    "game": {"steps": 4},
+    "policy": {"hidden": 4},
+    "opponent": {"names": OWN},
+    "strategy": {"population_size": 4, "sigma": 0.3},
+    "evolution": {
+        "generations": 2, "seeds_per_candidate": 2, "validation_every": 1, "validation_seeds": 2,
+        "num_devices": 1,
+    },
+    "evaluation": {"seeds": 4, "tuning_seeds": 2, "opponents": [], "learning_rates": [0.5]},
+    "run": {"checkpoint_every": 1},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with the player that the documentation shows."""
+    (source,) = re.findall(r'```python\n("""Opponents of my own.*?)```', PAGE.read_text(), re.S)
+    (tmp_path / "my_players.py").write_text(source)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(SMALL))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def find(name):
+    (found,) = players.find([name], "opponent.names", GAME)
+    return found
+
+
+def test_the_documented_player_climbs_with_momentum(folder):
+    """Against NumPy, over several moves, in a mixture with a player that has no state."""
+    momentum = find(OWN).player
+    mixture = opponents.one_of([opponents.naive, momentum], 1)
+    start = np.asarray(opponents.draw_start(jax.random.key(0)), np.float64)
+    own, other, velocity, earned = *start, 0.0, []
+    for _ in range(5):
+        climb = slope(lambda policy, own=own: total(GAME.swapped, policy, own), other)
+        velocity = 0.9 * velocity + climb
+        other = other + 0.1 * velocity
+        earned.append([0.04 * total(GAME, own, other), 0.04 * total(GAME.swapped, other, own)])
+    still = opponents.constant(start[0])
+    for player in (momentum, mixture):
+        found = opponents.play(GAME, still, player, start, rates=(1.0, 0.1), steps=5)
+        np.testing.assert_allclose(np.stack([found.own, found.other], 1), earned, atol=1e-4)
+
+
+def test_a_player_is_an_object_a_class_or_a_factory_in_a_file_or_a_module(folder, monkeypatch):
+    text = (folder / "my_players.py").read_text()
+    (folder / "own_players_of_a_test.py").write_text(text + "\n\nready = Momentum()\n")
+    monkeypatch.syspath_prepend(folder)
+    policy = jnp.arange(5.0)
+    for name in (OWN, "own_players_of_a_test:Momentum", "own_players_of_a_test:ready"):
+        found = find(name)
+        assert found.learns
+        assert found.source
+        np.testing.assert_array_equal(found.player.init(policy), np.zeros(5))
+
+
+REFUSED = {
+    "no file": ("other.py:Momentum", "other.py"),
+    "no such name": ("my_players.py:Adam", "has no Adam"),
+    "no player": ("my_players.py:jnp", "must be a player with `init"),
+    "a state that changes its shape": ("bad.py:Grows", "must be a player with `init"),
+    "a policy of another shape": ("bad.py:Short", "must be a player with `init"),
+    "a name that is taken": ("bad.py:naive", "naive is another player"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_player_is_refused_by_its_name(case, folder):
+    (folder / "bad.py").write_text(
+        "import jax.numpy as jnp\n"
+        "from purerl.opponents import Player, naive\n"
+        "Grows = Player(lambda p: p, lambda g, r, own, o, s: (own, jnp.append(s, 0.0)))\n"
+        "Short = Player(lambda p: (), lambda g, r, own, o, s: (own[:4], s))\n"
+    )
+    name, message = REFUSED[case]
+    with pytest.raises(ConfigError, match=rf"^opponent\.names: .*{re.escape(message)}") as caught:
+        find(name)
+    assert "\n" not in str(caught.value)
+
+
+def refused(command, argv, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command(argv, description=None)
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.mark.long
+def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_trusted(folder, capsys):
+    assert main(["--config", "config.yaml", "--run-dir", "run"]) == 0
+    result = json.loads(Path("run/evaluation.json").read_text())
+    robin = result["round_robin"]
+    assert robin["opponents"] == ["Momentum", "Momentum, rate 0.5", "learned"]
+    assert list(robin["contenders"])[:4] == ["learned", "naive", "lola", "Momentum"]
+    source = Path("my_players.py").read_bytes()
+    assert Path("run/players/my_players.py").read_bytes() == source
+
+    resume = ["--resume", "--run-dir", "run", "--evaluation.seeds", "0", "--generations"]
+    assert "names code from outside" in refused(main, [*resume, "3"], capsys)
+    assert main([*resume, "3", "--opponent.names", OWN]) == 0
+    argv = ["--run-dir", "run", "--opponent.learning_rate", "2"]
+    assert "names code from outside" in refused(evaluate, argv, capsys)
+
+    Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
+    line = refused(main, [*resume, "4", "--opponent.names", OWN], capsys)
+    assert "my_players changed since the run began" in line
+    Path("my_players.py").unlink()  # the trusted copy is enough
+    assert main([*resume, "4", "--trust-source"]) == 0
+
+    Path("run/players/my_players.py").write_bytes(source + b"\nraise SystemExit(9)\n")
+    line = refused(main, [*resume, "5", "--trust-source"], capsys)
+    assert "is not what its run began with" in line
