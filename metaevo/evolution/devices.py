@@ -186,6 +186,15 @@ def spread(
     )
 
 
+def as_inputs(tree: Any) -> Any:
+    """Hide values from XLA's constant folding, inside a compiled function.
+
+    A program that is compiled around the constants of an environment is fused differently and
+    slower: one PPO agent on CartPole takes 1.6 times the CPU time.
+    """
+    return jax.lax.optimization_barrier(tree)
+
+
 def map_rows(
     f: Callable[[jax.Array], Any],
     *,

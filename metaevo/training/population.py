@@ -301,6 +301,8 @@ class Population:
             meta_params: of every setting.
             progress: called with the environment steps just done.
         """
+        if meta_params is None:  # a copy for each agent is faster, see `train_rows`
+            meta_params = [self.meta_params] * len(hyperparams or [None])
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         frames = self.num_updates * self.frames_per_update
         count = None if progress is None else lambda agents: progress(agents * frames)
@@ -310,7 +312,7 @@ class Population:
 
     def _train_row(self, inputs: dict[str, Any]) -> Trained:
         key = jax.random.wrap_key_data(inputs["key"])
-        hyperparams, meta_params, _ = self._settings(**inputs)
+        hyperparams, meta_params, _ = self._settings(inputs)
         result = train(self.task, key, hyperparams, meta_params)
         score = fitness_of(self.fitness, self.task, result)
         diverged = ~self._is_finite(result.state)
@@ -320,16 +322,25 @@ class Population:
 
     def train_rows(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
         """On a device: train rows [chunk] for some more updates, after `done` ones."""
-        learner = self.task.learner
+        learner, shared = self.task.learner, self._shared()  # outside the loop, or XLA folds them
+        size, meta_params = len(rows.episodes.steps), rows.meta_params
+        if meta_params is None:  # a copy for each agent: products with shared weights take twice
+            meta_params = devices.as_inputs(  # the CPU time
+                jax.tree.map(
+                    lambda leaf: jnp.broadcast_to(leaf, (size, *jnp.shape(leaf))), shared[1]
+                )
+            )
 
         def update(agent, hyperparams, meta_params):
-            settings = self._settings(hyperparams, meta_params)
+            settings = _own_or_shared(shared, hyperparams, meta_params)
             agent, episodes, metrics = learner.update(agent, *settings)
             return agent, (episodes, metrics if self._metrics else None)
 
+        over_rows = _vmap(update, size)
+
         def step(index, carry):
             agent, sums = carry
-            agent, new = jax.vmap(update)(agent, rows.hyperparams, rows.meta_params)
+            agent, new = over_rows(agent, rows.hyperparams, meta_params)
             window = (done + index) // self.windows.every
             add = lambda total, each: total.at[:, window].add(each)  # noqa: E731
             return agent, jax.tree.map(add, sums, new)
@@ -340,7 +351,7 @@ class Population:
         return Row(_packed(agent), rows.hyperparams, rows.meta_params, episodes, metrics, finite)
 
     def _init_row(self, inputs: dict[str, Any]) -> Row:
-        learner, settings = self.task.learner, self._settings(**inputs)
+        learner, settings = self.task.learner, self._settings(inputs)
         agent = learner.init(jax.random.wrap_key_data(inputs["key"]), *settings)
         _, *sums = jax.eval_shape(learner.update, agent, *settings)
         episodes, metrics = jax.tree.map(
@@ -355,14 +366,14 @@ class Population:
             None if self._metrics else self._is_finite(agent),
         )
 
-    def _settings(self, hyperparams: Any = None, meta_params: Any = None, key: Any = None) -> Any:
-        """What a learner is called with: an agent's own settings, or those of all."""
-        del key
-        return (
-            self.hyperparams if hyperparams is None else hyperparams,
-            self.meta_params if meta_params is None else meta_params,
-            self.task.env_params,
-        )
+    def _settings(self, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """Return a learner's arguments after its key or state: an agent's own, or shared ones."""
+        own = inputs.get("hyperparams"), inputs.get("meta_params")
+        return _own_or_shared(self._shared(), *own)
+
+    def _shared(self) -> tuple[Any, Any, Any]:
+        """Return hyperparams, meta-parameters and environment parameters of the population."""
+        return devices.as_inputs((self.hyperparams, self.meta_params, self.task.env_params))
 
     def _is_finite(self, agent: Any) -> jax.Array:
         return all_finite(self.task.learner.policy(agent))
@@ -396,6 +407,29 @@ class Population:
             return jax.random.wrap_key_data(leaf) if is_key else leaf
 
         return jax.tree.map(wrap, agent, self._like)
+
+
+def _vmap(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
+    """`jax.vmap`, but one row alone keeps its shape: XLA makes a faster program of that."""
+    if rows > 1:
+        return jax.vmap(f)
+
+    def single(*args):
+        result = f(*jax.tree.map(lambda leaf: leaf[0], args))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return single
+
+
+def _own_or_shared(
+    shared: tuple[Any, Any, Any], hyperparams: Any, meta_params: Any
+) -> tuple[Any, Any, Any]:
+    """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
+    return (
+        shared[0] if hyperparams is None else hyperparams,
+        shared[1] if meta_params is None else meta_params,
+        shared[2],
+    )
 
 
 def _packed(tree: Any) -> Any:

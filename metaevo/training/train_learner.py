@@ -126,7 +126,8 @@ class TrainLearner:
 
 def train(task: Task, key: jax.Array, hyperparams: Any, meta_params: MetaParams) -> TrainResult:
     """Train one agent from scratch."""
-    return task.learner.train(key, hyperparams, meta_params, task.env_params)
+    settings = devices.as_inputs((hyperparams, meta_params, task.env_params))
+    return task.learner.train(key, *settings)
 
 
 def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Array:
