@@ -64,3 +64,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'metaevo' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
     return module if _HOMES[name].endswith(f".{name}") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, exit_on_config_error, show
 from metaevo.config.command_line import Parser
+from metaevo.runs import consent
 from purerl import envs
+from purerl.custom_env import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
@@ -76,11 +78,16 @@ def select(patterns: Sequence[str]) -> list[str]:
         return names
     chosen = {}
     for pattern in patterns:
-        fitting = [
-            name
-            for name in names
-            if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
-        ]
+        consent.check_environment(pattern)
+        fitting = (
+            [pattern]
+            if is_custom(pattern)
+            else [
+                name
+                for name in names
+                if pattern == suite_of(name) or fnmatch.fnmatch(name.lower(), pattern.lower())
+            ]
+        )
         if not fitting and not set(pattern) & set("*?["):
             try:
                 check_name(pattern)
@@ -98,6 +105,8 @@ def select(patterns: Sequence[str]) -> list[str]:
 def suite_of(name: str) -> str:
     """Return the suite that an environment belongs to."""
     suite = name.partition("/")[0]
+    if is_custom(name):
+        return "own"
     return suite if suite in SUITES else "metaevo" if name in OWN else "gymnax"
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import channels, consent, players, registry, zoo
+from metaevo.components import channels, players, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, from_dict, show, to_dict
-from metaevo.runs import files
+from metaevo.runs import consent, files
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN, LEARNERS
@@ -61,8 +61,10 @@ def load(
     slot: str | None = None,
     trust_source: bool = False,
     learner: str | None = None,
-) -> tuple[Callable[..., Any], Any]:
+) -> Any:
     """Return `(slot_function, meta_params)` of a run, ready for a learner.
+
+    A run of `metaevo.evolve(problem)` fills no slot: its meta-parameters are returned alone.
 
     Examples:
         >>> value_loss, meta_params = metaevo.load("runs/evolve_value_loss/my_run")
@@ -94,6 +96,8 @@ def load(
     if other is not None and slot in (None, other.SETTING):
         found: tuple[Callable[..., Any], Any] = other.function(str(run_dir))
         return found
+    if entry is None and slot is None and (alone := _without_slot(Path(run_dir))) is not None:
+        return alone
     evolved, meta_params = load_all(run_dir, trust_source=trust_source)
     parts = {part.slot.name: name for name, part in evolved.parts.items()}
     has = " and ".join(parts)
@@ -105,6 +109,17 @@ def load(
     if learner is not None:
         _check_told(run_dir, evolved.parts[name], learner)
     return evolved.parts[name].function, evolved.of(meta_params, name)
+
+
+def _without_slot(path: Path) -> Any:
+    """Return the meta-parameters of a problem that is no part of a learner; else None."""
+    saved = RunDirectory(path).meta_params
+    if not os.path.isdir(saved):
+        return None
+    meta_params, about = load_tree(saved)
+    if not isinstance(about, dict) or {"component", "components"} & about.keys():
+        return None
+    return jax.tree.map(jnp.asarray, meta_params) if "generation" in about else None
 
 
 def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolved, Any]:

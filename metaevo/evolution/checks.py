@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError
@@ -11,7 +12,7 @@ from metaevo.config.numbers import INT_LIMIT
 from metaevo.evolution import devices
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.meta_gradient import MetaGradient, make_strategy
-from metaevo.evolution.problem import MetaProblem, ascend
+from metaevo.evolution.problem import Evaluation, MetaProblem, ascend
 from metaevo.evolution.strategy import StrategyConfig, generations_limit
 
 
@@ -35,8 +36,7 @@ def check_evolution(
             f"generation are more than {INT_LIMIT}"
         )
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
-    if not jax.tree.leaves(shapes):
-        raise ConfigError("nothing to evolve: init returns no parameters")
+    check_meta_params(shapes)
     check_population(strategy, shapes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     bound = make_strategy(strategy, solution)
@@ -64,6 +64,56 @@ def check_evolution(
         raise ConfigError(
             f"evolution.num_devices = {wanted}: {jax.process_count()} processes must share them"
         )
+
+
+def check_meta_params(shapes: Any) -> None:
+    """Raise if meta-parameters cannot be perturbed.
+
+    Args:
+        shapes: of one candidate.
+
+    Raises:
+        ConfigError: if there are no meta-parameters, or one is not floating-point: a strategy would
+            round every perturbation away.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+    if not leaves:
+        raise ConfigError("init: must return at least one array; there is nothing to evolve")
+    for path, leaf in leaves:
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ConfigError(
+                f"init: meta-parameter {jax.tree_util.keystr(path) or 'array'} has dtype "
+                f"{leaf.dtype}: only floating-point arrays can be evolved; use float32 and round "
+                "inside evaluate"
+            )
+
+
+def check_evaluation(problem: MetaProblem, shapes: Any) -> None:
+    """Raise if `evaluate` does not return an `Evaluation` of scalars.
+
+    Args:
+        problem: its `evaluate` is traced, which compiles nothing.
+        shapes: of one candidate.
+
+    Raises:
+        ConfigError: with the returned type or shape.
+    """
+    evaluate = getattr(problem, "evaluate_against", None)
+    arguments = (
+        (jax.random.key(0), shapes) if evaluate is None else (jax.random.key(0),) + (shapes,) * 2
+    )
+    found = jax.eval_shape(evaluate or problem.evaluate, *arguments)
+    if not isinstance(found, Evaluation):
+        kind = type(found).__name__
+        raise ConfigError(
+            f"evaluate: returned {kind}; it must return metaevo.Evaluation(fitness, metrics)"
+        )
+    scalars = {"fitness": found.fitness, **found.metrics}
+    for name, value in scalars.items():
+        if jnp.shape(value) != ():
+            raise ConfigError(
+                f"evaluate: {name} has shape {jnp.shape(value)}; must be (), a scalar"
+            )
 
 
 def check_population(strategy: StrategyConfig, solution: Any) -> None:

@@ -1,4 +1,4 @@
-"""The figure of several evolutions: how far apart they go, though only their seeds differ."""
+"""Figures of an evolution: several seeds in one figure, and the metrics of a problem."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -60,4 +60,26 @@ def plot_evolutions(
         axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     plots._legend(figure, axes)
+    return plots._save(figure, path)
+
+
+def plot_metrics(
+    records: Sequence[Mapping[str, Any]], names: Sequence[str], path: plots.PathLike
+) -> Path:
+    """Draw a problem's own metrics over the generations, a panel for each; returns `path`.
+
+    Args:
+        records: of the generations; each metric is a mean over the candidates.
+        names: of the metrics, at least one.
+        path: of the PNG.
+    """
+    figure = plots._figure(2.2 * len(names) + 0.8)
+    generation = plots._column(records, "generation")
+    panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
+    for axes, name in zip(panels, names, strict=True):
+        last = name == names[-1]
+        plots._style(axes, "generation" if last else "", name)
+        values = plots._column(records, name)
+        axes.plot(generation, values, color=plots.SKY, marker=plots._visible(generation, values))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     return plots._save(figure, path)

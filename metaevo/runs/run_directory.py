@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import MAX_BYTES, ConfigError, DiskError, dump_yaml, mapping_of
-from metaevo.runs import files, metrics, schema
+from metaevo.runs import consent, files, metrics, schema
 from metaevo.runs.metrics import Records
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
@@ -166,7 +166,9 @@ class RunDirectory:
     def read_config(self) -> dict[str, Any]:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        return schema.check(schema.Config, content, str(self.config_path))
+        checked = schema.check(schema.Config, content, str(self.config_path))
+        consent.note_environments(checked["config"])
+        return checked
 
     def update_resolved(self, changes: dict[str, Any]) -> None:
         """Change what write_config wrote under `resolved`."""

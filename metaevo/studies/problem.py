@@ -7,17 +7,22 @@ from typing import Any
 import jax
 
 from metaevo.config import ConfigError
-from metaevo.evolution.checks import check_evolution
+from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
 from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.reports.evolution_plots import plot_metrics
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Plain
 
+METRICS = "metrics.png"
+
 
 class ProblemStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
+
+    captions: Mapping[str, str] = {METRICS: "The problem's own metrics: means over the candidates."}
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.
@@ -31,11 +36,14 @@ class ProblemStudy(Plain):
 
     def check(self) -> None:
         """Find out before anything is compiled whether strategy and devices fit the problem."""
-        check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
+        shapes = jax.eval_shape(self._problem.init, jax.random.key(0))
         try:
-            checkpoint.check_tree(jax.eval_shape(self._problem.init, jax.random.key(0)))
+            checkpoint.check_tree(shapes)
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
+        check_meta_params(shapes)
+        check_evaluation(self._problem, shapes)
+        check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
         """Return the problem."""
@@ -48,7 +56,11 @@ class ProblemStudy(Plain):
         checkpoint.save_tree(directory.meta_params, tree, {"generation": generation})
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw nothing but what every evolution has."""
+        """Draw the problem's own metrics over the generations."""
+        found = jax.eval_shape(self._problem.evaluate, jax.random.key(0), meta_params)
+        records = RunDirectory(figures.parent).read_metrics("generation")
+        if found.metrics and len(records):
+            plot_metrics(records, sorted(found.metrics), figures / METRICS)
 
     def compare(
         self,

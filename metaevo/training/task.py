@@ -9,6 +9,7 @@ import jax
 from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
+from metaevo.runs import consent
 from metaevo.training.train_learner import Task
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
@@ -135,6 +136,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     built = []
     default = {"observations": LEARNERS[learner].observations}
     for name, overrides in task.items():
+        consent.check_environment(name)
         try:
             env, params = envs.make(name, **{**default, **overrides})
         except (TypeError, ValueError) as error:

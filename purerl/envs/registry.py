@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
+from purerl.custom_env import is_custom, load
 from purerl.envs import (
     brax_suite,
     craftax_suite,
@@ -61,6 +62,9 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     images are flattened as well. With `raw` they are what the environment gives, with `index` the
     number of the state, for tabular learners.
 
+    A name may also be `my_env.py:Corridor` or `my_package.envs:Corridor`: a gymnax environment of
+    the user's own, which is imported.
+
     Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
     of its constructor (`size=10` for DeepSea-bsuite, `backend="mjx"` for brax/ant). Calls with
     equal arguments return the same environment object, so that compiled functions are shared.
@@ -89,7 +93,9 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
         raise ValueError(f"cannot build environment {name!r}: {reason}{error}") from error
 
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    if name not in names():  # what else there is, such as a pool of starts, is drawn
+    if name not in names() and not is_custom(
+        name
+    ):  # what else there is, such as a pool of starts, is drawn
         fields = {key: value for key, value in fields.items() if isinstance(value, int | float)}
     replacements = {}
     for key, value in overrides.items():
@@ -110,6 +116,9 @@ def check_name(name: str) -> None:
     Raises:
         ValueError: with the reason why a suite's is left out, or with close names.
     """
+    if is_custom(str(name)):
+        load(name)
+        return
     suite, _, rest = str(name).partition("/")
     if suite in SUITES and rest in SUITES[suite].refused:
         raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")
@@ -161,6 +170,8 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
 
 
 def _constructor(name: str) -> Any:
+    if is_custom(name):
+        return load(name)
     suite, _, rest = name.partition("/")
     if suite in SUITES:
         return SUITES[suite].constructor(rest)

@@ -49,12 +49,21 @@ def without_times(records):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
 
+def test_what_it_found_can_be_loaded(through):
+    assert np.array_equal(metaevo.load(through.path)["x"], through.meta_params["x"])
+
+
+def test_the_public_names_are_listed():
+    assert set(metaevo.__all__) <= set(dir(metaevo))
+
+
 def test_it_finds_the_optimum_and_leaves_a_run(through):
     assert np.linalg.norm(through.meta_params["x"] - OPTIMUM) < 0.3
     assert [record["generation"] for record in through.metrics] == list(range(24))
     assert through.metrics[-1]["fitness_of_mean"] > through.metrics[0]["fitness_of_mean"]
     assert "Evolving Quadratic" in (through.path / "report.html").read_text()
     assert (through.path / "figures" / "fitness.png").exists()
+    assert (through.path / "figures" / "metrics.png").exists()  # of the problem's own metrics
     assert not (through.path / "evaluation.json").exists()  # there is nothing to compare it with
 
 
@@ -110,9 +119,36 @@ class Opaque(Quadratic):
         return jax.tree_util.Partial(jnp.sin, jnp.zeros(3))
 
 
+class Integers(Quadratic):
+    def init(self, key):
+        return {"x": jnp.zeros(3, jnp.int32)}
+
+
+class BareFloat(Quadratic):
+    def evaluate(self, key, meta_params):
+        return -jnp.sum(meta_params["x"] ** 2)
+
+
+class Vector(Quadratic):
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(-(meta_params["x"] ** 2), {})
+
+
+class VectorMetric(Quadratic):
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(-jnp.sum(meta_params["x"] ** 2), {"each": meta_params["x"]})
+
+
 @pytest.mark.parametrize(
     ("problem", "complaint"),
-    [(Empty(), "init returns no parameters"), (Opaque(), r"Opaque\.init: a saved tree cannot")],
+    [
+        (Empty(), "init"),
+        (Opaque(), r"Opaque\.init"),
+        (Integers(), "init.*'x'.*int32"),
+        (BareFloat(), "evaluate.*Evaluation"),
+        (Vector(), r"evaluate: fitness.*\(3,\)"),
+        (VectorMetric(), r"evaluate: each.*\(3,\)"),
+    ],
 )
 def test_a_problem_that_cannot_be_evolved_is_refused_before_anything_is_written(
     problem, complaint, tmp_path
