@@ -176,3 +176,28 @@ def test_mistakes(tmp_path):
     for fps in (0, -1.0, 101, float("nan")):
         with pytest.raises(ValueError, match=r"fps = .* must be above 0 and at most 100"):
             save_gif(tmp_path / "film.gif", frames, fps=fps)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "navix/Empty-5x5",
+        "xminigrid/Empty-5x5",
+    ],
+)
+def test_suites_with_pictures_draw_their_states(name):
+    """Turning moves nothing but the agent's arrow; a step forward moves the agent."""
+    pytest.importorskip(name.partition("/")[0])
+    env, params = envs.make(name, pool=None)
+    draw = renderer(env)
+    _, state = env.reset(KEY, params)
+    frame = draw(state, params)
+    assert frame.dtype == np.uint8
+    assert frame.ndim == 3
+    assert frame.shape[2] == 3
+    frames = [frame]
+    for action in (0, 1, 2):
+        _, state, *_ = env.step_env(KEY, state, jnp.int32(action), params)
+        frames.append(draw(state, params))
+    assert len({each.tobytes() for each in frames}) > 1
+    assert len({each.shape for each in frames}) == 1

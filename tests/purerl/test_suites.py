@@ -12,7 +12,6 @@ from gymnax.environments.environment import Environment
 
 from purerl import envs
 from purerl.envs import registry, xminigrid_suite
-from purerl.envs.render import renderer
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
 from purerl.parts.own_task import sampler
@@ -398,28 +397,3 @@ def test_pools_of_jumanji():
         np.testing.assert_array_equal(
             mask, [not one_walls[cell] for cell in (up, right, down, left)]
         )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("navix/Empty-5x5", marks=needs("navix")),
-        pytest.param("xminigrid/Empty-5x5", marks=needs("xminigrid")),
-    ],
-)
-def test_suites_with_pictures_draw_their_states(name):
-    """Turning moves nothing but the agent's arrow; a step forward moves the agent."""
-    env, params = envs.make(name, pool=None)
-    draw = renderer(env)
-    key = jax.random.key(0)
-    _, state = env.reset(key, params)
-    frame = draw(state, params)
-    assert frame.dtype == np.uint8
-    assert frame.ndim == 3
-    assert frame.shape[2] == 3
-    frames = [frame]
-    for action in (0, 1, 2):
-        _, state, *_ = env.step_env(key, state, jnp.int32(action), params)
-        frames.append(draw(state, params))
-    assert len({each.tobytes() for each in frames}) > 1
-    assert len({each.shape for each in frames}) == 1

@@ -98,7 +98,7 @@ def test_a_million_keys_do_not_fill_the_memory(run, monkeypatch):
         run.read_metrics("generation")
 
 
-@pytest.mark.parametrize("name", ["evaluation.json", "config.yaml", "learning_curves.csv"])
+@pytest.mark.parametrize("name", ["evaluation.json", "config.yaml"])
 def test_other_sparse_files_are_refused_in_one_line(run, name):
     from metaevo.comparison.compare_runs import run_directories
 
