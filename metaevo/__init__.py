@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from metaevo.evolution.problem import Evaluation, MetaProblem
     from metaevo.evolution.strategy import StrategyConfig
     from metaevo.studies.api import Found, evolve
+    from metaevo.studies.sweeps import sweep
+    from metaevo.tuning.config import SweepConfig
+    from metaevo.tuning.results import SweepResult
 
     __version__: str
 
@@ -27,12 +30,15 @@ __all__ = [
     "MetaProblem",
     "RunComparison",
     "StrategyConfig",
+    "SweepConfig",
+    "SweepResult",
     "__version__",
     "compare_runs",
     "devices",
     "evolve",
     "load",
     "statistics",
+    "sweep",
 ]
 
 _HOMES = {
@@ -43,11 +49,14 @@ _HOMES = {
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "StrategyConfig": "metaevo.evolution.strategy",
+    "SweepConfig": "metaevo.tuning.config",
+    "SweepResult": "metaevo.tuning.results",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evolve": "metaevo.studies.api",
     "load": "metaevo.components.discovery",
     "statistics": "metaevo.statistics",
+    "sweep": "metaevo.studies.sweeps",
 }
 """Where each public name lives; imported when it is first used."""
 

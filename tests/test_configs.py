@@ -11,9 +11,7 @@ from metaevo.runs.quick import quickened
 from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep.plan import make_plan
-from metaevo.sweep.run import make_trials
-from metaevo.sweep.settings import sweep_class
+from metaevo.studies.sweeps import make_objective, sweep_class
 from purerl.envs.registry import SUITES
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -80,15 +78,15 @@ def test_a_training_preset_fits_together(path):
 def test_a_sweep_preset_fits_together(path):
     raw = load_yaml(path)
     settings = from_dict(sweep_class(raw), raw)
-    plan = make_plan(make_trials(settings))
+    plan = make_objective(settings).plan()
     assert plan.trials == settings.sweep.trials
     assert plan.search_frames > 0
     assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
     small = quick(settings)
-    trials = make_trials(small)
+    trials = make_objective(small)
     frames = small.game.steps if hasattr(small, "game") else small.train.total_timesteps
-    assert_tiny(small, frames, make_plan(trials).trials * small.sweep.seeds)
-    assert not make_plan(trials).invalid
+    assert_tiny(small, frames, trials.plan().trials * small.sweep.seeds)
+    assert not trials.plan().invalid
 
 
 def skip_without_suite(raw):

@@ -3,15 +3,18 @@
 import argparse
 from typing import Any
 
+from metaevo.commands.wandb_sweep import print_definition, run_single
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
+from metaevo.reports.page import Table
 from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.runs.quick import quickened
-from metaevo.sweep.plan import make_plan
-from metaevo.sweep.run import make_trials, run_sweep
-from metaevo.sweep.settings import sweep_class
-from metaevo.sweep.wandb_agent import print_definition, run_single
+from metaevo.studies.sweeps import make_objective, sweep_class
+from metaevo.tuning.config import SearchSettings
+from metaevo.tuning.objective import Plan
+from metaevo.tuning.run import run_sweep
+from metaevo.tuning.space import Space
 
 
 @exit_on_config_error()
@@ -32,17 +35,17 @@ def main(argv: list[str], *, description: str | None) -> int:
     flags.add_argument(
         "--worker",
         action="store_true",
-        help="train trials of the sweep in --run-dir, beside the process that leads it",
+        help="train trials of the sweep in --run-dir, next to its leading process",
     )
     flags.add_argument(
         "--print-wandb-sweep",
         action="store_true",
-        help="print a sweep definition for `wandb sweep`, whose agents call this script",
+        help="print a sweep definition for `wandb sweep`; its agents call this script",
     )
     flags.add_argument(
         "--single",
         action="store_true",
-        help="train one trial with the settings as they are given (what wandb's agents call)",
+        help="train one trial with the settings as they are given (called by wandb's agents)",
     )
 
     discovery.add_flag(parser)
@@ -61,15 +64,37 @@ def main(argv: list[str], *, description: str | None) -> int:
         return print_definition(settings, args.config)
     if args.single:
         return run_single(settings, args.run_dir)
+    objective = make_objective(settings)
     if args.dry_run:
-        trials = make_trials(settings)
-        plan = make_plan(trials)
-        print(plan.table(settings, trials.space).text())
+        plan = objective.plan()
+        print(_table(plan, settings, objective.space).text())
         for reason in plan.invalid:
             print(f"warning: a static combination cannot be trained: {reason}")
         return 0
     _check_worker(args)
-    return run_sweep(settings, run_dir=args.run_dir, resume=args.resume, worker=args.worker)
+    return run_sweep(
+        objective, settings, run_dir=args.run_dir, resume=args.resume, worker=args.worker
+    )
+
+
+def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
+    """Return what `--dry-run` prints."""
+    config = settings.sweep
+    rows: list[list[object]] = [
+        ["trials", f"{plan.trials} x {config.seeds} seeds, {config.sampler}"],
+        ["scheduler", config.scheduler],
+        ["static groups", plan.groups if plan.groups is not None else "unbounded"],
+        ["compilations", plan.compilations()],
+        ["frames of the search", plan.search_frames],
+    ]
+    if plan.search_frames < plan.full_frames:
+        share = plan.search_frames / plan.full_frames
+        rows.append(["share of training all to the end", f"{share:.0%}"])
+    rows.append(["frames of the confirmation", plan.confirm_frames])
+    if plan.chunk_size is not None and plan.chunk_bytes is not None:
+        rows.append(["agents at once", f"{plan.chunk_size} on each of {plan.num_devices}"])
+        rows.append(["memory of a chunk", f"{plan.chunk_bytes / 2**20:,.1f} MiB"])
+    return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 
 
 def _check_worker(args: argparse.Namespace) -> None:

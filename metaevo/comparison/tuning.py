@@ -22,8 +22,8 @@ from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.files import read_json, write_json_atomic
-from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.objective import objective
+from metaevo.tuning.config import ADAPTIVE, SweepConfig
+from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
 from metaevo.tuning.study import Study
 
@@ -200,7 +200,7 @@ def tune(
         """Mean scores on the seeds of a round; None where an agent has no score."""
         chosen = keys[this.start : this.start + this.seeds]
         results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
-        return [objective(comparable(result.fitness).ravel(), sweep) for result in results]
+        return [statistic(comparable(result.fitness).ravel(), sweep) for result in results]
 
     def report(settings: int, this: Round) -> None:
         if progress is not None:
@@ -215,7 +215,7 @@ def tune(
         write_json_atomic(directory / RACE, kept)
 
     first = plan.rounds[0]
-    adaptive = sweep.sampler in ("tpe", "cma_es")
+    adaptive = sweep.sampler in ADAPTIVE
     with study:
         report(len(study.records()), first)
         while trials := study.ask(ADAPTIVE_BATCH if adaptive else batch(study.remaining(), first)):

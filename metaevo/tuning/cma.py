@@ -1,8 +1,8 @@
 """CMA-ES for a study, rebuilt from the numbers of its finished trials.
 
 Optuna's own sampler keeps its state as a pickle in the study, and loads the pickles that it finds
-there. A study is data that anybody may have written, so this sampler keeps nothing but the
-generation of each trial, and tells the algorithm all earlier generations again.
+there. A study is data that anybody may have written, so this sampler keeps only
+the generation of each trial, and repeats all earlier generations when it is built.
 """
 
 from typing import Any

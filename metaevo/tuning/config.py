@@ -1,9 +1,12 @@
-"""The settings of a search: who chooses trials, and how they are trained and judged."""
+"""The settings of a sweep: how trials are chosen, trained and judged."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Interval
+
+from metaevo.config.numbers import check_numbers
+from metaevo.runs.settings import RecordConfig
 
 MOST = 1_000_000
 """Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
@@ -17,13 +20,13 @@ class SweepConfig:
     """How trials are chosen, trained and judged.
 
     Raises:
-        ValueError: for a sampler that learns nothing under the scheduler.
+        ValueError: if the sampler cannot learn under the scheduler.
     """
 
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
-    """settings to try; a grid has as many as it has, at most"""
+    """number of trials; a grid has at most as many as it has points"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
-    """who chooses them; tpe and cma_es learn from the trials before"""
+    """how they are chosen; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
     """trials asked for, and trained, at once; by default 16 of tpe and cma_es, all of the others"""
     grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
@@ -33,9 +36,9 @@ class SweepConfig:
     statistic: Literal["mean", "iqm", "quantile"] = "mean"
     """of the seeds' scores: the objective of a trial"""
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
-    """which one, for the statistic quantile: low ones prefer settings that never fail"""
+    """level of the statistic quantile: low levels prefer settings that never fail"""
     scheduler: Literal["none", "successive_halving", "hyperband", "pbt"] = "none"
-    """who stops trials early; pbt instead changes the settings of agents in mid-training"""
+    """how trials are stopped early; pbt instead changes the settings of agents in mid-training"""
     eta: Annotated[int, Gt(1)] = 3
     """of successive halving and hyperband: one in eta survives, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
@@ -45,14 +48,14 @@ class SweepConfig:
     storage: str | None = None
     """Optuna storage URL shared by several machines; by default a journal in the run directory"""
     study: str | None = None
-    """name of the study in the storage; by default that of the run directory"""
+    """name of the study in the storage; by default the name of the run directory"""
 
     def __post_init__(self) -> None:
-        """Check what no single field can."""
+        """Check combinations of fields."""
         if self.sampler == "cma_es" and self.scheduler in ("successive_halving", "hyperband"):
             # Optuna's CMA-ES sees complete trials only.
             raise ValueError(
-                f"sampler = 'cma_es' learns nothing from trials that scheduler = "
+                f"sampler = 'cma_es' cannot learn from trials that scheduler = "
                 f"{self.scheduler!r} stops early; use sampler tpe, or scheduler none"
             )
 
@@ -69,3 +72,33 @@ class PbtConfig:
     """factors, one of which multiplies each setting of a copy"""
     resample: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """probability that a setting of a copy is drawn from its range instead"""
+
+
+@dataclass(frozen=True)
+class RunConfig(RecordConfig):
+    """Randomness, tracking and how the work is split."""
+
+    chunk_size: Annotated[int, Gt(0)] | None = None
+    """agents trained at once on a device; by default chosen by `metaevo.devices`"""
+    num_devices: Annotated[int, Gt(0)] | None = None
+    """devices to use; by default all"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """What every sweep has."""
+
+    space: dict[str, Any] = field(default_factory=dict)
+    """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer,
+    choice or fixed"""
+    run: RunConfig = field(default_factory=RunConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+    pbt: PbtConfig = field(default_factory=PbtConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that no device can represent."""
+        check_numbers(self)
+
+
+OF_THE_SWEEP = ("space", "sweep", "pbt", "run")
+"""Sections that belong to the sweep as a whole, not to a trial."""

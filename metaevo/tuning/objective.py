@@ -1,20 +1,178 @@
-"""One number for a trial: a statistic over the scores of its seeds."""
+"""Objectives of a sweep: a function of settings, trainings of agents, or whole evolutions.
 
-from typing import Any
+A sweep knows an objective by this module's `Objective` only. Trainings are in
+`metaevo.training.sweeps`, evolutions in `metaevo.studies.sweeps`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.runs.files import plain
+from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
+from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.samplers import num_trials
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Record, Trial
+
+BEFORE = "settings before the sweep"
+"""Name of the settings that the winner is compared with on fresh seeds."""
+
+Progress = Callable[[int], Any]
+"""Called with the environment steps just done; may raise to stop."""
 
 
-def objective(scores: np.ndarray, config: Any) -> float | None:
+class Outcome(NamedTuple):
+    """The outcome of one trial."""
+
+    outcome: Literal["complete", "pruned", "failed"]
+    """complete, pruned (stopped early, or an agent diverged) or failed (could not be run)"""
+    value: float | None
+    """the objective; None where an agent diverged"""
+    attributes: dict[str, Any]
+    """attributes in the study: scores, frames, the fraction of the training done, a reason"""
+    curve: tuple[np.ndarray, np.ndarray] | None = None
+    """environment steps [points] and mean returns [seeds, points]"""
+
+
+class Watch(NamedTuple):
+    """Callbacks of an objective."""
+
+    done: Callable[[Trial, Outcome], None]
+    """called for each trial as soon as it is decided"""
+    report: Callable[[Trial, int, float], None]
+    """called at a rung: the trial, environment steps so far, the objective"""
+    progress: Progress
+    group: Callable[[int, int, str], Any]
+    """called before a static group is trained: its number, how many there are, its settings"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The size of a sweep."""
+
+    trials: int
+    groups: int | None
+    """static combinations, one compilation each; None if they are unlimited"""
+    invalid: tuple[str, ...] = ()
+    """why some combinations cannot be trained; their trials will be reported as failed"""
+    search_frames: int = 0
+    """environment steps of all trials, at most"""
+    full_frames: int = 0
+    """the same if every trial were trained to its end"""
+    confirm_frames: int = 0
+    chunk_size: int | None = None
+    """agents trained at once on a device"""
+    num_devices: int | None = None
+    chunk_bytes: int | None = None
+    """memory of a chunk"""
+
+    def compilations(self) -> str:
+        """Return how many compilations to expect, in words."""
+        if self.groups is None:
+            return f"up to {self.trials} (a static setting has a continuous range)"
+        return str(min(self.groups, self.trials))
+
+
+class Objective(Protocol):
+    """Evaluates the trials of a sweep in batches."""
+
+    space: Space
+    config: SweepConfig
+
+    def plan(self) -> Plan:
+        """Return the size of the sweep.
+
+        Raises:
+            ConfigError: if it cannot run.
+        """
+
+    def begin(self, run: RunDirectory | None) -> None:
+        """Prepare; a run directory keeps the state that a resumed sweep needs."""
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """Return how many trials to ask for, given the place of the first one in the queue."""
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Evaluate a batch; `watch.done` is called exactly once for every trial."""
+
+    def finalists(self, best: Record) -> dict[str, dict[str, Any]]:
+        """Return the settings to evaluate on fresh seeds by their names, the winner first."""
+
+    def confirm(
+        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+    ) -> tuple[np.ndarray, int]:
+        """Evaluate a finalist on seeds that no search has seen: scores [seeds], how many failed."""
+
+    def frames(self, params: dict[str, Any]) -> int:
+        """Return the environment steps of settings on one seed."""
+
+    def configs(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the settings of a trial as the files of configs that other commands read."""
+
+
+class FunctionObjective:
+    """A Python function from the settings of a trial, by their names, to its value."""
+
+    def __init__(
+        self, function: Callable[[dict[str, Any]], float], space: Space, config: SweepConfig
+    ) -> None:
+        """Bind a function, higher values of which are better; NaN for a trial that diverged."""
+        self.function, self.space, self.config = function, space, config
+
+    def plan(self) -> Plan:
+        """Return the number of trials."""
+        return Plan(num_trials(self.config, self.space), groups=1)
+
+    def begin(self, run: RunDirectory | None) -> None:
+        """Do nothing."""
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """One by one, unless the settings have a batch."""
+        return self.config.batch or 1
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Call the function for each trial."""
+        for trial in batch:
+            value = float(self.function({**self.space.fixed, **trial.params}))
+            attributes: dict[str, Any] = {"scores": plain_scores(np.array([value])), "frames": 0}
+            if math.isfinite(value):
+                watch.done(trial, Outcome("complete", value, attributes))
+            else:
+                watch.done(trial, Outcome("pruned", None, attributes))
+            watch.progress(0)
+
+    def finalists(self, best: Record) -> dict[str, dict[str, Any]]:
+        """Return none: a function has no seeds."""
+        return {}
+
+    def confirm(
+        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+    ) -> tuple[np.ndarray, int]:
+        """Raise: there are no finalists."""
+        raise NotImplementedError
+
+    def frames(self, params: dict[str, Any]) -> int:
+        """Return 0: a function takes no environment steps that are known."""
+        return 0
+
+    def configs(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        """Return the settings as they are."""
+        return {"best.yaml": dict(params)}
+
+
+def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
     """Return the statistic that the settings name, or None if a score is not known.
 
     Args:
         scores: of one trial [seeds]; not finite where training diverged or no episode has ended.
-        config: a `SweepConfig`.
+        config: with the name of the statistic.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if not np.all(np.isfinite(scores)):
@@ -26,7 +184,7 @@ def objective(scores: np.ndarray, config: Any) -> float | None:
     return float(np.quantile(scores, config.quantile))
 
 
-def traced(scores: jax.Array, config: Any) -> jax.Array:
+def traced_statistic(scores: jax.Array, config: SweepConfig) -> jax.Array:
     """Return the same statistic of finite scores [seeds] inside a compiled function."""
     if config.statistic == "iqm":
         cut = scores.shape[-1] // 4
@@ -34,3 +192,9 @@ def traced(scores: jax.Array, config: Any) -> jax.Array:
     if config.statistic == "quantile":
         return jnp.quantile(scores, config.quantile)
     return jnp.mean(scores)
+
+
+def plain_scores(scores: np.ndarray) -> list[float | None]:
+    """Return scores [seeds] as every storage can hold them: None where an agent diverged."""
+    kept: list[float | None] = plain(scores)
+    return kept

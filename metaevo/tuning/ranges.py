@@ -56,7 +56,7 @@ class Range:
         """Return values at equal distances, or ratios; whole ones are rounded and never repeat."""
         space = np.geomspace if self.is_log else np.linspace
         values = space(self.low, self.high, count).tolist()
-        values[0], values[-1] = self.low, self.high  # not what rounding made of them
+        values[0], values[-1] = self.low, self.high  # exactly
         return list(dict.fromkeys(self._nearest(value) for value in values))
 
     def at(self, fraction: float) -> Any:

@@ -1,4 +1,4 @@
-"""What a sweep tries: a search space over the settings, declared in the config's section `space`.
+"""Search spaces over settings, declared in the config's section `space`.
 
     space:
       hyperparams.learning_rate: {log_uniform: [1e-4, 1e-2]}
@@ -14,7 +14,7 @@ import difflib
 import itertools
 import math
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from optuna.distributions import BaseDistribution
@@ -34,10 +34,10 @@ FEW = 3
 
 
 class Space:
-    """What is tried, and what is fixed; see `make_space`."""
+    """Searched and fixed settings; see `make_space`."""
 
     def __init__(self, entries: dict[str, Entry], fixed: dict[str, Any]) -> None:
-        """Take what has been checked.
+        """Take entries that have been checked.
 
         Args:
             entries: ranges and choices by the dotted names of their settings.
@@ -127,10 +127,26 @@ def make_space(
         ConfigError: for anything wrong in the space.
     """
     leaves = dict(_leaves(settings_class))
+    space = _read_space(raw_space, lambda key: _hint_of(key, leaves))
+    _check_values(space, settings_class, raw_settings)
+    return space
+
+
+def free_space(raw_space: dict[str, Any]) -> Space:
+    """Read the search space of a function; its settings may have any names.
+
+    Raises:
+        ConfigError: for anything wrong in the space.
+    """
+    return _read_space(raw_space, lambda key: Any)
+
+
+def _read_space(raw_space: dict[str, Any], hint_of: Callable[[str], Any]) -> Space:
+    """Read the rules of a space; `hint_of` returns the annotation of a setting."""
     entries: dict[str, Entry] = {}
     fixed: dict[str, Any] = {}
     for key, rule in raw_space.items():
-        hint = _hint_of(key, leaves)
+        hint = hint_of(key)
         kind, value, step = _read_rule(key, rule)
         if kind == "fixed":
             fixed[key] = value
@@ -143,7 +159,6 @@ def make_space(
         raise ConfigError(
             f"space: nothing to try; add a setting with one of {', '.join(KINDS[:5])}"
         )
-    _check_values(Space(entries, fixed), settings_class, raw_settings)
     return Space(entries, fixed)
 
 
@@ -302,8 +317,9 @@ def _kinds(hint: Any) -> Iterator[Any]:
 def _check_values(space: Space, settings_class: type, raw_settings: dict[str, Any]) -> None:
     """Refuse fixed values, choices and ends of ranges that their settings do not allow.
 
-    A value may need another one beside it (as many minibatches as divide the batch): it is allowed
-    if it goes with the settings as they are, or with one value of one other setting of the space.
+    A value may need another value to go with it (as many minibatches as divide the batch): it is
+    allowed if it goes with the settings as they are, or with one value of one other setting of the
+    space.
     """
     base = merge(raw_settings, space.settings({}))
     _check(settings_class, base, space.fixed, raw_settings)
@@ -331,7 +347,7 @@ def _check(cls: type, base: dict[str, Any], fixed: dict[str, Any], raw: dict[str
 
 
 def _problem(cls: type, base: dict[str, Any], params: dict[str, Any]) -> str | None:
-    """Return what is wrong with some values in the place of those of the settings."""
+    """Return the error of the settings with some values changed, or None."""
     for key, value in params.items():
         base = merge(base, _nest(key, value))
     try:

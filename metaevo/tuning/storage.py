@@ -57,7 +57,7 @@ _BLOCK = 4096
 
 
 class Storage:
-    """An Optuna storage whose workers do not hear of each other; see the subclasses."""
+    """An Optuna storage for one worker in memory; the subclasses are shared."""
 
     def __init__(self, storage: BaseStorage) -> None:
         self.optuna = storage
@@ -230,17 +230,17 @@ def _open_journal(path: Path) -> BaseStorage:
         return JournalStorage(JournalFileBackend(str(path), lock_obj=JournalLock(path)))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be opened: {error.strerror or error}") from None
-    except Exception as error:  # Optuna replays it: what somebody made up can raise anything there
+    except Exception as error:  # Optuna replays it: a forged line can raise anything
         reason = f"{error or repr(error)}"
         raise ConfigError(f"{path}: is not the journal of a study: {reason}") from None
 
 
 def check_trials(name: str, trials: list[FrozenTrial], space: Space) -> None:
-    """Refuse a study whose trials no sweep of ours could have kept.
+    """Refuse a study with trials that no sweep of metaevo keeps.
 
     Args:
         name: of the study.
-        trials: all of them.
+        trials: all trials.
         space: of the sweep.
 
     Raises:
@@ -262,7 +262,7 @@ def check_trials(name: str, trials: list[FrozenTrial], space: Space) -> None:
             and (result.get("outcome") != "complete" or result.get("value") is not None)
             and all(_fits(space, trial, key) for key in trial.params)
         ):
-            raise ConfigError(f"{where}: is not what a sweep keeps of a trial")
+            raise ConfigError(f"{where}: is not a trial of a sweep")
 
 
 def _fits(space: Space, trial: FrozenTrial, key: str) -> bool:
@@ -345,7 +345,7 @@ def _open_database(url: str) -> BaseStorage:
             "sweep.storage: must be a URL like sqlite:///FILE or "
             "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
-    arguments: dict[str, Any] = {"pool_pre_ping": True}  # a server may close what has been idle
+    arguments: dict[str, Any] = {"pool_pre_ping": True}  # a server may close idle connections
     if parsed.get_backend_name() == "sqlite":
         arguments["connect_args"] = {"timeout": 60}  # seconds to wait for another writer
     for attempt in range(1, _ATTEMPTS + 1):
@@ -380,7 +380,7 @@ def _open_database(url: str) -> BaseStorage:
 
 
 def _reason(error: Exception, password: str | None) -> str:
-    """Return what a driver says, without what it should not say."""
+    """Return the message of a driver without the password."""
     original = getattr(error, "orig", None) or error
     text = str(original).strip().splitlines()[0] if str(original).strip() else repr(original)
     return text.replace(str(password), "***") if password else text

@@ -50,7 +50,7 @@ class Trial(NamedTuple):
     number: int
     """in the study"""
     index: int  # type: ignore[assignment]  # a tuple's method, which is not needed
-    """place in the queue, 0 to trials - 1; a retry has that of the trial that was lost"""
+    """place in the queue, 0 to trials - 1; a retry has the place of the lost trial"""
     params: dict[str, Any]
     """values by the dotted names of the settings"""
 
@@ -68,9 +68,15 @@ class Record(NamedTuple):
     attributes: dict[str, Any]
     """scores, frames and whatever else was kept"""
 
+    @property
+    def final_params(self) -> dict[str, Any]:
+        """The settings; of a member of a population, its last settings."""
+        final: dict[str, Any] = self.attributes.get("final", {})
+        return self.params | final
+
 
 class Study:
-    """The trials of a sweep. A worker asks for some inside `with study:`; anybody may read."""
+    """The trials of a sweep. Workers call `ask` inside `with study:`; anybody may read."""
 
     def __init__(
         self, storage: Storage, name: str, config: SweepConfig, space: Space, seed: int
@@ -92,7 +98,7 @@ class Study:
         Args:
             path: the run directory, which keeps the journal; None for a study in memory.
             config: where the study is, what it is called, and how its trials are chosen.
-            space: what is tried.
+            space: of the settings.
             seed: of everything random in it.
             name: of the study, if the config has none.
 
@@ -149,13 +155,13 @@ class Study:
     # --- A worker's side --------------------------------------------------------------------------
 
     def ask(self, count: int) -> list[Trial]:
-        """Return trials to evaluate, those of dead workers first.
+        """Return trials to evaluate, lost ones first.
 
         Fewer than `count` come back near the end, and none when the queue is empty; trials of other
         workers may still be running then, and come back if these die.
         """
         if not self._is_open:
-            raise RuntimeError("a worker asks inside `with study:`")
+            raise RuntimeError("`ask` needs `with study:`")
         taken: list[tuple[int, FrozenTrial]] = []
         with self._kept.alone():
             self._requeue_lost()
@@ -169,7 +175,7 @@ class Study:
             return []
         sampler = None
         if self._config.sampler in ADAPTIVE:
-            # For every batch from what all workers know: a resumed study continues the same way.
+            # Built anew for every batch, so that a resumed study continues the same way.
             sampler = make_sampler(self._config, self._space, _seed_of(self._seed, taken[0][0]))
         return [Trial(trial.number, index, self._suggest(trial, sampler)) for index, trial in taken]
 
@@ -195,8 +201,8 @@ class Study:
             trial: one that `ask` returned.
             value: the objective, higher is better; finite if the trial is complete.
             outcome: "pruned" teaches the sampler what was reported on the way, or, without any
-                report, that nothing is worse (a trial that diverged); "failed" teaches nothing.
-            attributes: what else to keep, as plain data.
+                report, that nothing is worse (a trial that diverged); "failed" is ignored by it.
+            attributes: further plain data to keep.
 
         Returns:
             Whether it was kept: not if other workers believed that this one was dead.
@@ -286,7 +292,7 @@ class Study:
                 retry(self._study, trial)
 
     def _suggest(self, queued: FrozenTrial, sampler: BaseSampler | None) -> dict[str, Any]:
-        """Let the sampler choose what a trial lacks, and return all its settings."""
+        """Let the sampler choose the missing settings of a trial, and return all of them."""
         if set(queued.params) == set(self._space.distributions):
             return self._space.decode(queued.params)
         assert sampler is not None
@@ -349,7 +355,7 @@ def _seed_of(seed: int, index: int) -> int:
 
 
 def _identity(config: SweepConfig, space: Space, seed: int) -> dict[str, Any]:
-    """Return what all workers of a study must agree on."""
+    """Return the settings that all workers of a study must share."""
     identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
     identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}
     plain: dict[str, Any] = json.loads(json.dumps({**identity, "space": space.to_plain()}))
@@ -357,7 +363,7 @@ def _identity(config: SweepConfig, space: Space, seed: int) -> dict[str, Any]:
 
 
 def _wait_for_identity(study: optuna.Study) -> dict[str, Any]:
-    """Return what the worker that began a study wrote into it after it had filled the queue."""
+    """Return the settings in a study, which its first worker writes after filling the queue."""
     count, deadline = -1, 0.0
     while _IDENTITY not in study.user_attrs:
         if (now := len(study.get_trials(deepcopy=False))) != count:

@@ -13,7 +13,7 @@ from metaevo.evolution import devices
 devices.setup()  # before anything starts JAX
 
 from metaevo.commands.sweep import main  # noqa: E402
-from metaevo.sweep.trainings import Trainings  # noqa: E402
+from metaevo.training.sweeps import Trainings  # noqa: E402
 from metaevo.tuning.study import Study  # noqa: E402
 
 PAGE = 4096

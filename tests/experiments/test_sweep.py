@@ -15,11 +15,12 @@ from metaevo.config import from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep import figures, population_based, run
-from metaevo.sweep.settings import sweep_class
-from metaevo.sweep.trainings import Trainings
+from metaevo.studies.sweeps import sweep_class
+from metaevo.training import population_based
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
+from metaevo.training.sweeps import Trainings
+from metaevo.tuning import figures, run
 
 pytestmark = pytest.mark.long
 

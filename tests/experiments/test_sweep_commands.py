@@ -13,8 +13,8 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import parse_yaml
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.sweep import figures
 from metaevo.training.population import Population
+from metaevo.tuning import figures
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TINY = """

@@ -20,7 +20,7 @@ from metaevo.config import dump_yaml, flatten, from_dict, load_yaml, merge, to_d
 from metaevo.evolution import devices
 from metaevo.runs import run as lifecycle
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep.settings import sweep_class
+from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 from purerl import envs
 from purerl.learners import HAND_WRITTEN

@@ -31,8 +31,8 @@ from metaevo.config import ConfigError, to_dict
 from metaevo.runs import run_directory
 from metaevo.studies import run as evolution_run
 from metaevo.studies.learner import LearnerStudy
-from metaevo.sweep import run as sweep_run
 from metaevo.training.settings import load_policies
+from metaevo.tuning import run as sweep_run
 from tests.faults.run_damage import damage
 
 SETTINGS = {
@@ -195,8 +195,7 @@ def prepared() -> Iterator[None]:
             (training, "check_training", nothing),
             (training, "Population", _kept(training.Population, _of_population)),
             (training.training_report, "finish", nothing),
-            (sweep_run, "make_trials", _kept(sweep_run.make_trials, _settings)),
-            (sweep_run, "make_plan", _kept(sweep_run.make_plan, id)),
+            (sweep_script, "make_objective", _kept(sweep_script.make_objective, _settings)),
             (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
             (sync, "make_service", lambda _: Sink()),

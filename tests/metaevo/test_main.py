@@ -15,7 +15,7 @@ from metaevo.config import flatten, to_dict
 from metaevo.evolution import hosts
 from metaevo.runs.lifecycle import run_parser
 from metaevo.studies.settings import experiment_class
-from metaevo.sweep.settings import sweep_class
+from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class
 
 ROOT = Path(__file__).parent.parent.parent

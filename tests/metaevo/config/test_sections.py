@@ -8,8 +8,9 @@ import pytest
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.sections import specialised
 from metaevo.studies.settings import EvolveSettings, experiment_class
-from metaevo.sweep.settings import EvolutionSweepSettings, SweepSettings, sweep_class
+from metaevo.studies.sweeps import EvolutionSweepSettings, sweep_class
 from metaevo.training.settings import TrainSettings, training_class
+from metaevo.training.sweeps import SweepSettings
 from tests.metaevo.example_config import Schedule, Train
 
 

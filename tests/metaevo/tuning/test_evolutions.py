@@ -5,9 +5,7 @@ import pytest
 from metaevo.commands.sweep import main
 from metaevo.config import from_dict, load_yaml
 from metaevo.studies import registry
-from metaevo.sweep.plan import make_plan
-from metaevo.sweep.run import make_trials
-from metaevo.sweep.settings import sweep_class
+from metaevo.studies.sweeps import make_objective, sweep_class
 
 RAW = {
     "learner": "q_learning",
@@ -29,7 +27,7 @@ def test_a_study_is_built_once_for_every_static_group(monkeypatch):
         return entry.make(settings)
 
     monkeypatch.setitem(registry.STUDIES, registry.LEARNER, entry._replace(make=make))
-    plan = make_plan(make_trials(from_dict(sweep_class(RAW), RAW)))
+    plan = make_objective(from_dict(sweep_class(RAW), RAW)).plan()
     assert plan.groups == 2
     # The third one is that of the settings before the sweep.
     assert sorted(each.strategy.population_size for each in built) == [4, 8, 64]
@@ -62,8 +60,8 @@ def test_every_study_can_be_swept_over(name):
         "run": {"seed": 3},
         "space": {TRIED[name]: {"choice": [0.5, 2.0]}},
     }
-    trials = make_trials(from_dict(sweep_class(raw), raw))
-    plan = make_plan(trials)
+    trials = make_objective(from_dict(sweep_class(raw), raw))
+    plan = trials.plan()
     assert plan.groups == 2
     settings = trials.settings_of({TRIED[name]: 2.0})
     section, _, setting = TRIED[name].partition(".")

@@ -7,7 +7,7 @@ from matplotlib import pyplot as plt
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
-from metaevo.sweep import figures
+from metaevo.tuning import figures
 
 RATE, GAMMA = "hyperparams.learning_rate", "hyperparams.gamma"
 STEPS, LOSS = "train.num_steps", "value_loss"

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.sweep.halving import Bracket, brackets, run_bracket, updates_at
 from metaevo.training.fitness import FitnessConfig
+from metaevo.training.halving import Bracket, brackets, run_bracket, updates_at
 from metaevo.training.population import Population
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.objective import objective
+from metaevo.tuning.objective import statistic
 from purerl import q_learning
 from tests.metaevo.agents.test_population import assert_same, diverging, q_task
 
@@ -83,7 +83,7 @@ def test_compute_is_counted_and_survivors_are_untouched(populations, keys):
     results = run_bracket(
         [(population, start(population, keys), range(9))],
         bracket,
-        lambda scores: objective(scores, settings),
+        lambda scores: statistic(scores, settings),
         lambda *arguments: reports.append(arguments),
         frames.append,
     )
@@ -120,7 +120,7 @@ def test_groups_of_different_length_are_ranked_together(populations, keys):
         (populations[1], start(populations[1], keys, [0.0, 0.0, 0.5]), [1, 2, 3]),
     ]
     results = run_bracket(
-        groups, bracket, lambda scores: objective(scores, settings), lambda *_: None
+        groups, bracket, lambda scores: statistic(scores, settings), lambda *_: None
     )
     complete = {number for number, result in results.items() if result.complete}
     halves = {number: result for number, result in results.items() if not result.complete}
@@ -139,7 +139,7 @@ def test_whoever_diverges_is_out_and_all_may(diverging_population, keys, diverge
     results = run_bracket(
         [(diverging_population, start(diverging_population, keys, rates), range(4))],
         *brackets(settings),
-        lambda scores: objective(scores, settings),
+        lambda scores: statistic(scores, settings),
         lambda *_: None,
     )
     for number in range(4):
@@ -165,11 +165,11 @@ def test_whoever_has_no_score_yet_may_go_on(populations, keys):
 
 def test_objective():
     scores = np.array([4.0, 1.0, 2.0, 9.0])
-    assert objective(scores, config(statistic="mean")) == 4.0
-    assert objective(scores, config(statistic="iqm")) == 3.0
-    assert objective(scores, config(statistic="quantile", quantile=0.0)) == 1.0
-    assert objective(scores, config(statistic="quantile", quantile=0.5)) == 3.0
-    assert objective(np.array([1.0, np.nan]), config()) is None
+    assert statistic(scores, config(statistic="mean")) == 4.0
+    assert statistic(scores, config(statistic="iqm")) == 3.0
+    assert statistic(scores, config(statistic="quantile", quantile=0.0)) == 1.0
+    assert statistic(scores, config(statistic="quantile", quantile=0.5)) == 3.0
+    assert statistic(np.array([1.0, np.nan]), config()) is None
 
 
 def test_helpers_agree(populations, keys):

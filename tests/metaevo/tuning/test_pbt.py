@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from metaevo.runs import checkpoint
-from metaevo.sweep import pbt
-from metaevo.sweep.pbt import Dim, History, Pbt
+from metaevo.training import pbt
 from metaevo.training.fitness import FitnessConfig
+from metaevo.training.pbt import Dim, History, Pbt
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import PbtConfig, SweepConfig

@@ -140,7 +140,7 @@ def test_what_an_unfinished_worker_leaves_is_done_next(tmp_path, make_config, sp
     with open_study(tmp_path, config, space) as study:
         first = study.ask(3)
         study.tell(first[1], 1.0, outcome="complete", attributes={})
-    with pytest.raises(RuntimeError, match="with study"):
+    with pytest.raises(RuntimeError, match="ask"):
         study.ask(1)
     with open_study(tmp_path, config, space) as study:
         assert study.remaining() == 5

@@ -29,7 +29,7 @@ CAPTIONS = {
     "parallel_coordinate.png": "Every trial as a line through its settings.",
     "rungs.png": "The objective of every trial at the rungs of its bracket.",
     "pbt.png": "Population-based training: the best fitness of every round and the settings of "
-    "the best member's ancestors (red), and those of all members.",
+    "the best member's ancestors (red), and the settings of all members.",
 }
 _OURS = {"#1f77b4": plots.BLUE, "#d62728": plots.LEARNED, "#ff0000": plots.LEARNED}
 """Colours of Optuna's, and ours."""
@@ -38,10 +38,10 @@ MOST_SETTINGS = 4
 
 
 def draw(study: optuna.Study, directory: Path) -> list[Path]:
-    """Draw what the finished trials allow; returns the files.
+    """Draw the figures that the finished trials allow, and return their paths.
 
     Args:
-        study: with its trials, of which those that failed are left out.
+        study: failed trials are left out.
         directory: where to draw.
     """
     study = with_short_names(study)
@@ -70,9 +70,9 @@ def draw(study: optuna.Study, directory: Path) -> list[Path]:
 
 
 def with_short_names(study: optuna.Study) -> optuna.Study:
-    """Return a copy whose settings have the last part of their names, which fits beside an axis.
+    """Return a copy whose settings have the last part of their names, which fits on an axis.
 
-    A setting keeps its whole name where the last part would say two things.
+    A setting keeps its whole name if its last part is ambiguous.
     """
     trials = [
         trial
@@ -102,7 +102,7 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
 
 
 def _restyle(axes: Axes, *, parallel: bool) -> None:
-    """Give what Optuna drew the look of our figures: its grey panels, titles and colours go.
+    """Restyle axes that Optuna drew like the other figures: no grey panels, no titles.
 
     Args:
         axes: to change.

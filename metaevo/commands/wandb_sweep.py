@@ -2,29 +2,24 @@
 
 import time
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
 from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.lifecycle import start_tracker
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.sweep.evolutions import Evolutions
-from metaevo.sweep.plan import trials_of
-from metaevo.sweep.settings import SearchSettings, SweepSettings
-from metaevo.sweep.trainings import Trainings
-from metaevo.sweep.trials import plain_scores
-from metaevo.tuning.objective import objective
+from metaevo.studies.sweeps import objective_of
+from metaevo.tuning.config import SearchSettings
+from metaevo.tuning.objective import plain_scores, statistic
 from metaevo.tuning.space import Space, dotted_space, make_space
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
-"""Ours, and the nearest of wandb's."""
+"""Samplers, and the nearest methods of wandb."""
 
 
 def print_definition(settings: SearchSettings, config: Path | None) -> int:
-    """Print a sweep definition whose agents call `metaevo sweep --single`, online.
+    """Print a sweep definition with agents that call `metaevo sweep --single`, online.
 
     Raises:
         ConfigError: for a space that cannot be searched, or without `--config`.
@@ -62,23 +57,16 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     fixed = Space({}, {})
     everything = {**to_dict(settings), "space": {}}
     settings = from_dict(type(settings), everything)
-    trials = trials_of(settings, fixed)
+    trials: Any = objective_of(settings, fixed)
     trials.check(settings)
     run = RunDirectory.create(run_dir, "sweep_trial")
     started = time.monotonic()
     run.write_config(to_dict(settings), {}, devices.describe())
     tracker = start_tracker(settings, run, "trial")
     try:
-        seeds = settings.sweep.seeds
-        frames = trials.frames(settings) * seeds
-        if isinstance(trials, Evolutions):
-            scores = trials.scores(trials.settings, Purpose.TUNING, seeds, lambda frames: None)
-        else:
-            assert isinstance(trials, Trainings)
-            assert isinstance(settings, SweepSettings)
-            agents = trials.train([settings], trials.keys, lambda frames: None)
-            scores = trials.population(settings).scores(agents)[0]
-        value = objective(np.asarray(scores), settings.sweep)
+        frames = trials.seed_frames(settings) * settings.sweep.seeds
+        scores = trials.single(lambda frames: None)
+        value = statistic(scores, settings.sweep)
         record = {"kind": "trial", "trial": 0, "value": value, "scores": plain_scores(scores)}
         record |= {
             "frames": frames,

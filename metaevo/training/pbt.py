@@ -2,7 +2,7 @@
 
 pbt = Pbt(population, dims, config, sweep_config, members=32)
 state, history = pbt.run(settings, keys, key)
-schedule = lineage(history, winner(history))       # what the winner's ancestors learned with
+schedule = lineage(history, winner(history))       # the settings of its ancestors
 
 Members are ranked by the fitness of the round. After each round the worst ones become copies of the
 best ones and try something near. It all happens inside one compiled program: members are dealt to
@@ -22,7 +22,7 @@ from metaevo.training.fitness import FitnessConfig, measures
 from metaevo.training.fitness import fitness as fitness_of
 from metaevo.training.population import Agents, Population, Row
 from metaevo.tuning.config import PbtConfig, SweepConfig
-from metaevo.tuning.objective import traced
+from metaevo.tuning.objective import traced_statistic
 from purerl.types import EpisodeSums
 
 
@@ -53,7 +53,7 @@ class History(NamedTuple):
     scores: np.ndarray
     """[rounds, members] the objective of each round; minus infinity where a seed diverged"""
     parents: np.ndarray
-    """[rounds, members] whose copy a member became after the round; itself if it went on"""
+    """[rounds, members] index of the member that each one copied; its own if it went on"""
     hyperparams: dict[str, np.ndarray]
     """[rounds, members] the searched settings that a round was trained with"""
 
@@ -61,7 +61,7 @@ class History(NamedTuple):
 class Pbt:
     """A population of members, each on several seeds; the members of a device are trained in turn.
 
-    Keys and what is drawn depend neither on the number of devices nor on the chunks. Rounding does
+    Random draws depend neither on the number of devices nor on the chunks. Rounding does
     (see `metaevo.devices.map_rows`), so scores, and with them who copies whom, may differ.
     """
 
@@ -74,7 +74,7 @@ class Pbt:
         *,
         members: int,
     ):
-        """Bind the parts; nothing is compiled before `run`.
+        """Bind the parts; compiles in `run`.
 
         Args:
             population: of single members; its devices, its chunk size and its fitness are used.
@@ -93,7 +93,7 @@ class Pbt:
         self.population, self.dims, self.config, self.sweep = population, tuple(dims), config, sweep
         self.members, self.seeds = members, sweep.seeds
         self.ends = round_ends(population.num_updates, config.rounds)
-        # Divisors, so that nothing is padded.
+        # Divisors, to avoid padding.
         self.num_devices = _divisor(members, population.num_devices)
         self.local = members // self.num_devices
         self.chunk = _divisor(self.local, max(1, population.chunk_size // sweep.seeds))
@@ -121,7 +121,7 @@ class Pbt:
         return devices.place(state, self.num_devices)
 
     def round(self, state: State, index: int, key: jax.Array) -> tuple[State, History]:
-        """Train one round, then exploit and explore; after the last one nothing is exchanged.
+        """Train one round, then exploit and explore; the last round only trains.
 
         Args:
             state: its buffers are given up.
@@ -173,7 +173,7 @@ class Pbt:
         rows = self._train(state.rows, done, updates)
         recent = jax.tree.map(jnp.subtract, _totals(rows), before)
         score = round_score(self.population.fitness, recent, state.score)
-        value = jax.vmap(lambda scores: traced(scores, self.sweep))(score)
+        value = jax.vmap(lambda scores: traced_statistic(scores, self.sweep))(score)
         usable = jnp.all(rows.finite, axis=1) & jnp.isfinite(value)
         values = _gather(jnp.where(usable, value, -jnp.inf))
         used = {dim.name: getattr(rows.hyperparams, dim.name)[:, 0] for dim in self.dims}
@@ -218,12 +218,12 @@ class Pbt:
         return jax.tree.map(members, trained)
 
     def _parents(self, values: jax.Array, keys: jax.Array) -> jax.Array:
-        """Return whose copy each member becomes [members]; its own index if it stays."""
+        """Return the index of the member that each one copies [members]; its own if it stays."""
         number = max(1, int(self.config.truncation * self.members))
         order = jnp.argsort(-values)  # stable
         rank = jnp.argsort(order)
         fit = jnp.sum(jnp.isfinite(values))
-        top = jnp.clip(fit, 1, number)  # of the top share, those that did not diverge
+        top = jnp.clip(fit, 1, number)  # the members of the top share that did not diverge
         chosen = order[jax.vmap(lambda key: jax.random.randint(key, (), 0, top))(keys)]
         replaced = (rank >= self.members - number) | ~jnp.isfinite(values)
         return jnp.where(replaced & (fit > 0), chosen, jnp.arange(self.members))
@@ -277,7 +277,7 @@ def train_schedule(
     """Train fresh agents with settings that change from round to round, as `lineage` gives them.
 
     Args:
-        population: its own hyperparams are those that the schedule leaves out.
+        population: has the hyperparams that the schedule leaves out.
         schedule: each [rounds].
         keys: [seeds] random keys.
         progress: called with the environment steps just taken.
@@ -300,7 +300,7 @@ def _totals(rows: Row) -> EpisodeSums:
 
 
 def round_score(config: FitnessConfig, recent: EpisodeSums, previous: jax.Array) -> jax.Array:
-    """Return the fitness of a round, whose final return is its mean return.
+    """Return the fitness of a round; its final return is its mean return.
 
     Args:
         config: weights of the measures.

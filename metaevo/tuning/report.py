@@ -1,4 +1,4 @@
-"""The report of a sweep: what won, whether that holds on fresh seeds, and all figures."""
+"""The report of a sweep: the winner, its scores on fresh seeds, and all figures."""
 
 from typing import Any
 
@@ -8,19 +8,18 @@ from metaevo.runs.files import read_json
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Confirmation
-from metaevo.sweep import figures
-from metaevo.sweep.plan import Plan
-from metaevo.sweep.results import BEST, TRIALS
-from metaevo.sweep.trials import AnyTrials
+from metaevo.tuning import figures
+from metaevo.tuning.objective import Objective, Plan
+from metaevo.tuning.results import BEST, TRIALS
 from metaevo.tuning.study import Record, Study
 
 SHOWN_TRIALS = 10
 
 
-def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan: Plan) -> None:
+def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
     records = study.records()
-    if trials.config.scheduler != "pbt":  # whose settings change on the way
+    if objective.config.scheduler != "pbt":  # settings change during a trial
         figures.draw(study.optuna_study, run.figures)
     config = run.read_config()["config"]
     sections: list[Any] = [report.Text("A quick look", NOTE)] if is_quick(config) else []
@@ -31,16 +30,16 @@ def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan:
         result = read_json(run.evaluation_path, Confirmation)
         table = _confirmation_table(result)
         print("\n" + table.text() + "\n")
-        if not sections:  # a quick look concludes nothing
+        if not sections:  # a quick look has no conclusion
             text = conclusion(result)
             sections.append(report.Text("Conclusion", text))
         sections.append(table)
-    top = _trials_table(records, trials)
+    top = _trials_table(records, objective)
     print(top.text() + "\n")
     for words in filter(None, (text, NOTE if is_quick(config) else "")):
         print(report.wrapped(words) + "\n")
     sections.append(top)
-    sections.append(_counts(records, plan, trials))
+    sections.append(_counts(records, plan, objective))
     for path in sorted(run.figures.glob("*.png"), key=_place):
         heading = path.stem.replace("_", " ").capitalize()
         sections.append(report.Image(heading, path, figures.CAPTIONS.get(path.name, "")))
@@ -54,17 +53,17 @@ def write_sweep_report(run: RunDirectory, trials: AnyTrials, study: Study, plan:
 
 
 def _searched(config: dict[str, Any]) -> str:
-    """Say what is trained or evolved."""
+    """Return the name of the learner or of the evolved part."""
     if "study" in config:
         return str(config["study"]).replace("_", " ")
     if "evolve" not in config:
-        return str(config["learner"])
+        return str(config.get("learner", "a function"))
     evolved = config["evolve"]
     return f"the evolution of {evolved if isinstance(evolved, str) else ' and '.join(evolved)}"
 
 
 def conclusion(result: dict[str, Any]) -> str:
-    """Say in words whether the winner is better than the settings before, on fresh seeds."""
+    """Return in words whether the winner is better than the settings before, on fresh seeds."""
     winner, before = result["variants"][0], result["variants"][-1]
     pair = result["pairs"][-1]
     return (
@@ -77,7 +76,7 @@ def conclusion(result: dict[str, Any]) -> str:
 
 
 def _optimism(result: dict[str, Any]) -> str:
-    """Compare what the search saw with what came out; a population is ranked by its last round."""
+    """Compare the value of the search with the fresh seeds; a population has no such value."""
     winner = result["variants"][0]
     if len(result["variants"]) > 2:
         return ""
@@ -100,25 +99,20 @@ def _confirmation_table(result: dict[str, Any]) -> report.Table:
     return report.Table("Confirmation on fresh seeds", columns, rows, highlight=0)
 
 
-def _trials_table(records: list[Record], trials: AnyTrials) -> report.Table:
+def _trials_table(records: list[Record], objective: Objective) -> report.Table:
     ended = [record for record in records if record.outcome == "complete"]
     ended.sort(key=lambda record: (-record.value, record.number))  # type: ignore[operator]
-    names = list(trials.space.distributions)
+    names = list(objective.space.distributions)
     rows = [
-        [record.number, record.value, *(_ended_with(record).get(name) for name in names)]
+        [record.number, record.value, *(record.final_params.get(name) for name in names)]
         for record in ended[:SHOWN_TRIALS]
     ]
-    statistic = trials.config.statistic
-    columns = ["trial", f"{statistic} of {trials.config.seeds} seeds", *names]
+    statistic = objective.config.statistic
+    columns = ["trial", f"{statistic} of {objective.config.seeds} seeds", *names]
     return report.Table("Best trials of the search", columns, rows)
 
 
-def _ended_with(record: Record) -> dict[str, Any]:
-    """Return a trial's settings; of a member of a population, the last ones."""
-    return record.params | record.attributes.get("final", {})
-
-
-def _counts(records: list[Record], plan: Plan, trials: AnyTrials) -> report.Table:
+def _counts(records: list[Record], plan: Plan, objective: Objective) -> report.Table:
     frames = sum(record.attributes.get("frames", 0) for record in records)
     rows: list[list[object]] = [
         [outcome, sum(record.outcome == outcome for record in records)]
@@ -128,7 +122,7 @@ def _counts(records: list[Record], plan: Plan, trials: AnyTrials) -> report.Tabl
     rows.append(["with a diverged agent", diverged])
     rows.append(["environment steps", frames])
     rows.append(["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"])
-    note = f"Sampler {trials.config.sampler}, scheduler {trials.config.scheduler}."
+    note = f"Sampler {objective.config.sampler}, scheduler {objective.config.scheduler}."
     return report.Table("Trials", ["", ""], rows, note=note)
 
 

@@ -1,4 +1,4 @@
-"""One sweep from its settings to its report: start, resume, stop, join, and what is written."""
+"""One sweep in a run directory: start, resume, stop, join, write."""
 
 import sys
 import time
@@ -16,15 +16,10 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.sweep import results
-from metaevo.sweep.evolutions import Evolutions
-from metaevo.sweep.plan import Plan, make_plan, trials_of
-from metaevo.sweep.population_based import PopulationBased, replay
-from metaevo.sweep.report import write_sweep_report
-from metaevo.sweep.settings import SearchSettings
-from metaevo.sweep.trainings import FullTraining, Halving, Trainings
-from metaevo.sweep.trials import AnyTrials, Executor, Outcome, Watch, plain_scores
-from metaevo.tuning.space import dotted_space, make_space
+from metaevo.tuning import results
+from metaevo.tuning.config import SearchSettings
+from metaevo.tuning.objective import Objective, Outcome, Plan, Watch, plain_scores
+from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.study import Record, Study, Trial
 
 EXPERIMENT = "sweep"
@@ -34,10 +29,8 @@ HARMLESS = (
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
-"""between two looks at what other workers do"""
+"""between two looks at the other workers"""
 CONFIRMATION = "confirmation.json"
-SCHEDULE = "best member's schedule"
-BEFORE = "settings before the sweep"
 
 
 KIND = Kind(EXPERIMENT, EXPERIMENT, "trial", HARMLESS)
@@ -48,7 +41,7 @@ class SweepRun:
     """The parts of one sweep, built from its settings."""
 
     run: Run[SearchSettings]
-    trials: AnyTrials
+    objective: Objective
     plan: Plan
     study: Study
     curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -57,22 +50,18 @@ class SweepRun:
     started: float = field(default_factory=time.monotonic)
 
 
-def make_trials(settings: SearchSettings) -> AnyTrials:
-    """Return what the trials of a sweep are.
-
-    Raises:
-        ConfigError: for a space that cannot be searched.
-    """
-    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    return trials_of(settings, space)
-
-
 def run_sweep(
-    settings: SearchSettings, *, run_dir: Path | None, resume: bool, worker: bool = False
+    objective: Objective,
+    settings: SearchSettings,
+    *,
+    run_dir: Path | None,
+    resume: bool,
+    worker: bool = False,
 ) -> int:
     """Run a sweep to its end, or until a signal.
 
     Args:
+        objective: evaluates the trials.
         settings: of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
@@ -90,14 +79,13 @@ def run_sweep(
         raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
     if worker and settings.sweep.scheduler == "pbt":
         raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
-    trials = make_trials(settings)
-    plan = make_plan(trials)
+    plan = objective.plan()
     continued = resume or worker
     with living(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
         if resume and _is_finished(run):
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
-        this = _open(run, trials, plan, worker)
+        this = _open(run, objective, plan, worker)
         with run.working():
             with this.study:
                 _search(this, worker)
@@ -107,24 +95,24 @@ def run_sweep(
 
 
 def _is_finished(run: Run[SearchSettings]) -> bool:
-    """Whether nothing is left to do; another number of fresh seeds asks for another end."""
+    """Whether the sweep is done; another number of fresh seeds needs another confirmation."""
     assert run.before is not None
     same_end = run.before.sweep.confirm_seeds == run.settings.sweep.confirm_seeds
     return bool(run.directory.report_path.exists() and same_end)
 
 
-def _open(run: Run[SearchSettings], trials: AnyTrials, plan: Plan, worker: bool) -> SweepRun:
-    """Open the study; the process that leads it also writes what the run begins with."""
+def _open(run: Run[SearchSettings], objective: Objective, plan: Plan, worker: bool) -> SweepRun:
+    """Open the study; the leading process also begins the run's files."""
     directory, settings = run.directory, run.settings
     study = Study.open(
         directory.path,
         settings.sweep,
-        trials.space,
+        objective.space,
         seed=settings.run.seed,
         name=directory.path.name,
     )
     if worker:
-        return SweepRun(run, trials, plan, study)
+        return SweepRun(run, objective, plan, study)
     logged = _logged(directory)
     if lost := logged - {record.number for record in study.records()}:
         raise ConfigError(
@@ -133,7 +121,7 @@ def _open(run: Run[SearchSettings], trials: AnyTrials, plan: Plan, worker: bool)
         )
     run.forget_end()
     run.start(run.resolved)
-    return SweepRun(run, trials, plan, study, logged=logged)
+    return SweepRun(run, objective, plan, study, logged=logged)
 
 
 def _logged(run: RunDirectory) -> set[int]:
@@ -144,20 +132,10 @@ def _logged(run: RunDirectory) -> set[int]:
     return set(found[:once])
 
 
-def _executor(trials: AnyTrials, run: RunDirectory) -> Executor:
-    if isinstance(trials, Evolutions):
-        return trials
-    assert isinstance(trials, Trainings)
-    if trials.config.scheduler in ("successive_halving", "hyperband"):
-        return Halving(trials)
-    if trials.config.scheduler == "pbt":
-        return PopulationBased(trials, run)
-    return FullTraining(trials)
-
-
 def _search(this: SweepRun, worker: bool) -> None:
     """Train trials until none is left, and wait for those of other workers."""
-    executor, plan, study = _executor(this.trials, this.run.directory), this.plan, this.study
+    objective, plan, study = this.objective, this.plan, this.study
+    objective.begin(this.run.directory)
     print(
         f"{this.run.directory.path}: {plan.trials} trials x {this.run.settings.sweep.seeds} seeds, "
         f"compilations to expect: {plan.compilations()}",
@@ -175,9 +153,9 @@ def _search(this: SweepRun, worker: bool) -> None:
             this.run.check_stop()
             if not worker:
                 _log(this)
-            batch = _next_batch(study, executor)
+            batch = next_batch(study, objective)
             if batch:
-                executor.run(batch, watch)
+                objective.run(batch, watch)
             elif study.running():
                 bar.stage(f"waiting for {study.running()} trials of other workers")
                 time.sleep(POLL_SECONDS)
@@ -187,12 +165,26 @@ def _search(this: SweepRun, worker: bool) -> None:
         _log(this)
 
 
-def _next_batch(study: Study, executor: Executor) -> list[Trial]:
+def next_batch(study: Study, objective: Objective) -> list[Trial]:
+    """Return the trials that are evaluated together; none if the queue is empty."""
     first = study.ask(1)
     if not first:
         return []
-    size = executor.batch_size(first[0].index, study.remaining() + 1)
+    size = objective.batch_size(first[0].index, study.remaining() + 1)
     return first + (study.ask(size - 1) if size > 1 else [])
+
+
+def search(objective: Objective, study: Study) -> None:
+    """Evaluate all trials of a study without a run directory."""
+    objective.begin(None)
+
+    def done(trial: Trial, outcome: Outcome) -> None:
+        study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=outcome.attributes)
+
+    watch = Watch(done, study.report, lambda frames: None, lambda *group: None)
+    with study:
+        while batch := next_batch(study, objective):
+            objective.run(batch, watch)
 
 
 def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
@@ -201,7 +193,7 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
 
     def done(trial: Trial, outcome: Outcome) -> None:
         attributes = outcome.attributes | {"seconds": round(time.monotonic() - this.started, 3)}
-        if outcome.curve is not None and not worker:  # who logs nothing
+        if outcome.curve is not None and not worker:  # a worker logs no trials
             this.curves[trial.number] = outcome.curve
         this.study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=attributes)
         if outcome.outcome == "complete" and outcome.value is not None:
@@ -267,38 +259,28 @@ def _track_trial(this: SweepRun, record: Record) -> None:
 
 def _finish(this: SweepRun) -> None:
     """Confirm the winner on fresh seeds, and write table, settings, figures and report."""
-    run, trials, records = this.run.directory, this.trials, this.study.records()
-    results.write_trials(run, trials, records)
+    run, objective, records = this.run.directory, this.objective, this.study.records()
+    config = this.run.settings.sweep
+    results.write_trials(run, objective.space, records, config.seeds)
     best = this.study.best()
     if best is None:
         raise ConfigError(
             f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
         )
     frames = sum(record.attributes.get("frames", 0) for record in records)
-    results.write_best(run, trials, _best_params(best), _comment(this, best))
-    if this.run.settings.sweep.confirm_seeds:
-        _confirm(this, best, frames)
-    write_sweep_report(run, trials, this.study, this.plan)
+    configs = objective.configs(best.final_params)
+    results.write_configs(run, configs, _comment(this, best))
+    finalists = objective.finalists(best) if config.confirm_seeds else {}
+    if finalists:
+        _confirm(this, best, finalists, frames)
+    write_sweep_report(run, objective, this.study, this.plan)
     for path in (run.report_path, run.path / results.TRIALS, run.path / results.BEST, run.figures):
         this.run.tracker.log_artifact(path)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 
-def _best_params(best: Record) -> dict[str, Any]:
-    """Of a member of a population, the settings that it ended with."""
-    return dict(best.attributes.get("final", best.params))
-
-
-def _variants(this: SweepRun, best: Record) -> dict[str, dict[str, Any]]:
-    """Return what is trained on fresh seeds: names, and the settings of each."""
-    if this.run.settings.sweep.scheduler != "pbt":
-        return {"best trial": best.params, BEFORE: {}}
-    final = _best_params(best)
-    return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
-
-
 def _comment(this: SweepRun, best: Record) -> str:
-    names = ", ".join(this.trials.space.distributions)
+    names = ", ".join(this.objective.space.distributions)
     config = this.run.settings.sweep
     what = f"Trial {best.number}, the best of a sweep over {names}."
     if config.scheduler == "pbt" or best.value is None:  # it was judged by its last round
@@ -309,18 +291,23 @@ def _comment(this: SweepRun, best: Record) -> str:
     return f"{what} Its objective: {best.value:.6g} ({statistic} of {config.seeds} seeds' fitness)."
 
 
-def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
-    """Train the winner, and the settings before the sweep, on seeds that the search never saw."""
-    run, trials, seeds = this.run.directory, this.trials, this.run.settings.sweep.confirm_seeds
-    settings = _variants(this, best)
+def _confirm(
+    this: SweepRun, best: Record, finalists: dict[str, dict[str, Any]], search_frames: int
+) -> None:
+    """Evaluate the winner, and the settings before the sweep, on seeds that no search has seen."""
+    run, objective, seeds = (
+        this.run.directory,
+        this.objective,
+        this.run.settings.sweep.confirm_seeds,
+    )
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
     known = read_json(kept, schema.Scores) if kept.exists() else {}
     if known.get("key") != key or any(len(each) != seeds for each in known["scores"].values()):
-        known = {"key": key, "scores": {}}
-    diverged = known.setdefault("diverged", {})  # which earlier versions did not count
-    missing = [name for name in settings if not (name in diverged and name in known["scores"])]
-    frames = seeds * trials.frames(trials.settings_of(best.params))
+        known = {"key": key, "scores": {}, "diverged": {}}
+    scores, diverged = known["scores"], known["diverged"]
+    missing = [name for name in finalists if name not in scores]
+    frames = seeds * objective.frames(best.params)
     total = len(missing) * frames
     with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
 
@@ -329,18 +316,14 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
             this.run.check_stop()
 
         for name in missing:
-            if name == SCHEDULE:
-                assert isinstance(trials, Trainings)
-                scores, diverged[name] = replay(trials, run, seeds, progress)
-            else:
-                ((scores, diverged[name]),) = trials.confirm([settings[name]], seeds, progress)
-            known["scores"][name] = plain_scores(scores)
+            found, diverged[name] = objective.confirm(name, finalists[name], seeds, progress)
+            scores[name] = plain_scores(found)
             write_json_atomic(kept, known)  # an interrupted end continues here
-    found = {
-        name: np.array([np.nan if score is None else score for score in known["scores"][name]])
-        for name in settings
+    arrays = {
+        name: np.array([np.nan if score is None else score for score in scores[name]])
+        for name in finalists
     }
-    result = results.confirmation(found, diverged, settings, best, search_frames)
+    result = results.confirmation(arrays, diverged, finalists, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]

@@ -1,31 +1,36 @@
 """The executor of population-based training: all trials at once, resumable round by round.
 
-What wins is not a setting but a schedule of settings, that of the best member's ancestors. It is
-judged by training fresh agents with that schedule.
+The winner is a schedule: the settings of the best member's ancestors, round by round. It is judged
+by training fresh agents with this schedule.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from metaevo.config import ConfigError
-from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.sweep.pbt import Dim, History, Pbt, lineage, train_schedule, winner
-from metaevo.sweep.trainings import Trainings, judged
-from metaevo.sweep.trials import Outcome, Progress, Watch, plain_scores
+from metaevo.training.pbt import Dim, History, Pbt, lineage, train_schedule, winner
+from metaevo.training.population import Agents, Population
+from metaevo.tuning.objective import Outcome, Progress, Watch, plain_scores
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import TRACED, Space
 from metaevo.tuning.study import Trial
 
+if TYPE_CHECKING:
+    from metaevo.training.sweeps import Trainings
+
+SCHEDULE = "best member's schedule"
+"""Name of the finalist that changes its settings as the best member did."""
 HISTORY = "pbt.json"
-"""The file that keeps what happened in every round, and the schedule that won."""
+"""File of the scores, parents and settings of every round, and of the winning schedule."""
 MEMBERS = "pbt_members.json"
 """The file that keeps the members that the population began with, by their places in the design."""
 
@@ -33,7 +38,7 @@ MEMBERS = "pbt_members.json"
 class PopulationBased:
     """Trains all trials of a sweep as one population."""
 
-    def __init__(self, trials: Trainings, run: RunDirectory):
+    def __init__(self, trials: "Trainings", run: RunDirectory):
         """Bind the parts.
 
         Args:
@@ -51,7 +56,7 @@ class PopulationBased:
         """Train the population to its end, from the last checkpoint if there is one.
 
         Args:
-            batch: all members, or those that an earlier process did not report.
+            batch: all members that no earlier process has reported.
             watch: called for the members of the batch.
         """
         first = self._first_settings(batch)
@@ -167,14 +172,19 @@ class PopulationBased:
 
 
 def replay(
-    trials: Trainings, run: RunDirectory, seeds: int, progress: Progress
-) -> tuple[np.ndarray, int]:
-    """Train fresh agents with the schedule that won; scores [seeds], and how many diverged."""
+    population: Population, run: RunDirectory, keys: jax.Array, progress: Progress
+) -> Agents:
+    """Train fresh agents with the schedule that won.
+
+    Args:
+        population: of the settings before the sweep.
+        run: with the history of the population.
+        keys: [seeds].
+        progress: called with the environment steps just done.
+    """
     history = read_json(run.path / HISTORY, schema.Schedule)
     schedule = {name: np.asarray(values) for name, values in history["schedule"].items()}
-    population = trials.population(trials.settings_of({}))
-    keys = keys_for(trials.settings.run.seed, Purpose.HELD_OUT, seeds)
-    return judged(population, train_schedule(population, schedule, keys, progress))
+    return train_schedule(population, schedule, keys, progress)
 
 
 def dims(space: Space) -> list[Dim]:

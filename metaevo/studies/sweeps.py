@@ -1,0 +1,323 @@
+"""Sweeps over whole evolutions: sigma, the learning rate, the population, ...
+
+The score of a trial on one seed is the fitness of the meta-parameters that its evolution found, on
+fresh agents. A generation fills the devices, so evolutions follow one another. They share a
+compiled program if they differ in sigma, learning rate or seed only.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import numpy as np
+
+from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config.sections import without
+from metaevo.evolution import devices
+from metaevo.evolution.checks import check_population
+from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
+from metaevo.evolution.seeding import Purpose, key_for, keys_for
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.studies import registry
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.settings import RunConfig as EvolutionRunConfig
+from metaevo.studies.study import Study
+from metaevo.training.settings import with_named_functions
+from metaevo.training.sweeps import SweepSettings, Trainings
+from metaevo.training.trials import Trials
+from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
+from metaevo.tuning.objective import FunctionObjective, Objective, Plan, Progress, Watch
+from metaevo.tuning.results import SweepResult, result_of
+from metaevo.tuning.run import run_sweep, search
+from metaevo.tuning.space import Space, dotted_space, free_space, make_space
+from metaevo.tuning.study import Study as TrialStudy
+from metaevo.tuning.study import Trial
+
+T = TypeVar("T")
+
+TRACED = ("strategy.sigma", "strategy.learning_rate")
+"""Settings that need no compilation of their own; a learner's hyperparams do in an evolution."""
+MAX_PROGRAMS = 16
+"""Compiled static groups that are kept for later trials."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvolutionSweepSettings(SearchSettings):
+    """Settings of a sweep over evolutions, and of each trial.
+
+    `sweep_class` adds the other settings of the evolution, without `evaluation`.
+    """
+
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+
+    def of_evolution(self) -> EvolutionSettings:
+        """Return the settings of the evolution of a trial, without a comparison."""
+        given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        made = registry.find(given).settings(given, None)
+        kinds = {each.name: each for each in dataclasses.fields(made)}
+        evaluation: Any = kinds["evaluation"].type
+        own = {name: given[name] for name in kinds if name in given and name != "run"}
+        settings: EvolutionSettings = made(
+            **own, evaluation=evaluation(seeds=0), run=EvolutionRunConfig(seed=self.run.seed)
+        )
+        return settings
+
+
+class Evolutions(Trials[EvolutionSweepSettings]):
+    """The trials of a sweep over an evolution's settings, and their executor."""
+
+    def __init__(self, settings: EvolutionSweepSettings, space: Space):
+        """Bind the sweep's settings; evolutions are built later.
+
+        Args:
+            settings: of the sweep.
+            space: of the settings.
+        """
+        super().__init__(settings, space.traced_only(*TRACED))
+        self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
+        self._studies: dict[str, Study] = {}
+
+    def batch_size(self, first_index: int, remaining: int) -> int:
+        """One by one, unless the settings have a batch."""
+        del first_index, remaining
+        return self.config.batch or 1
+
+    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
+        """Evolve trial after trial, those that share a program together."""
+        groups = self.groups(batch, watch)
+        for number, group in enumerate(groups):
+            watch.group(number, len(groups), group.name)
+            for trial, settings in zip(group.trials, group.settings, strict=True):
+                scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
+                failed = int(np.sum(~np.isfinite(scores)))
+                watch.done(trial, self.finished(scores, settings, failed))
+
+    def plan(self) -> Plan:
+        """Return the size of the sweep.
+
+        Raises:
+            ConfigError: if no combination can be evolved, or for a scheduler.
+        """
+        if self.config.scheduler != "none":
+            raise ConfigError(
+                f"sweep.scheduler = {self.config.scheduler!r}: an evolution is run to its end; "
+                "allowed: none"
+            )
+        return super().plan()
+
+    def confirm(
+        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+    ) -> tuple[np.ndarray, int]:
+        """Evolve with settings on seeds that the search has not seen."""
+        scores = self.scores(self.settings_of(params), Purpose.HELD_OUT, seeds, progress)
+        return scores, int(np.sum(~np.isfinite(scores)))
+
+    def single(self, progress: Progress) -> np.ndarray:
+        """Evolve with the settings as they are, on the seeds of the search: scores [seeds]."""
+        return self.scores(self.settings, Purpose.TUNING, self.config.seeds, progress)
+
+    def static_key(self, settings: EvolutionSweepSettings) -> str:
+        """Everything but sigma and the learning rate is static."""
+        everything = to_dict(settings)
+        for name in OF_THE_SWEEP:
+            everything.pop(name)
+        for name in TRACED:
+            section, _, setting = name.partition(".")
+            everything[section].pop(setting)
+        return json.dumps(everything, sort_keys=True)
+
+    def check(self, settings: EvolutionSweepSettings) -> None:
+        """Find out before anything compiles whether the parts of a trial fit.
+
+        Raises:
+            ConfigError: if they do not.
+        """
+        if not settings.evolution.validation_seeds:
+            raise ConfigError(
+                "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
+            )
+        study = self._study(settings)
+        if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
+            names = [each.name for each in study.tasks]
+            raise ConfigError(f"task.env = {names!r}: must be a single environment")
+        study.check()
+
+    def scores(
+        self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
+    ) -> np.ndarray:
+        """Evolve with `seeds` seeds, and judge each result; NaN where it failed."""
+        evolution, judges = self._program(settings)
+        drawn = jax.device_get(
+            jax.vmap(jax.random.bits)(keys_for(settings.run.seed, purpose, seeds))
+        )
+        judging_key = jax.random.fold_in(key_for(settings.run.seed, purpose), 2**31)
+        keys = jax.random.split(judging_key, settings.evolution.validation_seeds)
+        scores = []
+        for seed in drawn.tolist():
+            this = evolution.with_settings(seed, settings.strategy)
+            state, done = this.init(), 0
+            while done < settings.evolution.generations:
+                count = min(BLOCK_CAPACITY, settings.evolution.generations - done)
+                state, _ = this.run_block(state, count)
+                progress(this.frames(done + count) - this.frames(done))
+                done += count
+            found = jax.device_get(this.result(state))
+            rows = {
+                "key": keys,
+                "meta_params": jax.tree.map(
+                    lambda leaf: np.broadcast_to(leaf, (len(keys), *np.shape(leaf))), found
+                ),
+            }
+            scores.append(float(np.mean(judges(rows))))
+        return np.asarray(scores)
+
+    def seed_frames(self, settings: EvolutionSweepSettings) -> int:
+        """Return the environment steps of one evolution."""
+        return self._program(settings)[0].frames(settings.evolution.generations)
+
+    def _program(self, settings: EvolutionSweepSettings) -> tuple[Evolution, devices.RowMap]:
+        key = self.static_key(settings)
+        if key not in self._programs:
+            problem = self._study(settings).problem({})
+            check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
+            chunk_size = settings.run.chunk_size or settings.evolution.chunk_size
+            config = replace(
+                settings.evolution,
+                chunk_size=chunk_size,
+                num_devices=settings.run.num_devices or settings.evolution.num_devices,
+            )
+            evolution = Evolution(problem, settings.strategy, config, seed=0)
+            judges = devices.RowMap(
+                lambda row: problem.evaluate(row["key"], row["meta_params"]).fitness,
+                chunk_size=evolution.chunk_size,
+                num_devices=evolution.num_devices,
+            )
+            _keep(self._programs, key, (evolution, judges))
+        return self._programs[key]
+
+    def _study(self, settings: EvolutionSweepSettings) -> Study:
+        key = self.static_key(settings)
+        if key not in self._studies:
+            evolution = settings.of_evolution()
+            _keep(self._studies, key, registry.find(to_dict(evolution)).make(evolution))
+        return self._studies[key]
+
+
+def _keep(known: dict[str, T], key: str, value: T) -> None:
+    if len(known) >= MAX_PROGRAMS:
+        del known[next(iter(known))]
+    known[key] = value
+
+
+class FunctionSweepSettings(SearchSettings):
+    """The config.yaml of a sweep over a Python function."""
+
+    is_python: ClassVar[bool] = True
+
+
+def sweep(
+    objective: Callable[[dict[str, Any]], float] | Mapping[str, Any],
+    space: Mapping[str, Any],
+    *,
+    trials: int | None = None,
+    sampler: str | None = None,
+    config: SweepConfig | None = None,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+) -> SweepResult:
+    """Search for the best settings of a function, of a learner or of an evolution.
+
+    Example:
+        >>> result = metaevo.sweep(
+        ...     lambda params: -((params["x"] - 1) ** 2), {"x": {"uniform": [0, 3]}}, trials=20
+        ... )
+        >>> result.best.params
+        >>> ppo = {"learner": "ppo", "task": {"env": "CartPole-v1"}}
+        >>> rates = {"hyperparams.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
+        >>> result = metaevo.sweep(ppo, rates, trials=32, run_dir="runs/sweep/ppo")
+
+    Args:
+        objective: a function from the settings of a trial to its value, higher is better; or the
+            settings of a training or an evolution, as in a config of `metaevo sweep`.
+        space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice, fixed.
+        trials: number of trials, instead of the one in `config`.
+        sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
+        config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
+        seed: of everything random.
+        run_dir: a new directory, which makes the sweep durable and gets figures and a report; or
+            with `resume` that of the sweep to continue.
+        resume: continue the sweep in `run_dir`.
+
+    Raises:
+        ConfigError: for anything wrong in the settings.
+        KeyboardInterrupt: if a signal stopped the sweep; finished trials are in the run directory.
+    """
+    given = {"trials": trials, "sampler": sampler}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    chosen = from_dict(SweepConfig, to_dict(config or SweepConfig()) | overrides)
+    rules = dotted_space(dict(space))
+    settings: SearchSettings
+    this: Objective
+    if callable(objective):
+        settings = FunctionSweepSettings(space=rules, sweep=chosen, run=RunConfig(seed=seed))
+        this = FunctionObjective(objective, free_space(rules), chosen)
+    else:
+        run = {**objective.get("run", {}), "seed": seed}
+        raw = {**objective, "space": rules, "sweep": to_dict(chosen), "run": run}
+        settings = from_dict(sweep_class(raw), raw)
+        this = make_objective(settings)
+    path = None if run_dir is None else Path(run_dir)
+    if path is not None:
+        code = run_sweep(this, settings, run_dir=path, resume=resume)
+        if code:
+            raise KeyboardInterrupt
+    name = "sweep" if path is None else path.name
+    study = TrialStudy.open(path, chosen, this.space, seed=seed, name=name)
+    if path is None:
+        search(this, study)
+    try:
+        return result_of(study, this.space, path)
+    finally:
+        study.close()
+
+
+def sweep_class(raw: dict[str, Any]) -> type[SearchSettings]:
+    """Return the dataclass of a sweep's settings.
+
+    It has the settings of a training run (`metaevo.training.settings`) or, with `evolve:` or
+    `study:`, of an evolution (`metaevo.studies`), and the sections of the sweep itself.
+
+    Raises:
+        ConfigError: for an unknown learner, component or study.
+    """
+    if "evolve" in raw or "study" in raw:
+        if raw.get("study") == registry.LEARNER:
+            del raw["study"]  # the settings of a learner's study have no such key
+        made = registry.find(raw).settings(raw, None)
+        return without(made, ("run", "evaluation"), EvolutionSweepSettings)
+    return with_named_functions(SweepSettings, raw, ("learner",))
+
+
+def make_objective(settings: SearchSettings) -> Trainings | Evolutions:
+    """Return the objective of a sweep: trainings or, where something is evolved, evolutions.
+
+    Raises:
+        ConfigError: for a space that cannot be searched.
+    """
+    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
+    return objective_of(settings, space)
+
+
+def objective_of(settings: SearchSettings, space: Space) -> Trainings | Evolutions:
+    """Return the objective of settings over a space."""
+    if isinstance(settings, EvolutionSweepSettings):
+        return Evolutions(settings, space)
+    assert isinstance(settings, SweepSettings)
+    return Trainings(settings, space)

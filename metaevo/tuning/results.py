@@ -1,0 +1,152 @@
+"""Files of a finished sweep: trials.csv, best.yaml, evaluation.json."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+from metaevo import statistics
+from metaevo.config import dump_yaml
+from metaevo.runs.files import write_text_atomic
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.tuning.space import Space
+from metaevo.tuning.study import Record, Study
+
+TRIALS, BEST = "trials.csv", "best.yaml"
+FACTS = ("frames", "fraction", "diverged", "seconds", "reason")
+"""Attributes of a trial that have a column."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The result of `metaevo.sweep`.
+
+    Example:
+        >>> frame = pandas.DataFrame(result.records())
+    """
+
+    trials: tuple[Record, ...]
+    """all trials that are decided, in the order of their numbers"""
+    best: Record | None
+    """the complete trial with the highest value"""
+    importance: dict[str, float]
+    """share of the objective's variance that each setting explains; empty for few trials"""
+    space: Space
+    path: Path | None = None
+    """the run directory, with trials.csv, best.yaml, figures and a report"""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a flat mapping for each trial: settings, value, scores, frames."""
+        return rows_of(self.trials, self.space)
+
+
+def result_of(study: Study, space: Space, path: Path | None = None) -> SweepResult:
+    """Return the result of a finished study."""
+    return SweepResult(
+        tuple(study.records()), study.best(), importance(study.optuna_study), space, path
+    )
+
+
+def importance(study: optuna.Study) -> dict[str, float]:
+    """Return the share of the variance that each setting explains (fANOVA, Hutter et al. 2014).
+
+    Settings that have one value only are left out. There is no importance of less than four trials,
+    or of trials with equal values.
+    """
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    names = sorted({name for trial in complete for name in trial.params})
+    varying = [name for name in names if len({trial.params.get(name) for trial in complete}) > 1]
+    if len(complete) < 4 or not varying or len({trial.value for trial in complete}) < 2:
+        return {}
+    return dict(optuna.importance.get_param_importances(study, params=varying))
+
+
+def rows_of(records: Sequence[Record], space: Space) -> list[dict[str, Any]]:
+    """Return a flat mapping for each trial: a table that pandas reads."""
+    rows = []
+    for record in records:
+        scores = record.attributes.get("scores") or []
+        row = {"trial": record.number, "outcome": record.outcome, "value": record.value}
+        row |= {name: record.params.get(name) for name in space.distributions}
+        row |= {f"score_{seed}": score for seed, score in enumerate(scores)}
+        rows.append(row | {fact: record.attributes.get(fact) for fact in FACTS})
+    return rows
+
+
+def write_trials(run: RunDirectory, space: Space, records: Sequence[Record], seeds: int) -> None:
+    """Write trials.csv: settings, objective and the score of each seed, one row per trial."""
+    names = list(space.distributions)
+    scores = [f"score_{seed}" for seed in range(seeds)]
+    text = io.StringIO()
+    columns = ["trial", "outcome", "value", *names, *scores, *FACTS]
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for row in rows_of(records, space):
+        writer.writerow({key: _cell(value) for key, value in row.items()})
+    write_text_atomic(run.path / TRIALS, text.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
+
+
+def write_configs(run: RunDirectory, configs: Mapping[str, dict[str, Any]], comment: str) -> None:
+    """Write the settings of the winner as configs that other commands read."""
+    for name, config in configs.items():
+        write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(config)}")
+
+
+def confirmation(
+    scores: dict[str, np.ndarray],
+    diverged: dict[str, int],
+    settings: dict[str, dict[str, Any]],
+    best: Record,
+    frames: int,
+) -> dict[str, Any]:
+    """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
+
+    Args:
+        scores: of every variant [seeds]; the last one is where the sweep began.
+        diverged: how many agents of every variant did.
+        settings: chosen by the sweep, for every variant.
+        best: the best trial of the search.
+        frames: environment steps of the whole search.
+    """
+    rows = []
+    for name, filled in statistics.fill_missing(scores).items():
+        summary = statistics.summarise(filled)
+        rows.append(
+            {
+                "name": name,
+                "settings": settings[name],
+                "tuning_frames": frames if settings[name] else 0,
+                "seeds": summary.seeds,
+                "scores": filled.tolist(),
+                "iqm": summary.iqm,
+                "interval": list(summary.interval),
+                "mean": summary.mean,
+                "diverged": diverged[name],
+            }
+        )
+    winner, *others = rows
+    pairs = [
+        {
+            "learned": winner["name"],
+            "other": row["name"],
+            **statistics.compare(winner["scores"], row["scores"])._asdict(),
+        }
+        for row in others
+    ]
+    return {
+        "variants": rows,
+        "pairs": pairs,
+        "conclusion": pairs[-1]["conclusion"],
+        "best_trial": best.number,
+        "search_value": best.value,
+    }
