@@ -13,8 +13,6 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from metaevo.config import show
-
 
 @dataclass(frozen=True)
 class Range:
@@ -85,11 +83,6 @@ class Range:
         """Return a value that Optuna kept."""
         return value
 
-    def describe(self) -> str:
-        """Return the range in words."""
-        step = f" in steps of {self.step}" if self.step != 1 else ""
-        return f"{self.low:g} to {self.high:g}{step}"
-
     def to_plain(self) -> dict[str, Any]:
         """Return the entry as a YAML has it."""
         plain: dict[str, Any] = {self.kind: [self.low, self.high]}
@@ -151,10 +144,6 @@ class Choice:
     def decode(self, value: Any) -> Any:
         """Return a value that Optuna kept."""
         return json.loads(value) if self._as_text else value
-
-    def describe(self) -> str:
-        """Return the choices in words."""
-        return ", ".join(map(show, self.values))
 
     def to_plain(self) -> dict[str, Any]:
         """Return the entry as a YAML has it."""

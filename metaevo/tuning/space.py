@@ -72,11 +72,6 @@ class Space:
         """Return values that Optuna kept, in the order of the space."""
         return {key: e.decode(params[key]) for key, e in self.entries.items() if key in params}
 
-    def describe(self) -> list[tuple[str, str, str]]:
-        """Return the rows of a table: a setting, the kind of its range, the range."""
-        rows = [(key, entry.kind, entry.describe()) for key, entry in self.entries.items()]
-        return rows + [(key, "fixed", show(value)) for key, value in self.fixed.items()]
-
     def num_static(self) -> int | None:
         """Return the number of combinations of static values; None if it has no bound."""
         counts = [self.entries[key].count() for key in self.static]

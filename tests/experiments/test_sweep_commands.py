@@ -49,13 +49,8 @@ BAD = {
         ["lerning_rate", "did you mean 'hyperparams.learning_rate'"],
     ),
     "empty space": ("--space {}", ["space: nothing to try"]),
-    "only fixed": ('--space {hyperparams.gamma:{"fixed":0.9}}', ["space: nothing to try"]),
-    "inverted": ("--space {hyperparams.gamma:{uniform:[0.9,0.5]}}", ["low must be less"]),
-    "log of zero": ("--space {hyperparams.gamma:{log_uniform:[0,0.5]}}", ["greater than 0"]),
     "outside": ("--space {hyperparams.gamma:{uniform:[0.5,1.5]}}", ["hyperparams.gamma", "1.5"]),
     "sampler": ("--sweep.sampler tpee", ["sweep.sampler = 'tpee'", "tpe"]),
-    "scheduler": ("--sweep.scheduler half", ["sweep.scheduler = 'half'", "hyperband"]),
-    "no trials": ("--sweep.trials 0", ["sweep.trials = 0"]),
     "pbt of static settings": (
         "--sweep.scheduler pbt --space {train.num_steps:{choice:[50,100]}}",
         ["pbt", "train.num_steps"],
@@ -64,18 +59,9 @@ BAD = {
         "--sweep.scheduler pbt --sweep.sampler tpe --pbt.rounds 3",
         ["sweep.sampler = 'tpe'", "random, sobol"],
     ),
-    "pbt with many rounds": ("--sweep.scheduler pbt --pbt.rounds 10", ["pbt.rounds = 10", "9"]),
-    "pbt of one": (
-        "--sweep.scheduler pbt --pbt.rounds 3 --sweep.trials 1",
-        ["sweep.trials = 1", "2 members"],
-    ),
     "halving with CMA-ES": (
         "--dry-run --sweep.sampler cma_es --sweep.scheduler successive_halving",
         ["sweep: sampler = 'cma_es'", "'successive_halving'", "tpe", "none"],
-    ),
-    "Hyperband with CMA-ES": (
-        "--sweep.sampler cma_es --sweep.scheduler hyperband",
-        ["sweep: sampler = 'cma_es'", "'hyperband'", "tpe", "none"],
     ),
     "halving of an evolution": (
         "--evolve value_loss --sweep.scheduler hyperband "
@@ -93,7 +79,6 @@ BAD = {
         "--space {task.env:{choice:[GridWorld]}}",
         ["the settings before the sweep", "confirm_seeds", "no state index"],
     ),
-    "too many devices": ("--run.num_devices 99", ["run.num_devices = 99"]),
     "storage": ("--sweep.storage nonsense", ["sweep.storage"]),
     "worker without a sweep": ("--worker", ["--worker needs --run-dir"]),
     "worker of nothing": ("--worker --run-dir missing", ["missing", "holds no run"]),

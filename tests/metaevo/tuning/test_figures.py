@@ -1,9 +1,7 @@
 """Figures of studies of every shape: what can be drawn is drawn, without a warning."""
 
-import matplotlib as mpl
 import optuna
 import pytest
-from matplotlib import pyplot as plt
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 
@@ -47,24 +45,14 @@ def study_of(names, values, states=None, rungs=1):
 
 CASES = {
     "all kinds": (list(DISTRIBUTIONS), range(8), {}, ALL),
-    "two settings": ([RATE, GAMMA], range(8), {}, ALL),
-    "a choice and an integer": ([LOSS, STEPS], range(8), {}, ALL),
-    "one setting": ([RATE], range(8), {}, OF_SETTINGS),
     "one choice": ([LOSS], range(8), {}, OF_SETTINGS),
     "all values equal": ([RATE, GAMMA], [3.0] * 8, {}, OF_SETTINGS),
     "a single trial": (list(DISTRIBUTIONS), [1.0], {}, [FIRST]),
-    "two trials": (list(DISTRIBUTIONS), [1.0, 2.0], {}, OF_SETTINGS),
     "one complete trial of many": (
         [RATE, LOSS],
         range(8),
         {"states": [TrialState.COMPLETE] + [TrialState.PRUNED] * 7, "rungs": 2},
         [FIRST, "rungs.png"],
-    ),
-    "rungs": (
-        [RATE, GAMMA],
-        range(8),
-        {"states": [TrialState.COMPLETE, TrialState.PRUNED] * 4, "rungs": 3},
-        [*OF_SETTINGS, "rungs.png"],
     ),
     "failed trials": (
         [RATE, LOSS],
@@ -86,25 +74,6 @@ def test_what_can_be_drawn_is(case, tmp_path):
     for path in files:
         assert path.read_bytes()[:4] == b"\x89PNG"
     assert sorted(tmp_path.iterdir()) == sorted(files)
-
-
-def test_optunas_style_and_titles_go_and_leave_no_trace(tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(plt, "close", seen.append)
-    looks = ("axes.", "figure.", "grid.", "patch.", "font.", "xtick.", "ytick.")
-    before = {key: value for key, value in mpl.rcParams.items() if key.startswith(looks)}
-    study = study_of([RATE, GAMMA], [float(each) for each in range(8)])
-    figures.draw(study, tmp_path)
-    monkeypatch.undo()
-    for figure in seen:
-        for axes in figure.axes:
-            assert not any(axes.get_title(loc=side) for side in ("left", "center", "right"))
-            if axes.get_label() != "<colorbar>":
-                assert axes.get_facecolor() in ((1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0))
-        assert not figure.get_suptitle()
-        plt.close(figure)
-    assert len(seen) == 5
-    assert {key: mpl.rcParams[key] for key in before} == before
 
 
 def test_a_link_in_the_place_of_a_figure_is_replaced(tmp_path):
