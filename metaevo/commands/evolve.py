@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from metaevo.comparison.evaluation import COMPARISONS, QUICK, resized
 from metaevo.components import discovery
 from metaevo.components.registry import find, is_elsewhere, known
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
@@ -87,6 +88,13 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         help="evolve N times, with the seeds run.seed, run.seed + 1, ...; short for "
         "--run.evolution_seeds",
     )
+    parser.add_argument(
+        "--comparison",
+        choices=COMPARISONS,
+        default="full",
+        help="size of the comparison at the end; quick: at most "
+        + ", ".join(f"{limit} {name}" for name, limit in QUICK.items()),
+    )
     discovery.add_flag(parser)
     hosts.add_flags(parser)
     settings, args = parse_command_line(parser, argv, make_class, defaults, quickened)
@@ -96,6 +104,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     }
     if args.evolution_seeds is not None:
         data["run"]["evolution_seeds"] = args.evolution_seeds
+    data["evaluation"] = resized(data["evaluation"], args.comparison)
     settings = with_trackers(from_dict(type(settings), data), args)
     return {
         "settings": to_dict(settings),

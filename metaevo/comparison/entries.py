@@ -1,6 +1,6 @@
 """Who takes part in a held-out comparison: what was found, and hand-written parts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def entries_of(
     found = contender(evolved.functions(), next(iter(learned.values())))
     entries = {name: Entry(found, each, space) for name, each in learned.items()}
     programs: dict[tuple[str, ...], Contender] = {}
-    for combination in combinations(parts, settings.learner):
+    for combination in combinations(parts, settings.learner, config.contenders):
         single = {s: name for s, name in combination.items() if not SLOTS[s].is_shared}
         key = tuple(single.values())
         if key not in programs:
@@ -54,11 +54,25 @@ def entries_of(
     return entries
 
 
-def combinations(parts: Parts, learner: str) -> list[dict[str, str]]:
-    """Return the hand-written contenders: for every slot a name; the references first."""
-    references = parts.evolved.references(learner)
+def combinations(
+    parts: Parts, learner: str, contenders: Sequence[str] = ()
+) -> list[dict[str, str]]:
+    """Return the hand-written contenders: for every slot a name; the references first.
+
+    Args:
+        parts: what is evolved.
+        learner: by its name.
+        contenders: only these, where a slot has one of them; all by default.
+    """
+    names = {}
+    for slot in parts.evolved.references(learner):
+        every = SLOTS[slot].names(learner)
+        names[slot] = [name for name in every if name in contenders] or (
+            every[:1] if contenders else every
+        )
+    references = {slot: each[0] for slot, each in names.items()}
     return [references] + [
-        {**references, slot: name} for slot in references for name in SLOTS[slot].names(learner)[1:]
+        {**references, slot: name} for slot in references for name in names[slot][1:]
     ]
 
 
@@ -84,11 +98,13 @@ def check(settings: JudgedSettings, parts: Parts) -> None:
     for combination in combinations(parts, settings.learner):
         tuning_space(settings.evaluation, settings, own_space(settings, combination))
         names |= set(combination.values())
-    if unknown := set(settings.evaluation.own) - names:
-        raise ConfigError(
-            f"evaluation.own: {sorted(unknown)} are not compared; allowed: "
-            f"{', '.join(sorted(names))}"
-        )
+    given = {"own": settings.evaluation.own, "contenders": settings.evaluation.contenders}
+    for key, chosen in given.items():
+        if unknown := set(chosen) - names:
+            raise ConfigError(
+                f"evaluation.{key}: {sorted(unknown)} are not hand-written functions here; "
+                f"allowed: {', '.join(sorted(names))}"
+            )
     for name, rules in settings.evaluation.own.items():
         others = set(rules) - set(settings.evaluation.space)
         if settings.evaluation.sampler == "grid" and others:

@@ -5,7 +5,7 @@ frames). The winners are then trained on seeds that neither evolution nor tuning
 those scores are reported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -60,6 +60,8 @@ class EvaluationConfig:
     tuning_seeds: Annotated[int, Interval(gt=0, le=MOST)] | None = 4
     """seeds of every setting in the first round of the race, the better half of which gets
     twice as many, and so on; null for as many frames a contender as the evolution used"""
+    contenders: tuple[str, ...] = ()
+    """hand-written functions to compare with, by their names ([adam, rmsprop]); empty for all"""
     ablation_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 64
     """seeds of the ablation of scale against shape; 0 for none"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
@@ -78,6 +80,32 @@ class EvaluationConfig:
         if rest.get("sampler") == "grid" or (grid and rest.get("space")):
             return raw  # in which the key is unknown
         return {**rest, "space": grid, "sampler": "grid"} if grid else rest
+
+
+COMPARISONS = ("none", "quick", "full")
+"""Sizes of a comparison: without one, of a tenth of the frames or less, and as the settings ask."""
+QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2, "ablation_seeds": 16}
+"""A quick comparison has at most so many; enough for a verdict where the difference is large."""
+
+
+def resized(evaluation: Mapping[str, Any], size: str) -> dict[str, Any]:
+    """Return the section `evaluation` as plain data, for a comparison of another size.
+
+    Args:
+        evaluation: the settings of a full comparison.
+        size: one of `COMPARISONS`.
+    """
+    if size == "full":
+        return dict(evaluation)
+    if size == "none":
+        return {**evaluation, "seeds": 0} | ({"unseen": {}} if "unseen" in evaluation else {})
+    limited = {
+        name: limit if evaluation[name] is None else min(evaluation[name], limit)
+        for name, limit in QUICK.items()
+        if name in evaluation
+    }
+    sampler = {"sampler": "sobol"} if evaluation.get("sampler") == "grid" else {}
+    return {**evaluation, **limited, **sampler}
 
 
 class Scores(NamedTuple):

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.comparison.evaluation import EvaluationConfig
+from metaevo.comparison.evaluation import QUICK, EvaluationConfig, resized
 from metaevo.comparison.racing import cost, rounds_of
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -204,3 +204,16 @@ def test_a_setting_that_diverges_is_not_chosen(tmp_path):
     result, _ = comparison(Fake(score)).run(tmp_path / "tuning")
     rows = {row["name"]: row for row in result["variants"]}
     assert rows["learned (tuned)"]["settings"]["learning_rate"] != 0.2
+
+
+def test_a_smaller_comparison_never_asks_for_more():
+    full = {"seeds": 256, "trials": 8, "tuning_seeds": None, "sampler": "grid", "unseen": {"a": {}}}
+    quick = resized(full, "quick")
+    assert quick["seeds"] < 256
+    assert quick["trials"] == 8
+    assert quick["tuning_seeds"] == QUICK["tuning_seeds"]
+    assert quick["sampler"] != "grid"  # of which the number of settings cannot be chosen
+    assert resized(full, "none")["seeds"] == 0
+    assert resized(full, "none")["unseen"] == {}
+    assert resized(full, "full") == full
+    assert resized({"seeds": 3}, "quick") == {"seeds": 3}  # other studies have fewer settings

@@ -71,6 +71,17 @@ def spaces(study):
     return {name: each.space.to_plain() for name, each in found.items()}
 
 
+def test_contenders_can_be_named(place):
+    assert set(spaces(study_of("scheduled_adam.py", {"contenders": ["adam"]}))) == {
+        "learned",
+        "adam",
+    }
+    study = study_of("scheduled_adam.py", {"contenders": ["rmsprop", "momentum"]})
+    assert set(spaces(study)) == {"learned", "momentum", "rmsprop"}
+    with pytest.raises(ConfigError, match=r"evaluation\.contenders.*adamm"):
+        study_of("scheduled_adam.py", {"contenders": ["adamm"]}).check()
+
+
 RATE = "hyperparams.learning_rate"
 
 
