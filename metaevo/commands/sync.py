@@ -1,4 +1,4 @@
-"""Sends what trackers have missed, from run directories alone."""
+"""Sends finished or stopped run directories to tracking services."""
 
 import argparse
 import glob
@@ -10,35 +10,32 @@ from pathlib import Path
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs import files
-from metaevo.runs.files import locked
 from metaevo.runs.latest import evolutions_in, run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, check_own, configured, destinations
-from metaevo.runs.tracking.mirror import Mirror, lock_path, make_service, reason
-from metaevo.runs.tracking.service import PermanentError, Service
+from metaevo.runs.tracking.mirror import Mirror, lock_path, one_line
 
 
 @exit_on_config_error()
 def main(argv: Sequence[str], *, description: str | None) -> int:
-    """Parse a command line, send, return the exit code.
+    """Parse a command line, send the runs, return the exit code.
 
     Args:
         argv: without the program's name.
         description: for `--help`.
 
     Returns:
-        0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is at fault, if
-        something is wrong with a run directory.
+        0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is at fault, for a
+        run directory that cannot be used.
     """
     args = _parser(description).parse_args(argv)
-    asked = destinations(args.wandb or "disabled", args.mlflow, args.project or "metaevo")
+    named = destinations(args.wandb or "disabled", args.mlflow, args.project or "metaevo")
     work = [
         (run, destination)
         for run in map(RunDirectory.open, _paths(args.runs))
-        for destination in _destinations(run, asked, args.project, args.confirm_destination)
+        for destination in _destinations(run, named, args.project, args.confirm_destination)
     ]
-    services: dict[tuple[str, str], Service | PermanentError] = {}
-    return max([_sync(run, destination, services) for run, destination in work], default=0)
+    return max([_sync(run, destination) for run, destination in work], default=0)
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:
@@ -72,8 +69,8 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _paths(texts: Sequence[str]) -> list[Path]:
-    """Return the directories that are meant; of those that a glob finds, only runs."""
-    paths: dict[Path, None] = {}  # in the order given, each once
+    """Return the directories that are named, each once; a glob stands for the runs it matches."""
+    paths: dict[Path, None] = {}
     for text in texts:
         found = [Path(each) for each in sorted(glob.glob(text))] if glob.has_magic(text) else []
         runs = [path for path in found if os.path.lexists(path / "config.yaml")]
@@ -85,39 +82,28 @@ def _paths(texts: Sequence[str]) -> list[Path]:
 
 
 def _destinations(
-    run: RunDirectory, asked: list[Destination], project: str | None, confirmed: bool
+    run: RunDirectory, named: list[Destination], project: str | None, confirmed: bool
 ) -> list[Destination]:
-    """Return where a run is to go: to what the command line names, else where it went before."""
+    """Return the destinations of the command line, or those in the settings of the run."""
     config = run.read_config()["config"]
-    if not asked and not confirmed:
+    if not named and not confirmed:
         check_own(run.path, config.get("run", {}))
-    own = config.get("run", {}).get("wandb_project", "metaevo")
-    found = asked or configured(config)
+    found = named or configured(config)
     if not found:
-        raise ConfigError(
-            f"{run.path}: its settings name no tracker; say where it is to go: --wandb, --mlflow"
-        )
+        raise ConfigError(f"{run.path}: its settings name no tracker; add --wandb or --mlflow")
+    own = config.get("run", {}).get("wandb_project", "metaevo")
     return [Destination(each.service, each.where, project or own) for each in found]
 
 
-def _sync(
-    run: RunDirectory,
-    destination: Destination,
-    services: dict[tuple[str, str], Service | PermanentError],
-) -> int:
+def _sync(run: RunDirectory, destination: Destination) -> int:
     where = f"{run.path} -> {destination.label}"
     try:
-        with locked(lock_path(run.path, destination), wait=False):
-            service = _service(destination, services)
-            mirror = Mirror(run, destination, service, results=True)
-            if mirror.is_up_to_date:
-                print(f"{where}: nothing new")
-                return 0
-            what = mirror.lacks or "how it ended"
+        with files.locked(lock_path(run.path, destination), wait=False):
+            mirror = Mirror(run, destination, results=True)
             mirror.catch_up()
             mirror.finish()
     except BlockingIOError:
-        print(f"error: {where}: another process mirrors this run just now", file=sys.stderr)
+        print(f"error: {where}: another process sends this run at the moment", file=sys.stderr)
         return 1
     except files.NotAFileError as error:  # in the place of a lock
         print(f"error: {files.unwritable(error.filename, error)}", file=sys.stderr)
@@ -125,25 +111,9 @@ def _sync(
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    # Whatever a service raises is its failure: the other runs and services are still served.
+    # Any other exception is a failure of the service; the other runs are still sent.
     except Exception as error:
-        print(f"error: {where}: {reason(error)}", file=sys.stderr)
+        print(f"error: {where}: {one_line(error)}", file=sys.stderr)
         return 1
-    print(f"{where}: sent {what}")
+    print(f"{where}: sent")
     return 0
-
-
-def _service(
-    destination: Destination, services: dict[tuple[str, str], Service | PermanentError]
-) -> Service:
-    """Return a service, made once for all runs; if it cannot be made, that is tried once too."""
-    key = (destination.service, destination.where)
-    if key not in services:
-        try:
-            services[key] = make_service(destination)
-        except PermanentError as error:
-            services[key] = error
-    service = services[key]
-    if isinstance(service, PermanentError):
-        raise service
-    return service

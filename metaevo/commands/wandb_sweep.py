@@ -73,7 +73,6 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
             "seconds": round(time.monotonic() - started, 3),
         }
         run.append_metrics(record)
-        tracker.log(record)
         write_json_atomic(run.evaluation_path, record)
         print(f"value: {value}")
     finally:

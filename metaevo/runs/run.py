@@ -112,7 +112,6 @@ class Run(Generic[S]):
     def log(self, record: dict[str, Any]) -> None:
         """Add a record to metrics.jsonl and to what is mirrored."""
         self.directory.append_metrics(record)
-        self.tracker.log(record)
 
     @property
     def tracker(self) -> RunTracker:

@@ -234,17 +234,16 @@ def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
     """Mirror the first agents' learning curves as nested runs, which can be looked at singly."""
     config = this.run.settings.train
     for seed, curve in enumerate(curves[: this.run.settings.run.track_seeds]):
-        child = this.run.tracker.child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1})
-        for frames, value in zip(steps.tolist(), curve.tolist(), strict=True):
-            child.log(
-                {
-                    "kind": "update",
-                    "update": frames // config.frames_per_update - 1,
-                    "frames": frames,
-                    "mean_return": value,
-                }
-            )
-        child.finish()
+        records = [
+            {
+                "kind": "update",
+                "update": frames // config.frames_per_update - 1,
+                "frames": frames,
+                "mean_return": value,
+            }
+            for frames, value in zip(steps.tolist(), curve.tolist(), strict=True)
+        ]
+        this.run.tracker.log_child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
 def _draw_table(this: Trained, policies: Any) -> None:

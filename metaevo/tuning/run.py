@@ -238,14 +238,14 @@ def _log(this: SweepRun) -> None:
 
 def _track_trial(this: SweepRun, record: Record) -> None:
     """Mirror a trial as a run of its own, with its learning curve where this process trained it."""
-    child = this.run.tracker.child(f"trial_{record.number:04d}", "trial", record.params)
+    records: list[dict[str, Any]] = []
     curve = this.curves.pop(record.number, None)
     if curve is not None:
         steps, returns = curve
         known = np.isfinite(returns)
         means = np.where(known, returns, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         for index in np.flatnonzero(known.any(axis=0)).tolist():
-            child.log(
+            records.append(
                 {
                     "kind": "update",
                     "update": index,
@@ -253,8 +253,8 @@ def _track_trial(this: SweepRun, record: Record) -> None:
                     "mean_return": float(means[index]),
                 }
             )
-    child.log({"kind": "trial", "trial": record.number, "value": record.value})
-    child.finish()
+    records.append({"kind": "trial", "trial": record.number, "value": record.value})
+    this.run.tracker.log_child(f"trial_{record.number:04d}", "trial", record.params, records)
 
 
 def _finish(this: SweepRun) -> None:

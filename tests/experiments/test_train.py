@@ -94,7 +94,7 @@ def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
     assert updates(path) == updates(finished)
     csv = "learning_curves.csv"
     assert (path / csv).read_bytes() == (finished / csv).read_bytes()
-    assert "wandb (online) is not known to have 9 records, 2 nested runs" in capfd.readouterr().err
+    assert capfd.readouterr().err.count("warning: wandb (online)") == 1
     sync(path, "--mlflow", uri)
     runs = read_mlflow(uri)
     assert set(runs) == {"run", "run/seed_0", "run/seed_1"}

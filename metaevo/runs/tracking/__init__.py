@@ -1,10 +1,9 @@
-"""Mirrors of a run on tracking servers. If they fail, the run continues; `sync` sends the rest.
+"""Copies of a run on Weights & Biases and MLflow, sent by a thread or later by `metaevo sync`.
 
-The run only appends lines to files (`tracker`). A process of its own for every service (`process`,
-`mirror`) reads those files and hands them on (`wandb_service`, `mlflow_service`). `state` keeps
-what has arrived, `backlog` finds what has not, `sync` sends that later.
+The run writes its own files only (`tracker`). A `Mirror` reads them, finds what a service lacks,
+and sends it through the service's own client (`wandb_run`, `mlflow_run`).
 """
 
-from metaevo.runs.tracking.tracker import RunTracker, Tracker
+from metaevo.runs.tracking.tracker import RunTracker
 
-__all__ = ["RunTracker", "Tracker"]
+__all__ = ["RunTracker"]

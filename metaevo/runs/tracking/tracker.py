@@ -1,82 +1,56 @@
-"""What a run reports to its trackers. It costs a line in a file; others read it and send it on."""
+"""What a run announces to its trackers, and the threads that send it while the run continues."""
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from tqdm import tqdm
 
 from metaevo.runs import files
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.backlog import missing
 from metaevo.runs.tracking.destination import Destination
-from metaevo.runs.tracking.process import MirrorProcess, warn
-from metaevo.runs.tracking.state import load_state
+from metaevo.runs.tracking.mirror import Mirror, lock_path, one_line
 
-SYNC = "metaevo sync"
+_POLL_SECONDS = 1.0
+_ABANDONED_SECONDS = 10.0
 _SILENT_SECONDS = 1.0
-"""of waiting at the end, before it is said what is waited for"""
+"""of waiting at the end before a message"""
 
 
-class Tracker(Protocol):
-    """Where metrics and files of a run are mirrored to; no service can make a method fail."""
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Mirror a record: its numbers against the index of its kind."""
-
-    def log_artifact(self, path: Path) -> None:
-        """Mirror a file or a directory."""
-
-    def child(self, name: str, job_type: str, config: dict[str, Any]) -> "Tracker":
-        """Begin a nested run: a trial of a sweep, a seed of a training.
-
-        Args:
-            name: no other nested run of this one has it.
-            job_type: what runs are grouped by, `trial` or `seed`.
-            config: in what it differs from the run that it belongs to.
-        """
-
-    def finish(self) -> None:
-        """Send what is left."""
+def warn(message: str) -> None:
+    """Print one line on stderr, above a progress bar if there is one."""
+    tqdm.write(f"warning: {' '.join(message.split())}", file=sys.stderr)
 
 
 class RunTracker:
     """Mirrors a run directory to any number of destinations, or to none.
 
-    What is mirrored lies in the directory in any case: the records in metrics.jsonl, nested
-    runs and announcements of artifacts in tracked.jsonl.
+    Everything that is mirrored is in the directory: records in metrics.jsonl, nested runs and
+    announcements of artifacts in tracked.jsonl. A service that fails costs one warning.
     """
 
     def __init__(
-        self,
-        run: RunDirectory,
-        to: Sequence[Destination],
-        *,
-        job_type: str,
-        wait: float = 60.0,
+        self, run: RunDirectory, to: Sequence[Destination], *, job_type: str, wait: float = 60.0
     ) -> None:
-        """Start a process for every destination; they begin while the run continues.
+        """Start a thread for every destination.
 
         Args:
-            run: whose config.yaml is written.
+            run: a run directory that has its config.yaml.
             to: the destinations.
-            job_type: what the run is: `train`, `evolution`, `sweep`.
-            wait: seconds that `finish` waits for the processes, at most.
+            job_type: `train`, `evolution` or `sweep`.
+            wait: seconds that `finish` waits for the threads, at most.
         """
         self._run, self._wait = run, wait
         if not os.path.lexists(run.tracked_path):
             run.append_tracked({"run": run.path.name, "job_type": job_type})
-        self._mirrors = [MirrorProcess(run.path, each) for each in to]
-
-    def log(self, record: dict[str, Any]) -> None:
-        """Do nothing: the record is in metrics.jsonl, from where it is mirrored."""
+        self._senders = [_Sender(run, each) for each in to]
 
     def log_artifact(self, path: Path) -> None:
-        """Let a file or a directory of the run be stored as it is when the mirrors come to it."""
-        if not path.exists():
-            warn(f"{path} cannot be stored by trackers: there is no such file")
-            return
+        """Announce a file or folder of the run, which is stored as it is when it is sent."""
         try:
             name = path.absolute().relative_to(self._run.path.absolute()).as_posix()
             files.inside(self._run.path, name)
@@ -85,73 +59,76 @@ class RunTracker:
             return
         self._run.append_tracked({"artifact": name})
 
-    def child(self, name: str, job_type: str, config: dict[str, Any]) -> Tracker:
-        """Begin a nested run, which is mirrored as a whole when it finishes."""
-        return ChildTracker(self, self._run, name, job_type, config)
-
-    def finish(self) -> None:
-        """Wait for the mirrors, not too long, and say what has not arrived."""
-        for mirror in self._mirrors:
-            mirror.ask_to_finish()
-        deadline = time.monotonic() + self._wait
-        quiet = min(deadline, time.monotonic() + _SILENT_SECONDS)
-        late = [mirror for mirror in self._mirrors if not mirror.join(until=quiet)]
-        late = late if quiet < deadline else []
-        for mirror in late:
-            lacks = self._missing(mirror.destination) or "the end of the run"
-            print(
-                f"waiting up to {self._wait:.0f} s (run.track_wait) until "
-                f"{mirror.destination.label} has {lacks}",
-                file=sys.stderr,
-            )
-        for mirror in self._mirrors:
-            mirror.join(until=deadline)
-            mirror.end()
-            if (rest := self._missing(mirror.destination)) is not None:
-                warn(
-                    f"{mirror.destination.label} is not known to have {rest}; "
-                    f"send the rest later: {SYNC} {self._run.path}"
-                )
-            else:
-                print(f"done: {mirror.destination.label} has everything", file=sys.stderr)
-        self._mirrors = []
-
-    def _missing(self, destination: Destination) -> str | None:
-        try:
-            state = load_state(self._run.path, destination.key)
-            lacks = missing(self._run, state)
-        except (OSError, ValueError) as error:  # of files that nobody but a mirror needs
-            return f"everything ({error})"
-        if lacks:
-            return str(lacks)
-        return None if state.status else "the end of the run"
-
-
-class ChildTracker:
-    """A nested run; a line of tracked.jsonl when it finishes, and nothing before."""
-
-    def __init__(
-        self, parent: Tracker, run: RunDirectory, name: str, job_type: str, config: dict[str, Any]
+    def log_child(
+        self, name: str, job_type: str, config: dict[str, Any], records: list[dict[str, Any]]
     ) -> None:
-        self._parent, self._run = parent, run
-        self._entry = {"child": name, "job_type": job_type, "config": config}
-        self._records: list[dict[str, Any]] = []
-        self._open = True
+        """Announce a finished nested run: a trial of a sweep, a seed of a training.
 
-    def log(self, record: dict[str, Any]) -> None:
-        """Keep a record for the line."""
-        self._records.append(record)
-
-    def log_artifact(self, path: Path) -> None:
-        """Store a file with the run that this one belongs to."""
-        self._parent.log_artifact(path)
-
-    def child(self, name: str, job_type: str, config: dict[str, Any]) -> Tracker:
-        """Begin another nested run of the same run, under both names."""
-        return self._parent.child(f"{self._entry['child']}/{name}", job_type, config)
+        Args:
+            name: unique in this run.
+            job_type: `trial` or `seed`.
+            config: the settings that differ from those of the run.
+            records: its metrics.
+        """
+        entry = {"child": name, "job_type": job_type, "config": config, "records": records}
+        self._run.append_tracked(entry)
 
     def finish(self) -> None:
-        """Write the line."""
-        if self._open:
-            self._run.append_tracked({**self._entry, "records": self._records})
-        self._open = False
+        """Wait for the threads for a limited time, and print the destinations that are behind."""
+        deadline = time.monotonic() + self._wait
+        for sender in self._senders:
+            sender.over.set()
+        for sender in self._senders:
+            sender.join(min(_SILENT_SECONDS, self._wait))
+            if sender.is_alive() and self._wait > _SILENT_SECONDS:
+                label = sender.destination.label
+                print(f"waiting up to {self._wait:.0f} s for {label} (run.track_wait)")
+            sender.join(max(0.0, deadline - time.monotonic()))
+            sender.give_up()
+        self._senders = []
+
+
+class _Sender(threading.Thread):
+    """Keeps one destination up to date until `over` is set and the rest has been sent."""
+
+    def __init__(self, run: RunDirectory, destination: Destination) -> None:
+        super().__init__(name=f"tracking {destination.service}", daemon=True)
+        self.over = threading.Event()
+        self.destination, self._directory = destination, run
+        self._has_failed = False
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with files.locked(lock_path(self._directory.path, self.destination), wait=False):
+                mirror = Mirror(self._directory, self.destination, results=False)
+                while not self.over.is_set():
+                    mirror.catch_up()
+                    self.over.wait(_POLL_SECONDS)
+                mirror.catch_up()
+                mirror.finish()
+        except BlockingIOError:
+            self._fail("another process sends this run at the moment")
+        except BaseException as error:  # whatever a client raises must not reach the run
+            self._fail(one_line(error))
+
+    def give_up(self) -> None:
+        """Warn if the destination is behind, and end wandb's process."""
+        if self.is_alive():
+            self._fail("does not have everything yet")
+            if self.destination.service == "wandb" and "wandb" in sys.modules:
+                from metaevo.runs.tracking.wandb_run import abandon
+
+                abandon()
+                # A thread inside wandb's C++ code would abort this process at its end.
+                self.join(_ABANDONED_SECONDS)
+        elif not self._has_failed:
+            print(f"done: {self.destination.label} has everything", file=sys.stderr)
+
+    def _fail(self, reason: str) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            warn(
+                f"{self.destination.label}: {reason}; the run continues, send the rest later: "
+                f"metaevo sync {self._directory.path}"
+            )

@@ -18,11 +18,8 @@ from metaevo.components import discovery, parts, value_loss
 from metaevo.config import ConfigError
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking.backlog import missing
-from metaevo.runs.tracking.service import about_run
-from metaevo.runs.tracking.state import STATE_FILE, State, load_state
-from metaevo.runs.tracking.tracker import RunTracker
-from metaevo.runs.tracking.wandb_service import WandbService
+from metaevo.runs.tracking import RunTracker, mirror
+from metaevo.runs.tracking.destination import Destination
 from metaevo.tuning.storage import JOURNAL, Storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
@@ -77,13 +74,19 @@ KINDS = {
     "a socket": make_socket,
     "a symbolic link": lambda path, outside: path.symlink_to(outside),
 }
+
+
+def mirror_of(run):
+    return mirror.Mirror(run, Destination("wandb", "offline", "p"), results=False)
+
+
 READERS = {
     "config.yaml": lambda run: RunDirectory.open(run.path).read_config(),
     "metrics.jsonl": lambda run: run.read_metrics("generation"),
     "evaluation.json": lambda run: read(run.path),
     ".lock": lambda run: read(run.path),
-    "tracked.jsonl": lambda run: missing(run, State()),
-    STATE_FILE: lambda run: load_state(run.path, "key"),
+    "tracked.jsonl": lambda run: mirror_of(run).catch_up(),
+    "tracked_children.json": lambda run: mirror_of(run),
     JOURNAL: lambda run: Storage.open(run.path, None),
 }
 
@@ -207,29 +210,25 @@ def test_compare_runs_refuses_in_one_line(run, capsys, arguments):
 class Service:
     """Takes everything."""
 
-    confirms, rows, segment, id = True, None, None, "id"
+    id = "id"
 
     def __init__(self):
         self.taken = []
 
-    def open(self, about, state, parent):
-        return self
-
-    def log(self, rows, first):
+    def log(self, records):
         pass
 
-    def log_artifact(self, path, name):
-        files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-        self.taken += [each.read_text() for each in files]
+    def log_artifact(self, name, contents):
+        self.taken += [each.read_text() for each in contents.values()]
 
-    def finish(self, status):
+    def finish(self, *, completed):
         pass
 
 
 @pytest.fixture
 def service(monkeypatch):
     found = Service()
-    monkeypatch.setattr(sync, "make_service", lambda destination: found)
+    monkeypatch.setattr(mirror, "open_remote", lambda *_: found)
     return found
 
 
@@ -359,7 +358,7 @@ def test_wandb_takes_no_settings_from_a_run(run):
     (run.path / "wandb").mkdir()
     (run.path / "wandb" / "settings").write_text("[default]\nbase_url = http://evil.example\n")
     with pytest.raises(Exception, match="wandb/settings"):
-        WandbService("offline").open(about_run(run, "p", "id"), State(), None)
+        mirror_of(run).finish()
 
 
 # --- What replaces what ---------------------------------------------------------------------------

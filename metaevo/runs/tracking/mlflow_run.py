@@ -1,0 +1,137 @@
+"""MLflow: a server, or by default a database of sqlite in a file."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from metaevo.config import ConfigError, flatten
+from metaevo.runs.files import locked
+from metaevo.runs.tracking.destination import sqlite_file
+from metaevo.runs.tracking.remote import About, numbers_of
+
+RUN_ID = "metaevo.run_id"
+"""tag by which a run is found again"""
+_PER_CALL = 1000  # metrics; the maximum that MLflow accepts
+_PARAMS_PER_CALL = 100
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+}
+
+
+class MlflowRun:
+    """An MLflow run, through the client and not the fluent API, which keeps global state."""
+
+    def __init__(self, about: About, uri: str, parent: str | None) -> None:
+        """Open the run of this id, or create it; `parent` is the id of the outer run."""
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            from mlflow import MlflowClient
+            from mlflow.entities import Param
+        except ImportError as error:
+            raise ConfigError(f"{error}: pip install 'metaevo[mlflow]'") from error
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        file = sqlite_file(uri)
+        if file is not None:
+            _create(file)
+        self._client, self._started = MlflowClient(uri), about.started
+        experiment = self._experiment(about.project, file)
+        found = self._client.search_runs([experiment], f"tags.`{RUN_ID}` = '{about.id}'")
+        if found:
+            run = found[0]
+            self._client.update_run(run.info.run_id, status="RUNNING")
+        else:
+            run = self._client.create_run(
+                experiment,
+                start_time=int(about.started * 1000),
+                tags=_tags(about, parent),
+                run_name=about.name,
+            )
+        self.id, self._run = str(run.info.run_id), run
+        self._known: dict[str, set[int]] = {}
+        settings = {**flatten(about.config), **flatten({"environment": about.environment})}
+        known = run.data.params  # a parameter cannot change
+        params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
+        for start in range(0, len(params), _PARAMS_PER_CALL):
+            self._client.log_batch(self.id, params=params[start : start + _PARAMS_PER_CALL])
+
+    def log(self, records: list[dict[str, Any]]) -> None:
+        """Log records as metrics `kind/name`, with the index as their step."""
+        from mlflow.entities import Metric
+
+        metrics = [
+            Metric(name, value, self._time(record), record[record["kind"]])
+            for record in records
+            for name, value in numbers_of(record).items()
+            if record[record["kind"]] not in self._steps(name)
+        ]
+        for start in range(0, len(metrics), _PER_CALL):
+            self._client.log_batch(self.id, metrics=metrics[start : start + _PER_CALL])
+
+    def _steps(self, name: str) -> set[int]:
+        """Return the steps of a metric when the run was opened."""
+        if name not in self._known:
+            there = name in self._run.data.metrics
+            history = self._client.get_metric_history(self.id, name) if there else []
+            self._known[name] = {each.step for each in history}
+        return self._known[name]
+
+    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
+        """Copy files to the experiment's artifacts."""
+        for inside, file in contents.items():
+            within = Path(Path(name).name, inside) if file.name != Path(name).name else Path(inside)
+            parent = within.parent.as_posix()
+            self._client.log_artifact(self.id, str(file), None if parent == "." else parent)
+
+    def finish(self, *, completed: bool) -> None:
+        """Set the final status."""
+        self._client.set_terminated(self.id, "FINISHED" if completed else "KILLED")
+
+    def _time(self, record: dict[str, Any]) -> int:
+        return int((self._started + record.get("seconds", 0.0)) * 1000)
+
+    def _experiment(self, name: str, file: Path | None) -> str:
+        experiment = self._client.get_experiment_by_name(name)
+        if experiment is not None:
+            return str(experiment.experiment_id)
+        where = None if file is None else (file.parent / f"{file.stem}_artifacts").as_uri()
+        return str(self._client.create_experiment(name, artifact_location=where))
+
+
+def _create(file: Path) -> None:
+    """Create a database that is complete, or absent if this process is killed meanwhile.
+
+    MLflow never opens a half-made one, and two processes cannot create the same one.
+    """
+    from mlflow import MlflowClient
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file.with_name(f".{file.name}.lock")):
+        if file.exists():
+            return
+        new = file.with_name(f".{file.name}.new")
+        new.unlink(missing_ok=True)
+        MlflowClient(f"sqlite:///{new}").search_experiments()
+        new.replace(file)
+
+
+def _tags(about: About, parent: str | None) -> dict[str, str]:
+    tags = {
+        RUN_ID: about.id,
+        "group": about.group,
+        "job_type": about.job_type,
+        "run_directory": str(about.folder),
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.name": str(about.environment.get("command_line", "")),
+    }
+    if git := about.environment.get("git"):
+        tags["mlflow.source.git.commit"] = git["commit"]
+    if parent is not None:
+        tags["mlflow.parentRunId"] = parent
+    return tags

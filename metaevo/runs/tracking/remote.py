@@ -1,0 +1,51 @@
+"""The interface between a mirror and the client of a tracking service."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class About:
+    """Identity and settings of a run, as services show them."""
+
+    id: str
+    """the same whenever the run is sent"""
+    name: str
+    group: str
+    """name of the outer run, or its own"""
+    job_type: str
+    project: str
+    """wandb's project, MLflow's experiment"""
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    """versions, devices, git commit, command line"""
+    started: float
+    """in seconds since 1970"""
+    folder: Path
+    """the run directory"""
+
+
+class Remote(Protocol):
+    """An open run at a service. Any method may block, or raise any exception."""
+
+    id: str
+
+    def log(self, records: list[dict[str, Any]]) -> None:
+        """Send the numbers of records of metrics.jsonl that the service does not have."""
+
+    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
+        """Store the files of an artifact, by their names in it."""
+
+    def finish(self, *, completed: bool) -> None:
+        """Send what is left; a run that is not `completed` may be resumed."""
+
+
+def numbers_of(record: dict[str, Any]) -> dict[str, float]:
+    """Return the numbers of a record as `kind/name`, without its index."""
+    kind = record["kind"]
+    return {
+        f"{kind}/{name}": value
+        for name, value in record.items()
+        if name != kind and type(value) in (int, float)
+    }

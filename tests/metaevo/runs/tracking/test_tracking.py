@@ -1,0 +1,169 @@
+"""Real wandb and MLflow: what they have of a run, sent live, later, twice, and in vain."""
+
+import os
+import shutil
+import sqlite3
+import time
+
+import pytest
+
+from metaevo.runs.tracking import RunTracker
+from metaevo.runs.tracking.destination import Destination
+from tests.metaevo.runs.tracking.fake_wandb import serving, silence
+from tests.metaevo.runs.tracking.runs import (
+    RUN_ID,
+    finish_run,
+    log_generations,
+    make_run,
+    read_mlflow,
+    read_wandb,
+    rows_of,
+    sync,
+)
+
+pytestmark = pytest.mark.long
+
+KEY = "0" * 40
+
+
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """A run sent in two parts to both services, and the database."""
+    place = tmp_path_factory.mktemp("place")
+    run, uri = make_run(place / "run", 2), f"sqlite:///{place}/store.db"
+    (place / ".store.db.new").write_bytes(b"left by a process that was killed creating it")
+    to = (place / "r*n", "--wandb", "offline", "--mlflow", uri)
+    sync(*to)
+    log_generations(run, [2])
+    finish_run(run)
+    assert len(sync(*to).splitlines()) == 2
+    return run, uri
+
+
+def test_wandb_has_every_row_once_and_its_groups(sent):
+    run, _ = sent
+    by_id = {entries["run"][0]["run_id"]: entries for entries in read_wandb(run)}
+    assert set(by_id) == {RUN_ID, f"{RUN_ID}-trial_0", f"{RUN_ID}-trial_1"}
+    assert len(list((run.path / "wandb").glob("offline-run-*"))) == 3
+    own, child = by_id[RUN_ID], by_id[f"{RUN_ID}-trial_1"]
+    assert rows_of(own)[:3] == [
+        {
+            "generation/index": n,
+            "generation/frames": 8 * n,
+            "generation/fitness_mean": n * 1.5,
+            "generation/seconds": n / 2,
+        }
+        for n in range(3)
+    ]
+    assert [row["evaluation/iqm"] for row in rows_of(own)[3:]] == [3.0, 2.0]
+    heads = [each["run"][0] for each in (own, child)]
+    assert [head["job_type"] for head in heads] == ["evolution", "trial"]
+    assert [head["display_name"] for head in heads] == ["run", "run/trial_1"]
+    assert {(head["run_group"], head["project"]) for head in heads} == {("run", "p")}
+    config = heads[0]["config"]["update"]
+    assert config["a"] == {"b": 1}
+    assert {"git", "command_line", "jax"} <= set(config["environment"])
+    assert [row["update/mean_return"] for row in rows_of(child)] == [0.2, 1.2]
+    assert len(own["artifact"]) == 2
+
+
+def test_mlflow_has_every_value_once_and_nested_runs(sent):
+    run, uri = sent
+    runs = read_mlflow(uri)
+    assert set(runs) == {"run", "run/trial_0", "run/trial_1"}
+    root = runs["run"]
+    assert root["metrics"]["generation/fitness_mean"] == [[0, 0.0], [1, 1.5], [2, 3.0]]
+    assert root["metrics"]["evaluation/iqm"] == [[0, 3.0], [1, 2.0]]
+    assert "generation/flag" not in root["metrics"]
+    assert (root["status"], root["experiment"]) == ("FINISHED", "p")
+    assert root["params"]["a.b"] == "1"
+    assert root["tags"]["job_type"] == "evolution"
+    assert root["artifacts"] == ["figures", "report.html"]
+    stored = run.path.parent / "store_artifacts"
+    assert [path.name for path in stored.rglob("figures/*")] == ["fitness.png"]  # no temporary file
+    child = runs["run/trial_1"]
+    assert child["tags"]["mlflow.parentRunId"] == root["id"]
+    assert child["params"]["rate"] == "0.2"
+    assert child["metrics"]["update/mean_return"] == [[0, 0.2], [1, 1.2]]
+    assert child["status"] == "FINISHED"
+
+
+@pytest.mark.parametrize("knows_children", [True, False])
+def test_a_second_sync_changes_nothing(sent, tmp_path, knows_children):
+    run, uri = sent
+    before = read_mlflow(uri)
+    copy = shutil.copytree(run.path, tmp_path / "run")
+    if not knows_children:
+        (copy / "tracked_children.json").unlink()
+    sync(copy, "--wandb", "offline", "--mlflow", uri)
+    after = read_mlflow(uri)
+    assert {name: one["metrics"] for name, one in after.items()} == {
+        name: one["metrics"] for name, one in before.items()
+    }
+    assert len(list((copy / "wandb").glob("offline-run-*"))) == 3
+
+
+def test_a_sync_that_failed_half_way_is_completed(tmp_path):
+    run = make_run(tmp_path / "run")
+    finish_run(run)
+    with serving() as fake:
+        settings = {"WANDB_BASE_URL": fake.url, "WANDB_API_KEY": KEY}
+        fake.takes_artifacts = False
+        assert "error: " in sync(run.path, "--wandb", code=1, **settings)
+        fake.takes_artifacts = True
+        for _ in range(2):
+            sync(run.path, "--wandb", **settings)
+            found = [row.get("generation/index") for row in fake.history(RUN_ID)]
+            assert found == [0, 1, 2, None, None]
+            assert len(fake.history(f"{RUN_ID}-trial_0")) == 2
+        head = fake.heads[f"{RUN_ID}-trial_0"]
+        assert (head["groupName"], head["jobType"], head["displayName"]) == (
+            "run", "trial", "run/trial_0"
+        )  # fmt: skip
+
+
+def test_a_run_is_sent_while_it_continues_and_goes_on_after_a_resume(tmp_path):
+    run, uri = make_run(tmp_path / "run", 2), f"sqlite:///{tmp_path}/store.db"
+    to = [Destination("mlflow", uri, "p")]
+    tracker = RunTracker(run, to, job_type="evolution")
+    log_generations(run, [2, 3])
+    tracker.finish()
+    assert read_mlflow(uri)["run"]["status"] == "KILLED"
+    tracker = RunTracker(run, to, job_type="evolution")
+    run.truncate_metrics("generation", 3)
+    log_generations(run, [3, 4])
+    finish_run(run)
+    tracker.finish()
+    stored = read_mlflow(uri)["run"]
+    assert stored["status"] == "FINISHED"
+    assert [step for step, _ in stored["metrics"]["generation/frames"]] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("fault", ["silent", "dead", "no key", "locked", "no database"])
+def test_a_service_that_fails_costs_one_warning(fault, tmp_path, monkeypatch, capfd):
+    for name in [name for name in os.environ if name.startswith("WANDB")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = make_run(tmp_path / "run")
+    wandb, mlflow = Destination("wandb", "online", "p"), tmp_path / "store.db"
+    to = {"locked": mlflow, "no database": tmp_path}.get(fault)
+    connection = sqlite3.connect(mlflow, check_same_thread=False)
+    if fault == "locked":
+        connection.execute("create table t (x)")
+        connection.commit()
+        connection.execute("begin exclusive")
+    if fault != "no key":
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with silence() as url:
+        monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9" if fault == "dead" else url)
+        destination = wandb if to is None else Destination("mlflow", f"sqlite:///{to}", "p")
+        tracker = RunTracker(run, [destination], job_type="evolution", wait=3.0)
+        log_generations(run, [3])
+        started = time.monotonic()
+        tracker.finish()
+        assert time.monotonic() - started < 60  # far more than `wait` on a busy machine
+    connection.close()
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert len(said) == 1
+    assert f"metaevo sync {run.path}" in said[0]
+    assert len(run.read_metrics("generation")) == 4
