@@ -82,7 +82,8 @@ class RunTracker:
             sender.join(min(_SILENT_SECONDS, self._wait))
             if sender.is_alive() and self._wait > _SILENT_SECONDS:
                 label = sender.destination.label
-                print(f"waiting up to {self._wait:.0f} s for {label} (run.track_wait)")
+                text = f"waiting up to {self._wait:.0f} s for {label} (run.track_wait)"
+                print(text, file=sys.stderr)
             sender.join(max(0.0, deadline - time.monotonic()))
             sender.give_up()
         self._senders = []

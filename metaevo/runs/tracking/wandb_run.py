@@ -23,6 +23,7 @@ class WandbRun:
         """Open the run of this id."""
         if os.path.lexists(about.folder / "wandb" / "settings"):  # could name another server
             raise ConfigError(f"{about.folder} has wandb/settings, which no run writes")
+        os.environ.setdefault("WANDB_SILENT", "true")
         if online and not wandb.login(prompt=False):
             raise ConfigError("no API key: run `wandb login` first")
         if not online:  # the records are written again, all into one folder

@@ -63,7 +63,7 @@ def sync(pattern, *arguments, code=0, **changes):
     """Run the script; what it says."""
     done = subprocess.run(
         [sys.executable, str(ROOT / "experiments" / "sync.py"), str(pattern), *map(str, arguments)],
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120,
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=500,
         env=environment(HOME=str(pattern.parent), **changes), check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
