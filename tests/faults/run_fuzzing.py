@@ -141,22 +141,17 @@ def _with_resolved(_: Any, settings: Any, resolved: Any) -> Any:
 class Sink:
     """A tracking service that takes everything."""
 
-    id, rows, confirms, segment = "there", None, True, None
+    id = "there"
 
-    def open(self, *_: Any) -> "Sink":
-        """Open a run."""
-        return self
+    def log(self, records: list[Any]) -> None:
+        """Take records."""
 
-    def log(self, rows: list[Any], first: int) -> None:
-        """Take rows."""
+    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
+        """Read the files, as a service does."""
+        for each in contents.values():
+            each.read_bytes()
 
-    def log_artifact(self, path: Path, name: str) -> None:
-        """Read a file or a directory, as a service does."""
-        for each in [path] if path.is_file() else sorted(path.rglob("*")):
-            if each.is_file():
-                each.read_bytes()
-
-    def finish(self, status: str) -> None:
+    def finish(self, *, completed: bool) -> None:
         """Send what is left."""
 
 
@@ -198,7 +193,7 @@ def prepared() -> Iterator[None]:
             (sweep_script, "make_objective", _kept(sweep_script.make_objective, _settings)),
             (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
-            (sync, "make_service", lambda _: Sink()),
+            (mirror, "open_remote", lambda *_: Sink()),
             (run_directory, "git_commit", nothing),
             (config, "parse_yaml", _copied(config.parse_yaml)),
         ):
