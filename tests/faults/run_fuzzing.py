@@ -29,6 +29,7 @@ from metaevo.commands import sync
 from metaevo.commands import train as training
 from metaevo.config import ConfigError, to_dict
 from metaevo.runs import run_directory
+from metaevo.runs.tracking import mirror
 from metaevo.studies import run as evolution_run
 from metaevo.studies.learner import LearnerStudy
 from metaevo.training.settings import load_policies
