@@ -36,6 +36,7 @@ from metaevo.evolution import devices
 if __name__ == "__main__":
     devices.setup(1)  # before evosax starts JAX
 from experiments.benchmarks.comparison import Table
+from experiments.benchmarks.gradient_vectors import clipped, cosine, noise
 from experiments.benchmarks.machine import command_line, save
 from experiments.benchmarks.processes import progress
 from metaevo.config import from_dict, load_yaml, merge, presets
@@ -88,56 +89,6 @@ class Estimate:
     """in fitness, of that step"""
     error: float
     """1.96 standard errors of the gain"""
-
-
-def clipped(gradients: np.ndarray) -> np.ndarray:
-    """Return gradients [keys, numbers] as the strategy uses them.
-
-    None is longer than `LARGEST`, and non-finite gradients are 0.
-    """
-    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-    finite = np.isfinite(norms)
-    factor = np.where(finite, np.minimum(1.0, LARGEST / np.maximum(norms, 1e-12)), 0.0)
-    return np.where(finite, gradients, 0.0) * factor
-
-
-def squared_mean(vectors: np.ndarray) -> float:
-    """Return the squared length of the expected vector, without the bias by noise.
-
-    Args:
-        vectors: [keys, numbers], independent.
-    """
-    count = len(vectors)
-    total = vectors.sum(axis=0, dtype=np.float64)
-    return float(
-        (total @ total - np.sum(np.square(vectors, dtype=np.float64))) / count / (count - 1)
-    )
-
-
-def noise(vectors: np.ndarray) -> float:
-    """Return the number of keys for which the mean is as long as its standard error.
-
-    Infinite if the mean cannot be distinguished from zero.
-    """
-    variance = np.sum(np.var(vectors, axis=0, ddof=1, dtype=np.float64))
-    signal = squared_mean(vectors)
-    return float(variance / signal) if signal > 0 else float("inf")
-
-
-def cosine(vectors: np.ndarray, others: np.ndarray) -> float:
-    """Return the cosine of two expected vectors, estimated on the same keys.
-
-    Args:
-        vectors: [keys, numbers].
-        others: [keys, numbers], rows of the same keys.
-    """
-    count = len(vectors)
-    both = vectors.sum(axis=0, dtype=np.float64) @ others.sum(axis=0, dtype=np.float64)
-    own = np.sum(vectors.astype(np.float64) * others)  # removed: only pairs of different keys count
-    length = squared_mean(vectors) * squared_mean(others)
-    if squared_mean(vectors) <= 0 or squared_mean(others) <= 0:
-        return float("nan")
-    return float((both - own) / count / (count - 1) / length**0.5)
 
 
 class Landscape:

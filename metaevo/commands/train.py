@@ -25,9 +25,10 @@ from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
+from metaevo.training.agents import Row
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import all_finite, mean_returns
-from metaevo.training.population import Population, Row
+from metaevo.training.population import Population
 from metaevo.training.settings import (
     Trainee,
     TrainSettings,

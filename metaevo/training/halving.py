@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from metaevo.training.population import Agents, Population
+from metaevo.training.agents import Agents
+from metaevo.training.population import Population
 from metaevo.tuning.config import SweepConfig
 
 

@@ -18,9 +18,10 @@ import numpy as np
 from flax import struct
 
 from metaevo.evolution import devices
+from metaevo.training.agents import Agents, Row
 from metaevo.training.fitness import FitnessConfig, measures
 from metaevo.training.fitness import fitness as fitness_of
-from metaevo.training.population import Agents, Population, Row
+from metaevo.training.population import Population
 from metaevo.tuning.config import PbtConfig, SweepConfig
 from metaevo.tuning.objective import traced_statistic
 from purerl.types import EpisodeSums

@@ -19,14 +19,22 @@ settings and other agents never compile anything again, as long as chunks are as
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from metaevo.evolution import devices
+from metaevo.training.agents import (
+    Agents,
+    Row,
+    Trained,
+    own_or_shared,
+    packed,
+    repeated,
+    vmap_rows,
+)
 from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
 from purerl.types import EpisodeSums
@@ -37,59 +45,11 @@ BLOCK_SECONDS = 5.0
 """The longest time between two looks at the host (at least one update)."""
 
 
-class Row(struct.PyTreeNode):
-    """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
-
-    A curve has a fixed number of points, so that memory does not grow with the length of training,
-    and what is logged does not depend on where a run was interrupted.
-    """
-
-    agent: Any
-    """the learner's state; on the host and between programs, its random keys as plain numbers"""
-    hyperparams: Any
-    """its own, or None for those of all agents"""
-    meta_params: Any
-    """its own, or None for those of all agents"""
-    episodes: EpisodeSums
-    """each field [windows]"""
-    metrics: Any
-    """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
-    finite: Any
-    """[] bool, whether the policy's parameters are; None where the metrics are kept, which tell"""
-
-
-class Agents(NamedTuple):
-    """Agents on the host: settings x seeds."""
-
-    rows: Row
-    """each leaf [settings x seeds, ...]"""
-    seeds: int
-    """of every setting"""
-    updates: int
-    """done so far"""
-
-    @property
-    def settings(self) -> int:
-        """How many settings these are."""
-        return len(self.rows.episodes.steps) // self.seeds
-
-
-class Trained(NamedTuple):
-    """How well agents learned that were trained from beginning to end."""
-
-    scores: Any
-    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
-    diverged: Any
-    """[settings, seeds] whether an agent's parameters are not finite"""
-    episodes: EpisodeSums
-    """fields [settings, seeds, windows]"""
-
-
 class Population:
     """A learner in an environment, for agents that differ in keys and, if they have any, settings.
 
     What a row has of its own (hyperparams, meta-parameters) is an input of the compiled program;
-    what all share is a constant in it.
+    shared values are inputs too: XLA makes slower programs around constants.
     """
 
     def __init__(
@@ -231,7 +191,7 @@ class Population:
 
     def with_hyperparams(self, agents: Agents, hyperparams: Sequence[Any]) -> Agents:
         """Return the same agents with other hyperparams, one for every setting."""
-        own = _repeated(hyperparams, agents.seeds, np.float32)
+        own = repeated(hyperparams, agents.seeds, np.float32)
         return agents._replace(rows=agents.rows.replace(hyperparams=own))
 
     def scores(self, agents: Agents) -> np.ndarray:
@@ -262,7 +222,7 @@ class Population:
 
     def place(self, rows: Row) -> list[Row]:
         """Put agents from the host on the devices, in chunks [devices, rows, ...]."""
-        rows = _packed(rows)
+        rows = packed(rows)
         return [self._place(rows, chunk) for chunk in self._chunks(len(rows.episodes.steps))]
 
     def run(self, chunks: list[Row], done: int, updates: int) -> list[Row]:
@@ -332,11 +292,11 @@ class Population:
             )
 
         def update(agent, hyperparams, meta_params):
-            settings = _own_or_shared(shared, hyperparams, meta_params)
+            settings = own_or_shared(shared, hyperparams, meta_params)
             agent, episodes, metrics = learner.update(agent, *settings)
             return agent, (episodes, metrics if self._metrics else None)
 
-        over_rows = _vmap(update, size)
+        over_rows = vmap_rows(update, size)
 
         def step(index, carry):
             agent, sums = carry
@@ -348,7 +308,7 @@ class Population:
         start = self._unpacked(rows.agent), (rows.episodes, rows.metrics)
         agent, (episodes, metrics) = jax.lax.fori_loop(0, updates, step, start)
         finite = None if self._metrics else jax.vmap(self._is_finite)(agent)
-        return Row(_packed(agent), rows.hyperparams, rows.meta_params, episodes, metrics, finite)
+        return Row(packed(agent), rows.hyperparams, rows.meta_params, episodes, metrics, finite)
 
     def _init_row(self, inputs: dict[str, Any]) -> Row:
         learner, settings = self.task.learner, self._settings(inputs)
@@ -358,7 +318,7 @@ class Population:
             lambda leaf: jnp.zeros((self.windows.count, *leaf.shape), leaf.dtype), sums
         )
         return Row(
-            _packed(agent),
+            packed(agent),
             inputs.get("hyperparams"),
             inputs.get("meta_params"),
             episodes,
@@ -369,7 +329,7 @@ class Population:
     def _settings(self, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """Return a learner's arguments after its key or state: an agent's own, or shared ones."""
         own = inputs.get("hyperparams"), inputs.get("meta_params")
-        return _own_or_shared(self._shared(), *own)
+        return own_or_shared(self._shared(), *own)
 
     def _shared(self) -> tuple[Any, Any, Any]:
         """Return hyperparams, meta-parameters and environment parameters of the population."""
@@ -388,9 +348,9 @@ class Population:
         settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
         rows: dict[str, Any] = {"key": np.tile(keys, (settings, 1))}
         if hyperparams is not None:
-            rows["hyperparams"] = _repeated(hyperparams, len(keys), np.float32)
+            rows["hyperparams"] = repeated(hyperparams, len(keys), np.float32)
         if meta_params is not None:
-            rows["meta_params"] = _repeated(meta_params, len(keys))
+            rows["meta_params"] = repeated(meta_params, len(keys))
         return rows
 
     def _chunks(self, total: int) -> list[slice]:
@@ -407,46 +367,3 @@ class Population:
             return jax.random.wrap_key_data(leaf) if is_key else leaf
 
         return jax.tree.map(wrap, agent, self._like)
-
-
-def _vmap(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
-    """`jax.vmap`, but one row alone keeps its shape: XLA makes a faster program of that."""
-    if rows > 1:
-        return jax.vmap(f)
-
-    def single(*args):
-        result = f(*jax.tree.map(lambda leaf: leaf[0], args))
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return single
-
-
-def _own_or_shared(
-    shared: tuple[Any, Any, Any], hyperparams: Any, meta_params: Any
-) -> tuple[Any, Any, Any]:
-    """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
-    return (
-        shared[0] if hyperparams is None else hyperparams,
-        shared[1] if meta_params is None else meta_params,
-        shared[2],
-    )
-
-
-def _packed(tree: Any) -> Any:
-    """Return a tree with its random keys as plain numbers, which lie on the host like others."""
-
-    def unwrap(leaf):
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(leaf) if is_key else leaf
-
-    return jax.tree.map(unwrap, tree)
-
-
-def _repeated(settings: Sequence[Any], seeds: int, dtype: Any = None) -> Any:
-    """Stack settings, and repeat each one for all its seeds."""
-    return jax.tree.map(
-        lambda *leaves: np.repeat(
-            np.stack(leaves, dtype=dtype, casting="same_kind"), seeds, axis=0
-        ),
-        *settings,
-    )

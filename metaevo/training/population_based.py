@@ -17,8 +17,9 @@ from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.training.agents import Agents
 from metaevo.training.pbt import Dim, History, Pbt, lineage, train_schedule, winner
-from metaevo.training.population import Agents, Population
+from metaevo.training.population import Population
 from metaevo.tuning.objective import Outcome, Progress, Watch, plain_scores
 from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import TRACED, Space

@@ -13,10 +13,11 @@ from metaevo.config import ConfigError, merge, to_dict
 from metaevo.config.sections import LATER
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.training.agents import Agents
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.halving import Bracket, brackets, run_bracket
-from metaevo.training.population import Agents, Population
+from metaevo.training.population import Population
 from metaevo.training.population_based import SCHEDULE, PopulationBased, dims, replay
 from metaevo.training.settings import default_function, make_trainee
 from metaevo.training.task import LearnerConfig, TaskConfig

@@ -1,0 +1,102 @@
+"""Agents of a population as arrays: rows, results, and how settings are dealt to them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from purerl.types import EpisodeSums
+
+
+class Row(struct.PyTreeNode):
+    """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
+
+    A curve has a fixed number of points, so that memory does not grow with the length of training,
+    and what is logged does not depend on where a run was interrupted.
+    """
+
+    agent: Any
+    """the learner's state; on the host and between programs, its random keys as plain numbers"""
+    hyperparams: Any
+    """its own, or None for those of all agents"""
+    meta_params: Any
+    """its own, or None for those of all agents"""
+    episodes: EpisodeSums
+    """each field [windows]"""
+    metrics: Any
+    """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
+    finite: Any
+    """[] bool, whether the policy's parameters are; None where the metrics are kept, which tell"""
+
+
+class Agents(NamedTuple):
+    """Agents on the host: settings x seeds."""
+
+    rows: Row
+    """each leaf [settings x seeds, ...]"""
+    seeds: int
+    """of every setting"""
+    updates: int
+    """done so far"""
+
+    @property
+    def settings(self) -> int:
+        """How many settings these are."""
+        return len(self.rows.episodes.steps) // self.seeds
+
+
+class Trained(NamedTuple):
+    """How well agents learned that were trained from beginning to end."""
+
+    scores: Any
+    """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""
+    diverged: Any
+    """[settings, seeds] whether an agent's parameters are not finite"""
+    episodes: EpisodeSums
+    """fields [settings, seeds, windows]"""
+
+
+def vmap_rows(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
+    """`jax.vmap`, but one row alone keeps its shape: XLA makes a faster program of that."""
+    if rows > 1:
+        return jax.vmap(f)
+
+    def single(*args):
+        result = f(*jax.tree.map(lambda leaf: leaf[0], args))
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return single
+
+
+def own_or_shared(
+    shared: tuple[Any, Any, Any], hyperparams: Any, meta_params: Any
+) -> tuple[Any, Any, Any]:
+    """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
+    return (
+        shared[0] if hyperparams is None else hyperparams,
+        shared[1] if meta_params is None else meta_params,
+        shared[2],
+    )
+
+
+def packed(tree: Any) -> Any:
+    """Return a tree with its random keys as plain numbers, which lie on the host like others."""
+
+    def unwrap(leaf):
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jax.random.key_data(leaf) if is_key else leaf
+
+    return jax.tree.map(unwrap, tree)
+
+
+def repeated(settings: Sequence[Any], seeds: int, dtype: Any = None) -> Any:
+    """Stack settings, and repeat each one for all its seeds."""
+    return jax.tree.map(
+        lambda *leaves: np.repeat(
+            np.stack(leaves, dtype=dtype, casting="same_kind"), seeds, axis=0
+        ),
+        *settings,
+    )
