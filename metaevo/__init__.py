@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from metaevo.comparison.compare_runs.analysis import RunComparison, compare_runs
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
+    from metaevo.config import ConfigError
     from metaevo.evolution import devices
     from metaevo.evolution.evolution import EvolutionConfig
     from metaevo.evolution.problem import Evaluation, MetaProblem
     from metaevo.evolution.strategy import StrategyConfig
     from metaevo.studies.api import Found, evolve
+    from metaevo.studies.settings import RunConfig
     from metaevo.studies.sweeps import sweep
     from metaevo.tuning.config import SweepConfig
     from metaevo.tuning.results import SweepResult
@@ -24,11 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Component",
+    "ConfigError",
     "Evaluation",
     "EvolutionConfig",
     "Found",
     "MetaProblem",
     "RunComparison",
+    "RunConfig",
     "StrategyConfig",
     "SweepConfig",
     "SweepResult",
@@ -43,11 +47,13 @@ __all__ = [
 
 _HOMES = {
     "Component": "metaevo.components.component",
+    "ConfigError": "metaevo.config",
     "Evaluation": "metaevo.evolution.problem",
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
+    "RunConfig": "metaevo.studies.settings",
     "StrategyConfig": "metaevo.evolution.strategy",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",

@@ -1,12 +1,15 @@
-"""The host's loop over blocks of generations, for the first process and for those that follow it.
+"""Blocks of generations, one after another: the loop of an evolution, without disks or signals.
 
-Ask, evaluate and tell are in `evolution.py`. The host only starts blocks; between two of them it
-looks at the clock and at signals. The first process decides how long the next block is, and
-whether there is one.
+    for block in run_generations(evolution, evolution.start()):
+        ...                                              # log it, save it, draw it, or break
+
+Ask, evaluate and tell are in `evolution.py`; the host only starts blocks. Several processes iterate
+together: before each block the first one chooses its length, and any of them can end the loop.
 """
 
 import time
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,91 +18,79 @@ from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, State
 
 
-class Stop(Protocol):
-    """Whether somebody asked to stop."""
-
-    requested: int | None
-    """the number of the signal"""
-
-
 class Block(NamedTuple):
-    """Generations that were just done."""
+    """Generations that were just done; the first block of a loop has none."""
 
     evolution: Evolution
+    """its chunks become smaller where a device has too little memory"""
     state: State
-    """after them, replicated over the devices"""
+    """afterwards, replicated over the devices"""
     metrics: dict[str, np.ndarray]
     """each [generations]"""
     done: int
     """generations in all"""
     seconds: float
-    """that the block took"""
-
-
-class Watch:
-    """What happens on the host between two blocks; this one does nothing, for those that follow."""
-
-    def begin(self, evolution: Evolution, bytes_needed: int) -> None:
-        """Look at an evolution that is compiled and about to run; again when its chunks change."""
-
-    def block(self, block: Block) -> None:
-        """Look at generations that were just done: log them, save them."""
+    """duration of the block"""
+    bytes_needed: int | None = None
+    """memory of the program on a device, if it was compiled for this block"""
 
 
 def run_generations(
     evolution: Evolution,
     start: State,
     *,
-    every: int,
-    keep_chunks: bool,
-    stop: Stop,
-    watch: Watch,
-) -> tuple[Evolution, State, int]:
-    """Run the generations that are missing, or until a signal. All processes call it.
+    every: int = BLOCK_CAPACITY,
+    keep_chunks: bool = False,
+    stop_signal: Callable[[], int | None] = lambda: None,
+    share_signal: Callable[[int], Any] = lambda number: None,
+) -> Iterator[Block]:
+    """Yield the missing generations in blocks; all processes iterate in lockstep.
 
     Args:
         evolution: its config has the number of generations.
-        start: one copy of the state to start from; that of the first process counts.
+        start: one copy of the state to start from; the first process's counts.
         every: blocks end at multiples of this number of generations.
-        keep_chunks: whether chunks that do not fit are only warned of.
-        stop: asked between two blocks.
-        watch: called with every block.
-
-    Returns:
-        the evolution (its chunks may have become smaller), its state, the generations done.
+        keep_chunks: only warn if chunks do not fit into memory.
+        stop_signal: returns the number of a signal to stop, or None; called between two blocks.
+        share_signal: called with the number of a signal that any process got.
     """
     config = evolution.config
     start = hosts.share(jax.device_get(start))
     state, done = devices.replicate(start, evolution.num_devices), int(start.generation)
-    if in_lockstep(stop, config.generations - done):  # nobody waits for a compilation to stop
+    needed = None
+    if in_lockstep(
+        config.generations - done, stop_signal, share_signal
+    ):  # a stop need not wait for a compilation
         evolution, needed = memory.fit(evolution, keep=keep_chunks)
-        watch.begin(evolution, needed)
+    yield Block(evolution, state, {}, done, 0.0, needed)
     length, seconds = 1, config.block_seconds
     while True:
         length = int(min(length * config.block_seconds / seconds, BLOCK_CAPACITY))
         length = max(1, min(length, every - done % every))
-        length = in_lockstep(stop, min(length, config.generations - done))
+        length = in_lockstep(min(length, config.generations - done), stop_signal, share_signal)
         if length == 0:
-            return evolution, state, done
+            return
         before, chunk_size = time.monotonic(), evolution.chunk_size
         evolution, state, metrics = memory.run_block(evolution, state, length)
         seconds = time.monotonic() - before
         done += length
-        if evolution.chunk_size != chunk_size:
-            watch.begin(evolution, evolution.compile())
-        watch.block(Block(evolution, state, metrics, done, seconds))
+        needed = evolution.compile() if evolution.chunk_size != chunk_size else None
+        yield Block(evolution, state, metrics, done, seconds, needed)
 
 
-def in_lockstep(stop: Stop, length: int) -> int:
-    """Return how many generations all processes do next; 0, to end, if any is to stop.
+def in_lockstep(
+    length: int, stop_signal: Callable[[], int | None], share_signal: Callable[[int], Any]
+) -> int:
+    """Return the generations that all processes do next; 0 if any of them is to stop.
 
     Args:
-        stop: also set if another process got the signal.
-        length: what the first process proposes.
+        length: proposed; the first process's counts.
+        stop_signal: returns the number of this process's signal, or None.
+        share_signal: called with the number of a signal that any process got.
     """
-    answers: list[Any] = hosts.gather([length, stop.requested])
+    answers: list[Any] = hosts.gather([length, stop_signal()])
     signals = [number for _, number in answers if number is not None]
     if signals:
-        stop.requested = stop.requested or signals[0]
+        share_signal(signals[0])
         return 0
     return int(answers[0][0])

@@ -5,12 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from metaevo.config import from_dict, to_dict
+import numpy as np
+
+from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.numbers import check_numbers
-from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs import checkpoint
+from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.problem import ProblemStudy
 from metaevo.studies.settings import RunConfig
@@ -40,8 +44,8 @@ class Found(NamedTuple):
     """the mean of the strategy, or the best validated candidate of one without a mean"""
     metrics: Sequence[Mapping[str, Any]]
     """a record for each generation, as in metrics.jsonl"""
-    path: Path
-    """of the run's directory, with its report and figures"""
+    path: Path | None
+    """of the run's directory, with its report and figures; None without one"""
 
 
 def evolve(
@@ -52,18 +56,19 @@ def evolve(
     evolution: EvolutionConfig | None = None,
     run: RunConfig | None = None,
     evolution_seeds: int | None = None,
-    run_dir: str | Path,
+    run_dir: str | Path | None = None,
     resume: bool = False,
 ) -> Found:
-    """Evolve any problem, with devices, checkpoints, resume, signals, metrics and a report.
+    """Evolve any problem on all devices; with a run directory also durably, with a report.
 
-    Example:
+    Examples:
         >>> class Quadratic:
         ...     def init(self, key):
         ...         return jnp.zeros(3)
         ...
         ...     def evaluate(self, key, meta_params):
         ...         return metaevo.Evaluation(-jnp.sum((meta_params - 1.0) ** 2), {})
+        >>> found = metaevo.evolve(Quadratic(), generations=100)
         >>> found = metaevo.evolve(Quadratic(), generations=100, run_dir="runs/quadratic")
 
     Args:
@@ -74,8 +79,9 @@ def evolve(
         run: seed, checkpoints, trackers.
         evolution_seeds: evolve so many times, with the seeds `run.seed`, `run.seed + 1`, ...; what
             is returned is that of the evolution that is best on its validation seeds.
-        run_dir: a new directory, or with `resume` that of the run to continue; one that is
-            finished is only read.
+        run_dir: where to keep checkpoints, metrics and a report; by default nothing is written, and
+            Ctrl-C ends the evolution as it ends any Python code. A new directory, or with `resume`
+            that of the run to continue; a finished run is only read.
         resume: continue from the last checkpoint.
 
     Raises:
@@ -89,6 +95,10 @@ def evolve(
     if evolution_seeds is not None:
         of_run = _with_seeds(of_run, evolution_seeds)
     settings = ProblemSettings(strategy or StrategyConfig(), config, of_run)
+    if run_dir is None:
+        if resume:
+            raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
+        return _evolve_in_memory(problem, settings)
     path = Path(run_dir)
     code = run_evolutions(ProblemStudy(problem, settings), settings, run_dir=path, resume=resume)
     if code:
@@ -100,6 +110,37 @@ def evolve(
         if each.seed == chosen:
             directory = each.directory
     return Found(meta_params, directory.read_metrics("generation"), path)
+
+
+def _evolve_in_memory(problem: MetaProblem, settings: ProblemSettings) -> Found:
+    """Evolve without a run directory; return the best evolution on its validation seeds."""
+    ProblemStudy(problem, settings).check()
+    config, count = settings.evolution, settings.run.evolution_seeds
+    evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
+    evolutions: list[Found] = []
+    total = count * config.generations
+    with Progress(total=total, desc="compiling", unit="gen") as bar:
+        for seed in range(settings.run.seed, settings.run.seed + count):
+            start = evolution.with_settings(seed, settings.strategy)
+            records: list[dict[str, Any]] = []
+            blocks = run_generations(
+                start, start.start(), keep_chunks=config.chunk_size is not None
+            )
+            for block in blocks:
+                bar.stage("evolving")
+                for values in zip(*block.metrics.values(), strict=True):
+                    own = dict(zip(block.metrics, values, strict=True))
+                    records.append({"generation": len(records), **own})
+                    bar.update()
+            evolution = block.evolution
+            evolutions.append(Found(evolution.result(block.state), records, None))
+    key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
+    return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
+
+
+def _last_finite(records: Sequence[Mapping[str, Any]], key: str) -> float:
+    values = [float(each[key]) for each in records if np.isfinite(each[key])]
+    return values[-1] if values else -np.inf
 
 
 def _with_seeds(run: RunConfig, count: int) -> RunConfig:

@@ -1,6 +1,6 @@
 """One run of evolution from its settings to its report, whatever is evolved.
 
-    command.main -> run_study -> blocks (outer_loop) -> Evolution: ask, evaluate, tell
+    main (commands) -> run_study -> blocks (evolution) -> Evolution: ask, evaluate, tell
                               -> conclude -> study.compare (held_out) -> report
 
 What is evaluated and compared is the study's: for parts of a learner `studies/learner.py`.
@@ -12,7 +12,7 @@ import contextlib
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 from tqdm import tqdm
 
 from metaevo.evolution import devices, hosts, memory
-from metaevo.evolution.blocks import Block, Watch, run_generations
+from metaevo.evolution.blocks import Block, run_generations
 from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
@@ -105,7 +105,8 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
             return 0
         evolution = make_evolution(study, settings, resolved)
         hosts.agreed(_listen)  # the first process reads a checkpoint
-        _generations(evolution, evolution.start(), settings, stop, Watch())
+        for _ in _blocks(evolution, evolution.start(), settings, stop):
+            pass
         return stop.exit_code
 
 
@@ -213,32 +214,34 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
     total = run.settings.evolution.generations
     with Progress(total=total, initial=done, desc="compiling", unit="gen") as bar:
         logbook = _Logbook(run, bar, total, time.monotonic() - seconds)
-        evolution, state, done = _generations(evolution, state, run.settings, run.stop, logbook)
-    if done < total:
-        logbook.save(state)
+        for block in _blocks(evolution, state, run.settings, run.stop):
+            logbook.add(block)
+    if block.done < total:
+        logbook.save(block.state)
         raise StopRequestedError
-    study.save(run.directory, evolution.result(state), done)
-    return evolution
+    study.save(run.directory, block.evolution.result(block.state), block.done)
+    return block.evolution
 
 
-def _generations(
-    evolution: Evolution,
-    start: State,
-    settings: EvolutionSettings,
-    stop: StopOnSignal,
-    watch: Watch,
-) -> tuple[Evolution, State, int]:
+def _blocks(
+    evolution: Evolution, start: State, settings: EvolutionSettings, stop: StopOnSignal
+) -> Iterator[Block]:
+    """Yield the missing generations; the same in all processes."""
+
+    def share(number: int) -> None:
+        stop.requested = stop.requested or number
+
     return run_generations(
         evolution,
         start,
         every=settings.run.checkpoint_every,
         keep_chunks=settings.evolution.chunk_size is not None,
-        stop=stop,
-        watch=watch,
+        stop_signal=lambda: stop.requested,
+        share_signal=share,
     )
 
 
-class _Logbook(Watch):
+class _Logbook:
     """Logs generations, saves checkpoints, and shows how far evolution is."""
 
     def __init__(self, run: Run[EvolutionSettings], bar: Any, total: int, started: float):
@@ -249,8 +252,14 @@ class _Logbook(Watch):
             self.frames = records[-1]["frames"]
         self.of_mean = "-"
 
-    def begin(self, evolution: Evolution, bytes_needed: int) -> None:
-        """Say how the population is laid out."""
+    def add(self, block: Block) -> None:
+        """Show the layout of a program that was just compiled, and log the generations."""
+        if block.bytes_needed is not None:
+            self._show_layout(block.evolution, block.bytes_needed)
+        if block.metrics:
+            self._log(block)
+
+    def _show_layout(self, evolution: Evolution, bytes_needed: int) -> None:
         self.bar.stage("evolving")
         if evolution.chunk_size != self.run.resolved["chunk_size"]:
             self.run.resolved["chunk_size"] = evolution.chunk_size
@@ -265,8 +274,8 @@ class _Logbook(Watch):
             file=sys.stderr,
         )
 
-    def block(self, block: Block) -> None:
-        """Log every generation of a block, and save after it where that is due."""
+    def _log(self, block: Block) -> None:
+        """Log every generation of a block, and save a checkpoint if one is due."""
         since = time.monotonic() - self.started - block.seconds
         length = len(block.metrics["fitness_mean"])
         first = block.done - length

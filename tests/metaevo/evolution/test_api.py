@@ -53,6 +53,22 @@ def test_what_it_found_can_be_loaded(through):
     assert np.array_equal(metaevo.load(through.path)["x"], through.meta_params["x"])
 
 
+def test_without_a_run_directory_the_result_is_the_same(through):
+    found = evolve(None, 24)
+    np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
+    assert [each["fitness_mean"] for each in found.metrics] == [
+        each["fitness_mean"] for each in through.metrics
+    ]
+    assert found.path is None
+
+
+def test_the_best_of_several_without_a_run_directory():
+    found = evolve(None, 6, evolution_seeds=3)
+    last = found.metrics[4]["fitness_of_mean"]  # validated every 4 generations
+    alone = [evolve(None, 6, run=metaevo.RunConfig(seed=seed)) for seed in range(3)]
+    assert last == max(each.metrics[4]["fitness_of_mean"] for each in alone)
+
+
 def test_the_public_names_are_listed():
     assert set(metaevo.__all__) <= set(dir(metaevo))
 
@@ -70,10 +86,12 @@ def test_it_finds_the_optimum_and_leaves_a_run(through):
 def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
     looks = []
 
-    def stop_soon(stop, length):
+    def stop_soon(length, stop_signal, share_signal):
         looks.append(length)
-        stop.requested = signal.SIGTERM if len(looks) > 6 else None
-        return 0 if stop.requested else length
+        if len(looks) <= 6:
+            return length
+        share_signal(signal.SIGTERM)
+        return 0
 
     monkeypatch.setattr(loop, "in_lockstep", stop_soon)
     with pytest.raises(SystemExit) as stopped:

@@ -97,10 +97,12 @@ def stop_after(monkeypatch, looks):
     """Send SIGTERM, as it were, when so many blocks have begun."""
     seen = []
 
-    def in_lockstep(stop, length):
+    def in_lockstep(length, stop_signal, share_signal):
         seen.append(length)
-        stop.requested = signal.SIGTERM if len(seen) > looks else None
-        return 0 if stop.requested else length
+        if len(seen) <= looks:
+            return length
+        share_signal(signal.SIGTERM)
+        return 0
 
     monkeypatch.setattr(loop, "in_lockstep", in_lockstep)
 
