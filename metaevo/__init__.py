@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from metaevo.evolution.evolution import EvolutionConfig
     from metaevo.evolution.problem import Evaluation, MetaProblem
     from metaevo.evolution.strategy import StrategyConfig
-    from metaevo.studies.api import Found, evolve
+    from metaevo.studies.api import Found, compare, evolve
+    from metaevo.studies.learner_problem import ComparisonResult, ContenderResult, LearnerProblem
     from metaevo.studies.settings import RunConfig
     from metaevo.studies.sweeps import sweep
     from metaevo.tuning.config import SweepConfig
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ComparisonResult",
     "Component",
     "ConfigError",
+    "ContenderResult",
     "Evaluation",
     "EvolutionConfig",
     "Found",
+    "LearnerProblem",
     "MetaProblem",
     "RunComparison",
     "RunConfig",
@@ -37,6 +41,7 @@ __all__ = [
     "SweepConfig",
     "SweepResult",
     "__version__",
+    "compare",
     "compare_runs",
     "devices",
     "evolve",
@@ -46,17 +51,21 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ComparisonResult": "metaevo.studies.learner_problem",
     "Component": "metaevo.components.component",
     "ConfigError": "metaevo.config",
+    "ContenderResult": "metaevo.studies.learner_problem",
     "Evaluation": "metaevo.evolution.problem",
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
+    "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "RunConfig": "metaevo.studies.settings",
     "StrategyConfig": "metaevo.evolution.strategy",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
+    "compare": "metaevo.studies.api",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evolve": "metaevo.studies.api",

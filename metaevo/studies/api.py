@@ -11,15 +11,17 @@ from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
-from metaevo.evolution.problem import MetaParams, MetaProblem
+from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
 from metaevo.studies.problem import ProblemStudy
-from metaevo.studies.settings import RunConfig
+from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.several import run_evolutions
 from metaevo.studies.spread import members_of
+from metaevo.studies.study import Study
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Found(NamedTuple):
     """a record for each generation, as in metrics.jsonl"""
     path: Path | None
     """of the run's directory, with its report and figures; None without one"""
+    frames_per_generation: int = 0
+    """environment steps, without validation; 0 if the problem has no frames"""
 
 
 def evolve(
@@ -94,13 +98,13 @@ def evolve(
     of_run = run or RunConfig()
     if evolution_seeds is not None:
         of_run = _with_seeds(of_run, evolution_seeds)
-    settings = ProblemSettings(strategy or StrategyConfig(), config, of_run)
+    study, settings = _study_of(problem, strategy or StrategyConfig(), config, of_run)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
-        return _evolve_in_memory(problem, settings)
+        return _evolve_in_memory(problem, study, settings)
     path = Path(run_dir)
-    code = run_evolutions(ProblemStudy(problem, settings), settings, run_dir=path, resume=resume)
+    code = run_evolutions(study, settings, run_dir=path, resume=resume)
     if code:
         raise SystemExit(code)
     directory = RunDirectory.open(path)
@@ -109,12 +113,71 @@ def evolve(
     for each in members_of(path, settings):
         if each.seed == chosen:
             directory = each.directory
-    return Found(meta_params, directory.read_metrics("generation"), path)
+    frames = settings.strategy.population_size * config.seeds_per_candidate
+    frames *= frames_per_evaluation(problem)
+    return Found(meta_params, directory.read_metrics("generation"), path, frames)
 
 
-def _evolve_in_memory(problem: MetaProblem, settings: ProblemSettings) -> Found:
+def compare(
+    problem: LearnerProblem,
+    found: Found,
+    *,
+    seeds: int = 128,
+    space: Mapping[str, Any] | None = None,
+    trials: int = 64,
+    tuning_seeds: int | None = 4,
+    contenders: Sequence[str] = (),
+) -> ComparisonResult:
+    """Compare a learned component with tuned hand-written ones on held-out seeds.
+
+    Every contender is tuned on the same budget, over the same space. The seeds of evolution,
+    validation, tuning and comparison are disjoint.
+
+    Examples:
+        >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
+        >>> result = metaevo.compare(problem, found, space=space, trials=16)
+        >>> pandas.DataFrame(result.records())
+
+    Args:
+        problem: of the evolution.
+        found: by the evolution.
+        seeds: held-out seeds of every contender.
+        space: hyperparameters to tune, each with a list of values or a range; by default none.
+        trials: settings that each contender races.
+        tuning_seeds: seeds of every setting in the first round; None for as many frames for each
+            contender as the evolution used.
+        contenders: names of hand-written functions; by default all of the slot.
+
+    Raises:
+        ConfigError: for an unknown contender or hyperparameter, or an invalid range.
+    """
+    frames = len(found.metrics) * found.frames_per_generation
+    return problem.compare(
+        found.meta_params,
+        evolution_frames=frames,
+        seeds=seeds,
+        space=dict(space or {}),
+        trials=trials,
+        tuning_seeds=tuning_seeds,
+        contenders=list(contenders),
+    )
+
+
+def _study_of(
+    problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
+) -> tuple[Study, EvolutionSettings]:
+    """Return the study of a problem: its own, if it has one, such as a `LearnerProblem`."""
+    own = getattr(problem, "study", None)
+    if own is not None:
+        found: tuple[Study, EvolutionSettings] = own(strategy, evolution, run)
+        return found
+    settings = ProblemSettings(strategy, evolution, run)
+    return ProblemStudy(problem, settings), settings
+
+
+def _evolve_in_memory(problem: MetaProblem, study: Study, settings: EvolutionSettings) -> Found:
     """Evolve without a run directory; return the best evolution on its validation seeds."""
-    ProblemStudy(problem, settings).check()
+    study.check()
     config, count = settings.evolution, settings.run.evolution_seeds
     evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
     evolutions: list[Found] = []
@@ -133,7 +196,8 @@ def _evolve_in_memory(problem: MetaProblem, settings: ProblemSettings) -> Found:
                     records.append({"generation": len(records), **own})
                     bar.update()
             evolution = block.evolution
-            evolutions.append(Found(evolution.result(block.state), records, None))
+            frames = evolution.evaluations * frames_per_evaluation(problem)
+            evolutions.append(Found(evolution.result(block.state), records, None, frames))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
 

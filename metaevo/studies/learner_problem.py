@@ -1,0 +1,178 @@
+"""Components of a learner from Python: a problem for `metaevo.evolve`, and its comparison."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+
+from metaevo.comparison import protocol
+from metaevo.comparison.ablations import Laboratory
+from metaevo.comparison.evaluation import LEARNED
+from metaevo.config import ConfigError, from_dict, merge, to_dict
+from metaevo.evolution.evolution import EvolutionConfig
+from metaevo.evolution.problem import Evaluation, MetaParams
+from metaevo.evolution.strategy import StrategyConfig
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
+
+
+class LearnerProblem:
+    """Train a learner with a component in its slot; the fitness is how well it learns.
+
+    Conforms to `metaevo.MetaProblem`.
+
+    Examples:
+        >>> problem = metaevo.LearnerProblem("ppo", evolve="value_loss", env="CartPole-v1")
+        >>> found = metaevo.evolve(problem, generations=30)
+        >>> result = metaevo.compare(problem, found)
+        >>> result.verdict, result.difference, result.interval
+    """
+
+    def __init__(
+        self,
+        learner: str = "ppo",
+        *,
+        evolve: str | Sequence[str],
+        env: str | Sequence[str] = "CartPole-v1",
+        env_params: Mapping[str, Any] | None = None,
+        **sections: Any,
+    ):
+        """Build the component, the learner and the environments; nothing is compiled.
+
+        Args:
+            learner: by its name.
+            evolve: a component's name, module or path, or several.
+            env: an environment's name, `my_env.py:Class` or `my_package:Class`, or several.
+            env_params: overrides of its parameters; with several environments, by their names.
+            sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
+                dicts, and names of hand-written functions for other slots.
+
+        Raises:
+            ConfigError: naming the key that is wrong.
+        """
+        task = {"env": _plain(env), "env_params": dict(env_params or {})}
+        raw = {"learner": learner, "evolve": _plain(evolve), "task": task, **sections}
+        self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
+        self._study = LearnerStudy(self.settings)
+        self._measured = self._study.measure()
+        self._problem = self._study.problem(self._measured)
+        self.frames = self._problem.frames
+        self.working_set_bytes = self._problem.working_set_bytes
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return the meta-parameters of one candidate."""
+        return self._problem.init(key)
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Train one agent in every environment with these meta-parameters."""
+        return self._problem.evaluate(key, meta_params)
+
+    def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
+        """Do the same with a gradient, through `window` updates; see `meta_gradient`."""
+        return self._problem.ascend(key, meta_params, window)
+
+    @property
+    def functions(self) -> dict[str, Any]:
+        """The functions of the evolved slots, as the learner's `make_train` takes them."""
+        return self._study.evolved.functions()
+
+    def study(
+        self, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
+    ) -> tuple[LearnerStudy, EvolveSettings]:
+        """Return the study of a run directory and its settings."""
+        settings = replace(self.settings, strategy=strategy, evolution=evolution, run=run)
+        return LearnerStudy(settings), settings
+
+    def compare(
+        self, meta_params: MetaParams, *, evolution_frames: int, **evaluation: Any
+    ) -> "ComparisonResult":
+        """Compare meta-parameters with tuned hand-written functions; see `metaevo.compare`."""
+        settings = from_dict(
+            type(self.settings),
+            merge(to_dict(self.settings), {"evaluation": {**evaluation, "ablation_seeds": 0}}),
+        )
+        if not settings.evaluation.seeds:
+            raise ConfigError("seeds = 0: must be at least 1 for a comparison")
+        study = LearnerStudy(settings)
+        study.check()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder)
+            found = protocol.compare(
+                settings,
+                study.parts,
+                Laboratory(settings, study.parts, meta_params),
+                learned={LEARNED: meta_params},
+                path=path,
+                figures=path / "figures",
+                evolution_frames=evolution_frames,
+                normalisation=self._problem.normalisation,
+                check_stop=lambda: None,
+            )
+        return ComparisonResult.of(found)
+
+
+@dataclass(frozen=True)
+class ContenderResult:
+    """One row of a comparison: a learned or hand-written function on held-out seeds."""
+
+    name: str
+    """such as "learned (tuned)" or "adam (same hyperparameters)" """
+    function: str
+    """the name without its settings"""
+    settings: dict[str, float]
+    """hyperparameters that tuning has chosen"""
+    tuning_frames: int
+    """environment steps of tuning"""
+    seeds: int
+    iqm: float
+    """interquartile mean of the scores"""
+    interval: tuple[float, float]
+    """95% stratified bootstrap interval of the interquartile mean"""
+    mean: float
+    diverged: int
+    """agents with non-finite parameters"""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "ContenderResult":
+        """Return the typed form of a row of evaluation.json."""
+        known = {name: row[name] for name in cls.__dataclass_fields__}
+        return cls(**{**known, "interval": tuple(row["interval"])})
+
+
+@dataclass(frozen=True)
+class ComparisonResult:
+    """A held-out comparison of a learned function with tuned hand-written ones."""
+
+    rows: tuple[ContenderResult, ...]
+    verdict: Literal["better", "worse", "undecided"]
+    """better: against every baseline"""
+    baseline: str
+    """the row of the best hand-written function"""
+    difference: float
+    """in interquartile mean, of the learned function from that baseline"""
+    interval: tuple[float, float]
+    """95% interval of the difference"""
+
+    @classmethod
+    def of(cls, evaluation: Mapping[str, Any]) -> "ComparisonResult":
+        """Return the typed form of evaluation.json."""
+        rows = tuple(ContenderResult.of(row) for row in evaluation["variants"])
+        best = evaluation["against_best"]
+        return cls(
+            rows,
+            evaluation["conclusion"],
+            evaluation["best_hand_written"],
+            best["difference"],
+            tuple(best["difference_interval"]),
+        )
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a dict for each row, as `pandas.DataFrame` reads them."""
+        return [asdict(row) for row in self.rows]
+
+
+def _plain(names: str | Sequence[str]) -> Any:
+    return names if isinstance(names, str) else list(names)

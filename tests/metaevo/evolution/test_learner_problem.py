@@ -1,0 +1,73 @@
+"""From a notebook: evolve a component, compare it, use it, without a settings file."""
+
+import jax
+import numpy as np
+import pytest
+
+import metaevo
+from purerl import envs, q_learning
+
+STRATEGY = metaevo.StrategyConfig(population_size=8, sigma=0.1)
+CONFIG = metaevo.EvolutionConfig(generations=2, validation_seeds=2, validation_every=1)
+SIZES = {
+    "env": "GridWorld",
+    "env_params": {"size": 3},
+    "train": {"total_timesteps": 512, "num_steps": 128},
+}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return metaevo.LearnerProblem("q_learning", evolve="value_loss", **SIZES)
+
+
+@pytest.fixture(scope="module")
+def found(problem):
+    return metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
+
+
+def test_it_is_evolved_and_compared_in_memory(problem, found):
+    assert len(found.metrics) == 2
+    assert problem.frames == 512
+    assert found.frames_per_generation == 8 * 512
+    space = {"learning_rate": {"log_uniform": [0.01, 0.5]}}
+    result = metaevo.compare(
+        problem, found, seeds=4, space=space, trials=2, tuning_seeds=1, contenders=["huber"]
+    )
+    assert {row.function for row in result.rows} == {"learned", "huber"}
+    assert result.verdict in ("better", "worse", "undecided")
+    judged = {row.name: row.iqm for row in result.rows}
+    assert result.difference == pytest.approx(judged["learned (tuned)"] - judged[result.baseline])
+    assert result.interval[0] <= result.difference <= result.interval[1]
+    assert [record["seeds"] for record in result.records()] == [4] * len(result.rows)
+
+
+def test_its_function_fills_the_slot(problem, found):
+    env, params = envs.make("GridWorld", size=3, observations="index")
+    config = q_learning.Config(total_timesteps=512, num_steps=128)
+    train = jax.jit(q_learning.make_train(config, env, **problem.functions))
+    result = train(jax.random.key(0), q_learning.Hyperparams(), found.meta_params, params)
+    assert np.isfinite(np.asarray(result.episodes.returns)).all()
+
+
+def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
+    again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
+    same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)
+    assert all(jax.tree.leaves(same))
+    assert (tmp_path / "run" / "evaluation.json").exists()  # a run ends with the comparison
+    function, _ = metaevo.load(tmp_path / "run")
+    assert callable(function)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"evolve": "value_los"}, "evolve"),
+        ({"env": "GridWorl"}, "env"),
+        ({"train": {"total_timestep": 5}}, "total_timestep"),
+        ({"hyperparams": {"learning_rat": 5}}, "learning_rat"),
+    ],
+)
+def test_a_wrong_key_is_named(changes, key):
+    with pytest.raises(metaevo.ConfigError, match=key):
+        metaevo.LearnerProblem("q_learning", **{"evolve": "value_loss", **SIZES, **changes})
