@@ -88,12 +88,15 @@ def check_meta_params(shapes: Any) -> None:
             )
 
 
-def check_evaluation(problem: MetaProblem, shapes: Any) -> None:
+def check_evaluation(problem: MetaProblem, shapes: Any) -> list[str]:
     """Raise if `evaluate` does not return an `Evaluation` of scalars.
 
     Args:
         problem: its `evaluate` is traced, which compiles nothing.
         shapes: of one candidate.
+
+    Returns:
+        the names of its metrics.
 
     Raises:
         ConfigError: with the returned type or shape.
@@ -114,6 +117,7 @@ def check_evaluation(problem: MetaProblem, shapes: Any) -> None:
             raise ConfigError(
                 f"evaluate: {name} has shape {jnp.shape(value)}; must be (), a scalar"
             )
+    return sorted(found.metrics)
 
 
 def check_population(strategy: StrategyConfig, solution: Any) -> None:

@@ -33,6 +33,7 @@ class ProblemStudy(Plain):
         """
         self._problem, self.settings = problem, settings
         self.name = type(problem).__name__
+        self._metrics: list[str] = []
 
     def check(self) -> None:
         """Find out before anything is compiled whether strategy and devices fit the problem."""
@@ -42,7 +43,7 @@ class ProblemStudy(Plain):
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
         check_meta_params(shapes)
-        check_evaluation(self._problem, shapes)
+        self._metrics = check_evaluation(self._problem, shapes)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 
     def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
@@ -57,10 +58,9 @@ class ProblemStudy(Plain):
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the problem's own metrics over the generations."""
-        found = jax.eval_shape(self._problem.evaluate, jax.random.key(0), meta_params)
         records = RunDirectory(figures.parent).read_metrics("generation")
-        if found.metrics and len(records):
-            plot_metrics(records, sorted(found.metrics), figures / METRICS)
+        if self._metrics and len(records):
+            plot_metrics(records, self._metrics, figures / METRICS)
 
     def compare(
         self,

@@ -19,6 +19,7 @@ task: {env: GridWorld, env_params: {size: 4, slip_probability: 0.1, max_steps_in
 hyperparams: {learning_rate: 0.3, gamma: 0.9, epsilon_start: 0.1}
 """
 EVOLUTION = """
+evolve: value_loss
 train: {total_timesteps: 400, num_steps: 50}
 component: {form: additive, hidden_sizes: [4], inputs: [error], start: squared}
 fitness: {mean_return: 0.0, reward_per_step: 400.0}
@@ -94,7 +95,8 @@ class Work:
     """A run to disturb."""
 
     name: str
-    script: str
+    what: str
+    """the command of metaevo"""
     settings: str
     kind: str
     """of the records that count its progress"""
@@ -106,7 +108,7 @@ class Work:
 
     def command(self, run_dir: Path) -> list[str]:
         """Begin the run, or continue it: what a scheduler's script would do."""
-        script = [sys.executable, str(ROOT / "experiments" / self.script), "--run-dir"]
+        script = [sys.executable, "-m", "metaevo", self.what, "--run-dir"]
         if (run_dir / "config.yaml").exists():
             return [*script, str(run_dir), "--resume"]
         settings = run_dir.with_name(f"{self.name}.yaml")
@@ -167,15 +169,15 @@ class Work:
 
 
 WORKS = {
-    "evolution": Work("evolution", "evolve_value_loss.py", EVOLUTION, "generation", 400),
+    "evolution": Work("evolution", "evolve", EVOLUTION, "generation", 400),
     "short": Work(
-        "short", "evolve_value_loss.py", EVOLUTION, "generation", 60,
+        "short", "evolve", EVOLUTION, "generation", 60,
         tuple(f"--{key}={value}" for key, value in SHORT.items()),
     ),
-    "train": Work("train", "train.py", TRAIN, "update", 300),
-    "sweep": Work("sweep", "sweep.py", SWEEP, "trial", 60),
-    "shaping": Work("shaping", "evolve.py", SHAPING, "generation", 60, agent=""),
-    "cheap_talk": Work("cheap_talk", "evolve.py", CHEAP_TALK, "generation", 60, agent=""),
+    "train": Work("train", "train", TRAIN, "update", 300),
+    "sweep": Work("sweep", "sweep", SWEEP, "trial", 60),
+    "shaping": Work("shaping", "evolve", SHAPING, "generation", 60, agent=""),
+    "cheap_talk": Work("cheap_talk", "evolve", CHEAP_TALK, "generation", 60, agent=""),
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
     with pytest.raises(SystemExit) as stopped:
         evolve(path)
     assert stopped.value.code == 143
-    assert f"continue with: --resume --run-dir {path}\n" in capsys.readouterr().err
+    assert f"run_dir={str(path)!r}, resume=True" in capsys.readouterr().err
     monkeypatch.undo()
     assert not (path / "report.html").exists()
     done = sum(len(records(path / f"seed_{seed}")) for seed in SEEDS)

@@ -119,7 +119,8 @@ def test_a_module_draws_and_ablates_itself(folder):
     run = folder / "run"
     figures = {path.name for path in (run / "figures").iterdir()}
     assert figures == {
-        "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "mine.txt"
+        "fitness.png", "scores.png", "learning_curves.png", "policy_loss.png", "policy_loss.gif",
+        "mine.txt",
     }  # fmt: skip
     found, _ = load_tree(run / "meta_params")
     assert set(found) == {"drift", "scaled"}
@@ -205,13 +206,15 @@ def test_a_resumed_run_has_the_same_code(there, tmp_path, capsys):
     }
 
 
-def test_a_slot_is_filled_from_a_run(there, tmp_path):
+def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
     """`value_loss: RUN` in another evolution, which keeps a copy of it and of its source."""
     raw = load_yaml(there / "settings.yaml")
     raw |= {"evolve": "drift", "component": {"hidden_size": 4}, "value_loss": str(there / "run")}
     settings = from_dict(experiment_class(raw, None), raw)
-    with pytest.raises(ConfigError, match="from outside metaevo"):
-        LearnerStudy(settings)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of a user who has not executed it
+        with pytest.raises(ConfigError, match="from outside metaevo"):
+            LearnerStudy(settings)
     study = LearnerStudy(settings, trust_source=True)
     function = study.parts.fixed["value_loss"]
     own, meta_params = metaevo.load(there / "run", slot="value_loss", trust_source=True)

@@ -51,6 +51,7 @@ class AimingStudy:
 
     name = "aiming"
     folds = ""
+    animated = False
 
     def __init__(self, settings):
         self.settings = settings

@@ -62,7 +62,7 @@ def environment(**changes):
 def sync(pattern, *arguments, code=0, **changes):
     """Run the script; what it says."""
     done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / "sync.py"), str(pattern), *map(str, arguments)],
+        [sys.executable, "-m", "metaevo", "sync", str(pattern), *map(str, arguments)],
         capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=500,
         env=environment(HOME=str(pattern.parent), **changes), check=False,
     )  # fmt: skip
