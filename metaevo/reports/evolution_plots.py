@@ -1,4 +1,4 @@
-"""Figures of an evolution: several seeds in one figure, and the metrics of a problem."""
+"""Figures of an evolution: several seeds, evolved numbers, and the metrics of a problem."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -9,6 +9,9 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from metaevo.reports import plots
+
+MOST_LABELS = 16
+"""Names below bars, at most."""
 
 
 def plot_evolutions(
@@ -82,4 +85,25 @@ def plot_metrics(
         values = plots._column(records, name)
         axes.plot(generation, values, color=plots.SKY, marker=plots._visible(generation, values))
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    return plots._save(figure, path)
+
+
+def plot_numbers(numbers: Mapping[str, float], path: plots.PathLike) -> Path:
+    """Draw evolved numbers as bars; returns `path`.
+
+    Args:
+        numbers: by their names, at least one; if there are many, some names are left out.
+        path: of the PNG.
+    """
+    figure = plots._figure(4.5)
+    axes = plots._style(figure.subplots(), "", "value")
+    places = np.arange(len(numbers))
+    axes.bar(places, list(numbers.values()), color=plots.LEARNED, width=0.7)
+    axes.axhline(0, color=plots.GREY, linewidth=0.8)
+    step = -(-len(numbers) // MOST_LABELS)
+    names = [plots._plain(name) for name in numbers][::step]
+    tilt = 0 if sum(map(len, names)) < 80 else 40
+    side = "right" if tilt else "center"
+    axes.set_xticks(places[::step], names, rotation=tilt, ha=side, rotation_mode="anchor")
+    axes.set_xlim(-0.7, len(numbers) - 0.3)
     return plots._save(figure, path)

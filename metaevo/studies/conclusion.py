@@ -70,17 +70,16 @@ def _draw_found(
         plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
     study.draw(found, directory.figures)
-    if study.animated:
-        _animate(study, directory, records)
+    _animate(study, directory, records)
     return found, directory.path if discovery.is_loadable(about) else None
 
 
 def _animate(study: Study, directory: RunDirectory, records: Sequence[Mapping[str, Any]]) -> None:
-    """Draw a film of every figure over the generations."""
+    """Draw a film of the study's animated figures over the generations."""
     past = history.read(directory.path)
     if past is not None:
         animation.animate(
-            lambda index: study.draw(past.at(index), directory.figures),
+            lambda index: study.draw_frame(past.at(index), directory.figures),
             past.generations.tolist(),
             records,
             directory.figures,

@@ -32,7 +32,6 @@ class LearnerStudy:
     """Conforms to `metaevo.studies.study.Study`."""
 
     folds = "Ablations"
-    animated = True
 
     def __init__(
         self,
@@ -124,6 +123,10 @@ class LearnerStudy:
             draw = part.slot.hook(part.module, "draw")
             if draw is not None:
                 draw(laboratory.found(part), figures)
+
+    def draw_frame(self, meta_params: Any, figures: Path) -> None:
+        """Draw the same figures."""
+        self.draw(meta_params, figures)
 
     def compare(
         self,

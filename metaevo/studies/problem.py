@@ -9,20 +9,26 @@ import jax
 from metaevo.config import ConfigError
 from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
 from metaevo.evolution.problem import MetaParams, MetaProblem
-from metaevo.reports.evolution_plots import plot_metrics
+from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Plain
+from metaevo.studies.verdict import evolved_numbers
 
-METRICS = "metrics.png"
+METRICS, NUMBERS = "metrics.png", "meta_params.png"
+MOST_BARS = 64
+"""Numbers in meta-parameters that are drawn, at most."""
 
 
 class ProblemStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    captions: Mapping[str, str] = {METRICS: "The problem's own metrics: means over the candidates."}
+    captions: Mapping[str, str] = {
+        NUMBERS: "The evolved meta-parameters.",
+        METRICS: "The problem's own metrics: means over the candidates.",
+    }
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
         """Bind a problem.
@@ -57,10 +63,16 @@ class ProblemStudy(Plain):
         checkpoint.save_tree(directory.meta_params, tree, {"generation": generation})
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the problem's own metrics over the generations."""
+        """Draw the evolved numbers, and the problem's own metrics over the generations."""
+        self.draw_frame(meta_params, figures)
         records = RunDirectory(figures.parent).read_metrics("generation")
         if self._metrics and len(records):
             plot_metrics(records, self._metrics, figures / METRICS)
+
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
+        """Draw the numbers as bars, unless there are more than `MOST_BARS`."""
+        if numbers := evolved_numbers(meta_params, MOST_BARS):
+            plot_numbers(numbers, figures / NUMBERS)
 
     def compare(
         self,

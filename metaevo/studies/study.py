@@ -20,10 +20,6 @@ class Study(Protocol):
         """The heading under which the report folds its tables; empty to show them."""
 
     @property
-    def animated(self) -> bool:
-        """Whether its figures can be drawn in a second, so that a film of them is worth it."""
-
-    @property
     def captions(self) -> Mapping[str, str]:
         """Those of its figures, by their file names."""
 
@@ -60,6 +56,9 @@ class Study(Protocol):
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw what was found."""
+
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
+        """Draw the figures that the report animates over the generations, at most a second each."""
 
     def compare(
         self,
@@ -107,8 +106,6 @@ def subtitle(generations: int) -> str:
 class Plain:
     """What most studies have in common: nothing is measured before, kept beside, or folded away."""
 
-    animated = False
-
     captions: Mapping[str, str] = {}
     folds = ""
 
@@ -118,3 +115,6 @@ class Plain:
 
     def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
         """Write nothing: the settings say it all."""
+
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
+        """Draw no figure: there is no animation."""

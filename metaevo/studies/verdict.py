@@ -134,17 +134,18 @@ def tuned_settings(result: Mapping[str, Any]) -> list[page.Table]:
     return [page.Table("Tuned settings", columns, rows)] if rows else []
 
 
-def evolved_numbers(meta_params: Any) -> dict[str, float]:
+def evolved_numbers(meta_params: Any, most: int = FEW) -> dict[str, float]:
     """Return what was evolved as numbers by their names; nothing where there are many.
 
     Args:
         meta_params: any tree of arrays.
+        most: numbers; nothing is returned if there are more.
     """
     leaves = jax.tree_util.tree_leaves_with_path(meta_params)
     arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
               for path, leaf in leaves]  # fmt: skip
     real = all(np.issubdtype(each.dtype, np.number) for _, each in arrays)
-    if not real or not 0 < sum(each.size for _, each in arrays) <= FEW:
+    if not real or not 0 < sum(each.size for _, each in arrays) <= most:
         return {}
     return {
         name + _place(index): float(value)

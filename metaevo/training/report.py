@@ -53,7 +53,7 @@ def check(settings: TrainSettings, env_name: str, env: Any) -> None:
     if settings.evaluation.film and renderer(env) is None:
         raise ConfigError(
             f"evaluation.film = true: {env_name} cannot be drawn; classic control, MinAtar, "
-            "navix, xminigrid, GridWorld, Doors and environments with `render(state, params)` can"
+            "the suites, GridWorld, Doors and environments with `render(state, params)` can"
         )
     wanted = settings.evaluation.gymnasium
     if not wanted:

@@ -1,17 +1,30 @@
 """Craftax (Matthews et al. 2024): to survive, to mine and to craft in a world of 64 x 64 cells."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import jax
+import numpy as np
 from gymnax.environments import spaces
 
-from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, imported
+from purerl.envs.suite import (
+    Suite,
+    SuiteEnvironment,
+    SuiteParams,
+    SuiteState,
+    imported,
+    quiet,
+    tolerant,
+)
 
 VERSION = "1.6.1"
 NEVER = 2**30
 """Steps after which craftax itself would cut an episode."""
+PIXELS, ENLARGED = 16, 2
+"""Side of a block in craftax's pictures, and pixels of a film for each of theirs."""
 
 
 class CraftaxParams(SuiteParams):
@@ -75,6 +88,8 @@ class Craftax(SuiteEnvironment):
         module = imported("craftax", f"craftax.{folder}.envs.craftax_symbolic_env", VERSION)
         self.game = getattr(module, cls)()
         self._own_params = self.game.default_params
+        self._folder = folder
+        self._draw: Callable[[Any], jax.Array] | None = None
 
     @property
     def default_params(self) -> CraftaxParams:
@@ -94,6 +109,32 @@ class Craftax(SuiteEnvironment):
             key, inner, action, self._own(params)
         )
         return obs, state.replace(state_rng=None), reward, terminated
+
+    def render(self, state: SuiteState, params: CraftaxParams) -> np.ndarray:
+        """Return craftax's picture of the surroundings and the inventory.
+
+        The noise at night is always the same. The first picture takes seconds to compile.
+        """
+        del params
+        if self._draw is None:
+            self._draw = jax.jit(self._pixel_renderer())
+        with tolerant():
+            picture = self._draw(state.inner.replace(state_rng=jax.random.PRNGKey(0)))
+        picture = np.asarray(picture).clip(0, 255).astype(np.uint8)
+        return picture.repeat(ENLARGED, axis=0).repeat(ENLARGED, axis=1)
+
+    def _pixel_renderer(self) -> Callable[[Any], jax.Array]:
+        """Build craftax's renderer with textures of one size.
+
+        Craftax itself prepares three sizes and pickles them into its installation.
+        """
+        constants = imported("craftax", f"craftax.{self._folder}.constants", VERSION)
+        renderer = imported("craftax", f"craftax.{self._folder}.renderer", VERSION)
+        with quiet():
+            textures = {PIXELS: constants.load_all_textures_given_size(PIXELS)}
+            with mock.patch.object(renderer, "load_all_textures", return_value=textures):
+                draw: Callable[[Any], jax.Array] = renderer.make_craftax_pixel_renderer(PIXELS)
+        return draw
 
     def _own(self, params: CraftaxParams) -> Any:
         """Return craftax's parameters: ours of the same names, without craftax's limit."""

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from gymnax.environments import spaces
 
+from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
 
 VERSION = "1.1.2"
@@ -25,6 +27,8 @@ class Game(NamedTuple):
     """whether jumanji ends an episode after so many steps; otherwise the limit is never reached"""
     observe: Callable[[Any], jax.Array]
     """from jumanji's observation to an image"""
+    draw: Callable[[Any], np.ndarray]
+    """from jumanji's state to a picture"""
     planes: tuple[int, ...] | None = None
     """see `SuiteEnvironment`"""
     pool: int | None = 1024
@@ -48,14 +52,65 @@ def _maze(obs: Any) -> jax.Array:
     return jnp.stack([obs.walls, *places], axis=-1)
 
 
+def _mark(shape: tuple[int, int], position: Any) -> np.ndarray:
+    """Return a grid with one cell on, or none if the position is outside."""
+    rows, columns = np.indices(shape)
+    return (rows == int(position.row)) & (columns == int(position.col))
+
+
+def _draw_snake(state: Any) -> np.ndarray:
+    body = np.asarray(state.body)
+    head, fruit = (_mark(body.shape, at) for at in (state.head_position, state.fruit_position))
+    cells = np.stack([head, fruit, np.asarray(state.tail), body], axis=-1)
+    return drawing.planes(cells, (drawing.BODY, drawing.POLE, drawing.SOFT, drawing.GOAL))
+
+
+def _draw_maze(state: Any) -> np.ndarray:
+    walls = np.asarray(state.walls)
+    agent, target = (_mark(walls.shape, at) for at in (state.agent_position, state.target_position))
+    cells = np.stack([agent, target, walls], axis=-1)
+    return drawing.planes(cells, (drawing.BODY, drawing.GOAL, drawing.INK))
+
+
+def _draw_puzzle(state: Any) -> np.ndarray:
+    """Draw the tiles, blue where they belong."""
+    puzzle = np.asarray(state.puzzle)
+    right = puzzle == np.arange(1, puzzle.size + 1).reshape(puzzle.shape)
+    colours = np.where(right[..., None], drawing.BODY, (236, 232, 224))
+    colours[puzzle == 0] = drawing.PAPER
+    return drawing.tiles(np.where(puzzle > 0, puzzle.astype(str), ""), colours)
+
+
+def _draw_mines(state: Any) -> np.ndarray:
+    """Draw what the player has opened: numbers of mines around, or a mine."""
+    board = np.asarray(state.board)
+    is_mine = np.zeros(board.size, bool)
+    is_mine[np.asarray(state.flat_mine_locations)] = True
+    hit = is_mine.reshape(board.shape) & (board >= 0)
+    colours = np.where((board < 0)[..., None], drawing.SOFT, (236, 232, 224))
+    colours[hit] = drawing.POLE
+    labels = np.where(board > 0, board.astype(str), "")
+    return drawing.tiles(np.where(hit, "*", labels), colours)
+
+
 GAMES: dict[str, Game] = {
-    "Snake": Game("Snake-v1", 4000, True, lambda obs: obs.grid, pool=None),
-    "Maze": Game("Maze-v0", 100, True, _maze),
-    "Game2048": Game("Game2048-v1", 10_000, False, lambda obs: obs.board[..., None], (18,), None),
-    "SlidingTilePuzzle": Game(
-        "SlidingTilePuzzle-v0", 500, True, lambda obs: obs.puzzle[..., None], (25,)
+    "Snake": Game("Snake-v1", 4000, True, lambda obs: obs.grid, _draw_snake, pool=None),
+    "Maze": Game("Maze-v0", 100, True, _maze, _draw_maze),
+    "Game2048": Game(
+        "Game2048-v1",
+        10_000,
+        False,
+        lambda obs: obs.board[..., None],
+        lambda state: drawing.board_2048(np.asarray(state.board)),
+        (18,),
+        None,
     ),
-    "Minesweeper": Game("Minesweeper-v0", 100, False, lambda obs: obs.board[..., None] + 1, (10,)),
+    "SlidingTilePuzzle": Game(
+        "SlidingTilePuzzle-v0", 500, True, lambda obs: obs.puzzle[..., None], _draw_puzzle, (25,)
+    ),
+    "Minesweeper": Game(
+        "Minesweeper-v0", 100, False, lambda obs: obs.board[..., None] + 1, _draw_mines, (10,)
+    ),
 }
 """The games by our names: jumanji's without the version."""
 
@@ -95,7 +150,7 @@ class Jumanji(SuiteEnvironment):
             self.game = jumanji.make(found.identifier, **clock)
             spec = self.game.action_spec
             self._shape = tuple(map(int, jnp.ravel(jnp.asarray(spec.num_values))))
-        self._observe, self.planes = found.observe, found.planes
+        self._observe, self._draw, self.planes = found.observe, found.draw, found.planes
         self._params = JumanjiParams(max_steps_in_episode=found.limit)
 
     @property
@@ -127,6 +182,11 @@ class Jumanji(SuiteEnvironment):
         del params
         mask: jax.Array = state.inner.legal
         return mask
+
+    def render(self, state: SuiteState, params: JumanjiParams) -> np.ndarray:
+        """Draw the board, uint8 [height, width, 3]."""
+        del params
+        return self._draw(state.inner.state)
 
     @property
     def num_actions(self) -> int:

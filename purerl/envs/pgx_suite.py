@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from gymnax.environments import spaces
 
+from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
 
 VERSION = "2.6.0"
@@ -67,6 +69,7 @@ class Pgx(SuiteEnvironment):
             self._num_actions = int(self.game.num_actions)
         if sticky_action_prob is not None:
             self.game.sticky_action_prob = float(sticky_action_prob)
+        self._observe = jax.jit(self.game.observe)
         self._params = PgxParams(max_steps_in_episode=LIMITS[name])
 
     @property
@@ -100,6 +103,13 @@ class Pgx(SuiteEnvironment):
         del params
         mask: jax.Array = state.inner.legal_action_mask
         return mask
+
+    def render(self, state: SuiteState, params: PgxParams) -> np.ndarray:
+        """Draw the observation of a MinAtar game, or the board of 2048."""
+        del params
+        if self.name == "pgx/2048":
+            return drawing.board_2048(np.asarray(state.inner._board).reshape(4, 4))
+        return drawing.planes(np.asarray(self._observe(state.inner)))
 
     @property
     def num_actions(self) -> int:

@@ -7,23 +7,14 @@ from typing import IO, Any
 
 import jax
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from purerl import acting
+from purerl.envs.drawing import BODY, GOAL, INK, POLE, SOFT, Canvas, planes
 from purerl.types import Learner
 
 Renderer = Callable[[Any, Any], np.ndarray]
 """From an environment's state and parameters to a picture, uint8 [height, width, 3]."""
-_WIDTH, _HEIGHT, _SCALE = 300, 200, 2
-"""Pixels of a picture of classic control; it is drawn larger by the scale, which smooths edges."""
-_PAPER, _INK, _SOFT = (250, 250, 247), (60, 60, 68), (170, 170, 175)
-_BODY, _POLE, _GOAL = (38, 92, 204), (213, 94, 0), (0, 140, 100)
-_PLANES = (
-    (38, 92, 204), (213, 94, 0), (240, 190, 130), (0, 140, 100), (204, 121, 167), (86, 180, 233),
-    (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
-)  # fmt: skip
-"""Colours of the channels of a MinAtar observation."""
-_CELL = 24
 
 
 def save_gif(
@@ -72,63 +63,27 @@ def _own_renderer(env: Any) -> Renderer | None:
         return None
     if env.name.endswith("-MinAtar"):
         observe = jax.jit(env.get_obs)
-        return lambda state, params: _minatar(np.asarray(observe(state, params)))
+        return lambda state, params: planes(np.asarray(observe(state, params)))
     return _CLASSIC_CONTROL.get(env.name)
 
 
 def frames_per_second(env: Any) -> float:
     """Return the speed at which a film of an environment is pleasant to watch."""
-    return 30.0 if env.name in _CLASSIC_CONTROL else 8.0
-
-
-class _Canvas:
-    """A picture in coordinates of the environment: x to the right, y upwards."""
-
-    def __init__(self, left: float, right: float, bottom: float):
-        self._left, self._bottom = left, bottom
-        self._unit = _WIDTH * _SCALE / (right - left)
-        self._image = Image.new("RGB", (_WIDTH * _SCALE, _HEIGHT * _SCALE), _PAPER)
-        self._draw = ImageDraw.Draw(self._image)
-
-    def _at(self, point: tuple[float, float]) -> tuple[float, float]:
-        x, y = point
-        bottom = _HEIGHT * _SCALE
-        return (x - self._left) * self._unit, bottom - (y - self._bottom) * self._unit
-
-    def line(self, points: Sequence[tuple[float, float]], colour: Any, width: float) -> None:
-        """Draw a line with round ends; the width is in pixels."""
-        places = [self._at(point) for point in points]
-        self._draw.line(places, fill=colour, width=round(width * _SCALE), joint="curve")
-        for end in (points[0], points[-1]):
-            self.disc(end, colour, width / 2)
-
-    def disc(self, centre: tuple[float, float], colour: Any, radius: float) -> None:
-        """Draw a disc; the radius is in pixels."""
-        (x, y), size = self._at(centre), radius * _SCALE
-        self._draw.ellipse((x - size, y - size, x + size, y + size), fill=colour)
-
-    def box(self, centre: tuple[float, float], width: float, height: float, colour: Any) -> None:
-        """Draw a box; width and height are in pixels."""
-        (x, y), across, up = self._at(centre), width * _SCALE / 2, height * _SCALE / 2
-        self._draw.rounded_rectangle((x - across, y - up, x + across, y + up), 4, fill=colour)
-
-    def pixels(self) -> np.ndarray:
-        """Return the picture, uint8 [height, width, 3]."""
-        return np.asarray(self._image.resize((_WIDTH, _HEIGHT), Image.Resampling.BOX))
+    return 30.0 if env.name in _CLASSIC_CONTROL or env.name.startswith("brax/") else 8.0
 
 
 def _cart_pole(state: Any, params: Any) -> np.ndarray:
     reach, x, angle = float(params.x_threshold) * 1.15, float(state.x), float(state.theta)
-    canvas = _Canvas(-reach, reach, -0.7 * reach)
+    canvas = Canvas(-reach, reach, -0.7 * reach)
     ground, length = -0.35 * reach, 2 * float(params.length)
-    canvas.line([(-reach, ground), (reach, ground)], _SOFT, 2)
+    canvas.line([(-reach, ground), (reach, ground)], SOFT, 2)
     for edge in (-1, 1):
         end = edge * float(params.x_threshold)
-        canvas.line([(end, ground - 0.05 * reach), (end, ground + 0.05 * reach)], _SOFT, 2)
-    canvas.box((x, ground), 44, 22, _BODY)
+        canvas.line([(end, ground - 0.05 * reach), (end, ground + 0.05 * reach)], SOFT, 2)
+    canvas.box((x, ground), 44, 22, BODY)
     tip = (x + length * math.sin(angle), ground + length * math.cos(angle))
-    canvas.line([(x, ground), tip], _POLE, 7)
-    canvas.disc((x, ground), _INK, 3)
+    canvas.line([(x, ground), tip], POLE, 7)
+    canvas.disc((x, ground), INK, 3)
     return canvas.pixels()
 
 
@@ -136,17 +91,17 @@ def _acrobot(state: Any, params: Any) -> np.ndarray:
     first, second = float(state.joint_angle1), float(state.joint_angle2)
     upper, lower = float(params.link_length_1), float(params.link_length_2)
     reach = 1.15 * (upper + lower)
-    canvas = _Canvas(-1.5 * reach, 1.5 * reach, -reach)
-    canvas.line([(-1.5 * reach, upper), (1.5 * reach, upper)], _GOAL, 1.5)
+    canvas = Canvas(-1.5 * reach, 1.5 * reach, -reach)
+    canvas.line([(-1.5 * reach, upper), (1.5 * reach, upper)], GOAL, 1.5)
     elbow = (upper * math.sin(first), -upper * math.cos(first))
     hand = (
         elbow[0] + lower * math.sin(first + second),
         elbow[1] - lower * math.cos(first + second),
     )
-    canvas.line([(0.0, 0.0), elbow], _BODY, 8)
-    canvas.line([elbow, hand], _POLE, 8)
+    canvas.line([(0.0, 0.0), elbow], BODY, 8)
+    canvas.line([elbow, hand], POLE, 8)
     for joint in ((0.0, 0.0), elbow):
-        canvas.disc(joint, _INK, 4)
+        canvas.disc(joint, INK, 4)
     return canvas.pixels()
 
 
@@ -155,24 +110,24 @@ def _mountain_car(state: Any, params: Any) -> np.ndarray:
         return 0.45 * math.sin(3 * position) + 0.55
 
     left, right = float(params.min_position), float(params.max_position)
-    canvas = _Canvas(left - 0.15, right + 0.15, -0.1)
-    canvas.line([(x, height(x)) for x in np.linspace(left, right, 100).tolist()], _INK, 2)
+    canvas = Canvas(left - 0.15, right + 0.15, -0.1)
+    canvas.line([(x, height(x)) for x in np.linspace(left, right, 100).tolist()], INK, 2)
     flag = float(params.goal_position)
-    canvas.line([(flag, height(flag)), (flag, height(flag) + 0.2)], _GOAL, 2)
-    canvas.box((flag + 0.03, height(flag) + 0.17), 12, 9, _GOAL)
+    canvas.line([(flag, height(flag)), (flag, height(flag) + 0.2)], GOAL, 2)
+    canvas.box((flag + 0.03, height(flag) + 0.17), 12, 9, GOAL)
     position = float(state.position)
-    canvas.disc((position, height(position) + 0.05), _BODY, 9)
+    canvas.disc((position, height(position) + 0.05), BODY, 9)
     return canvas.pixels()
 
 
 def _pendulum(state: Any, params: Any) -> np.ndarray:
     length, angle = float(params.l), float(state.theta)
     reach = 1.25 * length
-    canvas = _Canvas(-1.5 * reach, 1.5 * reach, -reach)
+    canvas = Canvas(-1.5 * reach, 1.5 * reach, -reach)
     push = reach * float(np.ravel(state.last_u)[0]) / float(params.max_torque)
-    canvas.line([(0.0, -0.92 * reach), (-push, -0.92 * reach)], _SOFT, 5)
-    canvas.line([(0.0, 0.0), (-length * math.sin(angle), length * math.cos(angle))], _POLE, 12)
-    canvas.disc((0.0, 0.0), _INK, 4)
+    canvas.line([(0.0, -0.92 * reach), (-push, -0.92 * reach)], SOFT, 5)
+    canvas.line([(0.0, 0.0), (-length * math.sin(angle), length * math.cos(angle))], POLE, 12)
+    canvas.disc((0.0, 0.0), INK, 4)
     return canvas.pixels()
 
 
@@ -183,16 +138,6 @@ _CLASSIC_CONTROL: dict[str, Renderer] = {
     "MountainCarContinuous-v0": _mountain_car,
     "Pendulum-v1": _pendulum,
 }
-
-
-def _minatar(planes: np.ndarray) -> np.ndarray:
-    """Draw an observation [rows, columns, channels]: the first channel that is on has the cell."""
-    channel = np.argmax(planes > 0, axis=-1)
-    colours = np.array([*_PLANES, _PAPER], np.uint8)
-    index = np.where((planes > 0).any(axis=-1), channel, len(_PLANES))
-    frame = colours[index].repeat(_CELL, axis=0).repeat(_CELL, axis=1)
-    frame[::_CELL] = frame[:, ::_CELL] = (225, 225, 222)
-    return frame
 
 
 def record_episode(

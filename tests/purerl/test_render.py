@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from purerl import envs
-from purerl.envs import doors, grid_world
+from purerl.envs import doors, drawing, grid_world
 from purerl.envs.render import record_episode, renderer, save_gif
 
 KEY = jax.random.key(0)
@@ -179,25 +179,96 @@ def test_mistakes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "actions"),
     [
-        "navix/Empty-5x5",
-        "xminigrid/Empty-5x5",
+        ("navix/Empty-5x5", (0, 1, 2)),
+        ("xminigrid/Empty-5x5", (0, 1, 2)),
+        ("pgx/2048", (0, 1, 2, 3)),
+        ("pgx/minatar-breakout", (1, 1)),
+        ("jumanji/Snake", (0, 1)),
+        ("jumanji/Maze", (0, 1, 2, 3)),
+        ("jumanji/Game2048", (0, 1, 2, 3)),
+        ("jumanji/SlidingTilePuzzle", (0, 1, 2, 3)),
+        ("jumanji/Minesweeper", (7, 55)),
+        ("brax/fast", ()),
+        pytest.param("brax/inverted_pendulum", (1, 1), marks=pytest.mark.long),
+        pytest.param("craftax/Classic-Symbolic", (1, 2, 3, 4), marks=pytest.mark.long),
+        pytest.param("craftax/Symbolic", (1, 2, 3, 4), marks=pytest.mark.long),
     ],
 )
-def test_suites_with_pictures_draw_their_states(name):
-    """Turning moves nothing but the agent's arrow; a step forward moves the agent."""
-    pytest.importorskip(name.partition("/")[0])
-    env, params = envs.make(name, pool=None)
+def test_suites_draw_their_states(name, actions):
+    suite = name.partition("/")[0]
+    pytest.importorskip(suite)
+    env, params = envs.make(name, pool=2 if suite == "craftax" else None)
     draw = renderer(env)
-    _, state = env.reset(KEY, params)
-    frame = draw(state, params)
-    assert frame.dtype == np.uint8
-    assert frame.ndim == 3
-    assert frame.shape[2] == 3
-    frames = [frame]
-    for action in (0, 1, 2):
-        _, state, *_ = env.step_env(KEY, state, jnp.int32(action), params)
+    _, state = jax.jit(env.reset)(KEY, params)
+    frames = [draw(state, params)]
+    step, space = jax.jit(env.step_env), env.action_space(params)
+    for action in actions:
+        _, state, *_ = step(KEY, state, jnp.full(space.shape, action, space.dtype), params)
         frames.append(draw(state, params))
-    assert len({each.tobytes() for each in frames}) > 1
-    assert len({each.shape for each in frames}) == 1
+    assert all(frame.dtype == np.uint8 and frame.shape[2:] == (3,) for frame in frames)
+    assert len({frame.shape for frame in frames}) == 1
+    assert not actions or len({frame.tobytes() for frame in frames}) > 1
+
+
+def test_boards_of_2048_have_a_colour_for_each_number():
+    picture = drawing.board_2048(np.array([[0, 1, 0], [1, 11, 12]]))
+    corners = picture[4::48, 4::48].astype(int)
+    assert corners.shape == (2, 3, 3)
+    np.testing.assert_array_equal(corners[0, 0], corners[0, 2])
+    np.testing.assert_array_equal(corners[0, 1], corners[1, 0])
+    assert (corners[0, 0] != corners[0, 1]).any()
+    np.testing.assert_array_equal(corners[1, 1], ORANGE)
+    np.testing.assert_array_equal(corners[1, 2], ORANGE)  # no brighter than 2048
+    labels = [picture[:48, :48], picture[:48, 48:96]]
+    assert [len(np.unique(each.reshape(-1, 3), axis=0)) > 2 for each in labels] == [False, True]
+
+
+def test_a_snake_and_its_fruit_are_where_the_state_says():
+    pytest.importorskip("jumanji")
+    env, params = envs.make("jumanji/Snake")
+    _, state = env.reset(KEY, params)
+    play = state.inner.state
+    cells = renderer(env)(state, params)[12::24, 12::24]
+    for position, colour in ((play.head_position, BLUE), (play.fruit_position, ORANGE)):
+        np.testing.assert_array_equal(cells[position.row, position.col], colour)
+    outside = type(play.head_position)(row=jnp.int32(-1), col=jnp.int32(12))
+    dead = state.replace(inner=state.inner._replace(state=play.replace(head_position=outside)))
+    cells = renderer(env)(dead, params)[12::24, 12::24]
+    assert not (cells == BLUE).all(axis=-1).any()
+
+
+def test_mines_are_shown_once_they_are_opened():
+    pytest.importorskip("jumanji")
+    env, params = envs.make("jumanji/Minesweeper", pool=None)
+    _, state = env.reset(KEY, params)
+    mine = state.inner.state.flat_mine_locations[0]
+    before = renderer(env)(state, params)
+    _, state, _, terminated, _ = env.step_env(KEY, state, mine, params)
+    assert terminated
+    row, column = divmod(int(mine), 10)
+    after = renderer(env)(state, params)
+    changed = (before != after).any(axis=-1)
+    np.testing.assert_array_equal(after[48 * row + 4, 48 * column + 4], ORANGE)
+    changed[48 * row : 48 * (row + 1), 48 * column : 48 * (column + 1)] = False
+    assert not changed.any()
+
+
+def test_a_robot_stands_on_the_floor_and_the_camera_moves_with_it():
+    pytest.importorskip("brax")
+    env, params = envs.make("brax/hopper")
+    _, state = jax.jit(env.reset)(KEY, params)
+
+    def moved(x, z):
+        places = state.inner.pipeline_state.x
+        places = places.replace(pos=places.pos + np.array([[x, 0.0, z]]))
+        pipeline = state.inner.pipeline_state.replace(x=places)
+        inner = state.inner.replace(pipeline_state=pipeline)
+        return renderer(env)(state.replace(inner=inner), params)
+
+    standing, jumping, walking = moved(0, 0), moved(0, 0.4), moved(0.3, 0)
+    # 300 pixels show 4 metres
+    assert centre(standing, ORANGE)[0] - centre(jumping, ORANGE)[0] == pytest.approx(30, abs=1)
+    assert centre(standing, ORANGE) == pytest.approx(centre(walking, ORANGE), abs=1)
+    assert (standing != walking).any()  # marks on the floor

@@ -6,6 +6,7 @@ is evolved to minimise the return of its victim during training, an ally to maxi
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -115,13 +116,17 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         def message(obs):
             return config.scale * channel(meta_params, obs)
 
-        seen = self._observations()
+        seen = self._observations
         middle, low, high = (np.quantile(seen, each, axis=0) for each in (0.5, 0.02, 0.98))
         name = self.settings.task.env
         assert isinstance(name, str)
         game_plots.plot_messages(
             lambda obs: np.asarray(message(obs)), middle, low, high, name, figures / "messages.png"
         )
+
+    def draw_frame(self, meta_params: Weights, figures: Path) -> None:
+        """Draw the same messages."""
+        self.draw(meta_params, figures)
 
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
@@ -153,6 +158,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         """Return the returns of victims with every channel."""
         return victims.tables(result)
 
+    @cached_property
     def _observations(self) -> np.ndarray:
         """Return the observations [samples, obs_size] of random play."""
         task = self.agents.task

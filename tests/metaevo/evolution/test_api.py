@@ -6,10 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import metaevo
 from metaevo.config import ConfigError
 from metaevo.evolution import blocks as loop
+from metaevo.studies.api import ProblemSettings
+from metaevo.studies.problem import ProblemStudy
+from metaevo.studies.settings import RunConfig
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
@@ -81,6 +85,22 @@ def test_it_finds_the_optimum_and_leaves_a_run(through):
     assert (through.path / "figures" / "fitness.png").exists()
     assert (through.path / "figures" / "metrics.png").exists()  # of the problem's own metrics
     assert not (through.path / "evaluation.json").exists()  # there is nothing to compare it with
+
+
+def test_the_report_animates_the_evolved_numbers(through):
+    assert (through.path / "figures" / "meta_params.png").exists()
+    (film,) = (through.path / "figures").glob("*.gif")  # the problem's metrics do not move
+    with Image.open(film) as pictures:
+        assert pictures.n_frames > 2
+    assert "How it evolved" in (through.path / "report.html").read_text()
+
+
+def test_many_numbers_are_not_animated(tmp_path):
+    study = ProblemStudy(Quadratic(), ProblemSettings(STRATEGY, CONFIG, RunConfig()))
+    for size in (64, 65):
+        study.draw_frame({"x": np.zeros(size - 1), "y": np.zeros(())}, tmp_path / str(size))
+    assert [path.name for path in tmp_path.glob("*/*")] == ["meta_params.png"]
+    assert not (tmp_path / "65").exists()
 
 
 def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
