@@ -51,7 +51,6 @@ class AimingStudy:
 
     name = "aiming"
     folds = ""
-    animated = False
 
     def __init__(self, settings):
         self.settings = settings
@@ -80,6 +79,8 @@ class AimingStudy:
         near = float(-jnp.max(jnp.abs(meta_params - self.settings.target)))
         row = {"name": "learned", "iqm": near, "interval": [near, near], "function": "learned"}
         plot_scores([{**row, "tuned": False}], figures / "aim.png", xlabel="minus the distance")
+
+    draw_frame = draw
 
     def compare(self, learned, path, *, evolution_frames, measured, check_stop):
         problem, keys = self.problem(measured), keys_for(0, Purpose.HELD_OUT, SEEDS)
