@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-from cmaes import CMA
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
@@ -39,6 +38,8 @@ class CmaSampler(BaseSampler):
         """
         self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
         dimensions = len(self._ranges)
+        from cmaes import CMA  # it imports scipy.stats, which takes a second
+
         self._optimizer = CMA(
             mean=np.full(dimensions, 0.5),
             sigma=INITIAL_SIGMA,

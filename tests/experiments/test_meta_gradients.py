@@ -7,17 +7,14 @@ import pytest
 
 from experiments.benchmarks import meta_gradients
 from experiments.benchmarks.comparison import Table
+from experiments.benchmarks.gradient_vectors import clipped, cosine, noise, squared_mean
 from experiments.benchmarks.meta_gradients import (
     Landscape,
     add_scores,
     at_equal_compute,
-    clipped,
-    cosine,
     draw,
     estimates,
     keys_of,
-    noise,
-    squared_mean,
     table_of_estimates,
 )
 from metaevo.evolution.problem import Evaluation

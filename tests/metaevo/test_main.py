@@ -27,7 +27,7 @@ SETTINGS = {
     "sweep": lambda: sweep_class({})(),
 }
 MORE_FLAGS = {
-    "evolve": {"config", "generations", "devices", "evolution-seeds"},
+    "evolve": {"comparison", "config", "generations", "devices", "evolution-seeds"},
     "evaluate": {"run-dir", "name", "unseen", "trust-source"},
     "distill": {"into", "name", "formulas", "evaluations", "slot", "trust-source"},
     "train": {"config"},

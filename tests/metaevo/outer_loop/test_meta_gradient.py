@@ -76,7 +76,7 @@ def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
     [
         (Rounded(), {}, "while_loop"),
         (Neighbour(), {}, "nextafter"),
-        (Whole(), {}, "strategy.algorithm = 'meta_gradient'"),
+        (Whole(), {}, "int32"),
         (Quadratic(), {"settings": {"window": 0}}, "window = 0"),
         (Quadratic(), {"settings": {"windw": 2}}, "'windw'"),
     ],
