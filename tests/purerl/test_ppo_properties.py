@@ -13,6 +13,7 @@ import pytest
 
 from purerl import envs, ppo
 from purerl.parts import losses
+from purerl.types import TrainResult
 from tests.purerl import probes
 
 pytestmark = pytest.mark.long
@@ -139,7 +140,7 @@ def test_train_is_init_and_updates(small):
     state, outputs = small.run_updates(small.init(KEYS[0], *small.arguments), 4)
     result = small.train(KEYS[0], *small.arguments)
     episodes, metrics = jax.tree.map(lambda *x: jnp.stack(x), *map(tuple, outputs))
-    assert_same(result, ppo.TrainResult(state, episodes, metrics), rtol=1e-4, atol=1e-5)
+    assert_same(result, TrainResult(state, episodes, metrics), rtol=1e-4, atol=1e-5)
     assert result.state.update == CONFIG.num_updates == 4
 
 

@@ -8,6 +8,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+def summary(rows):
+    """The last value of every key, which is how wandb summarises a history."""
+    return json.dumps({key: value for row in rows for key, value in json.loads(row).items()})
+
+
 class FakeWandb:
     """Remembers runs and their history; refuses artifacts if told to."""
 
@@ -32,7 +37,7 @@ class FakeWandb:
             rows = self.rows.get(name)
             bucket = rows and {
                 "id": f"id-{name}", "name": name, "displayName": name, "config": "{}",
-                "summaryMetrics": rows[-1], "historyLineCount": len(rows), "logLineCount": 0,
+                "summaryMetrics": summary(rows), "historyLineCount": len(rows), "logLineCount": 0,
                 "eventsLineCount": 0, "historyTail": json.dumps(rows[-1:]), "eventsTail": "[]",
                 "tags": [], "wandbConfig": '{"t": 1}',
             }  # fmt: skip

@@ -122,6 +122,7 @@ def test_a_sync_that_failed_half_way_is_completed(tmp_path):
         )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow, in our thread
 def test_a_run_is_sent_while_it_continues_and_goes_on_after_a_resume(tmp_path):
     run, uri = make_run(tmp_path / "run", 2), f"sqlite:///{tmp_path}/store.db"
     to = [Destination("mlflow", uri, "p")]
