@@ -51,7 +51,7 @@ def test_a_run_is_compared_drawn_and_reported(tmp_path):
     }  # fmt: skip
     assert "ablation" not in result  # it belongs to value losses
     figures = {path.name for path in (run_dir / "figures").iterdir()}
-    assert figures == {"fitness.png", "policy_loss.png", "scores.png", "learning_curves.png"}
+    assert figures >= {"fitness.png", "policy_loss.png", "scores.png", "learning_curves.png"}
     assert (run_dir / "report.html").is_file()
     policy_loss, meta_params = metaevo.load(run_dir)
     assert meta_params["hidden"].shape == (8, 4)

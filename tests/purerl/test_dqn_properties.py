@@ -8,6 +8,7 @@ import pytest
 from purerl import acting, dqn, envs
 from purerl.parts import losses
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from purerl.types import TrainResult
 from tests.purerl import probes
 from tests.purerl.test_ppo_cartpole import last_tenth
 from tests.purerl.test_ppo_properties import assert_same, exactly, numbers
@@ -62,7 +63,7 @@ def test_train_is_init_and_updates(small):
         state, *output = small.update(state, *small.arguments)
         outputs.append(output)
     episodes, metrics = jax.tree.map(lambda *x: jnp.stack(x), *map(tuple, outputs))
-    expected = dqn.TrainResult(state, episodes, metrics)
+    expected = TrainResult(state, episodes, metrics)
     assert_same(result, expected, rtol=1e-4, atol=1e-5)
     assert result.state.phase == 16
     for leaf in jax.tree.leaves((result.episodes, result.metrics)):
