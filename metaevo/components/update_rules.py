@@ -119,7 +119,7 @@ def illustration(found: Found) -> tuple[Rollout, np.ndarray]:
             meaning(targets.prediction[..., None] if values else targets.prediction),
             trajectory.terminated | trajectory.truncated,
         )
-        _, prediction = learner.outputs(result.state.params, jnp.eye(SIZE * SIZE), env_params)
+        _, prediction = learner.network.apply(result.state.params, jnp.eye(SIZE * SIZE))
         return jax.tree.map(lambda leaf: leaf[:, 0], rollout), meaning(prediction)
 
     rollout, prediction = jax.device_get(jax.jit(train)(jax.random.key(0), found.meta_params))

@@ -34,8 +34,9 @@ class ForkServer:
         )  # fmt: skip
 
     def start(self, command: list[str]) -> "Fork":
-        """Start a command like `[python, script, ...]`."""
-        return Fork(self._server, command[1:])
+        """Start a command like `[python, "-m", module, ...]`."""
+        assert command[1] == "-m", command
+        return Fork(self._server, command[2:])
 
     def end(self) -> None:
         """End the server."""
@@ -77,14 +78,14 @@ class Fork:
             return self._errors.read()
 
 
-def _run(errors: str, script: str, *arguments: str) -> int:
-    """Be the script."""
+def _run(errors: str, module: str, *arguments: str) -> int:
+    """Run the module as `python -m` does."""
     nothing, file = os.open(os.devnull, os.O_RDWR), os.open(errors, os.O_WRONLY | os.O_APPEND)
     for source, target in ((nothing, 0), (nothing, 1), (file, 2)):
         os.dup2(source, target)
-    sys.argv, sys.path[0] = [script, *arguments], str(Path(script).parent)
+    sys.argv = [module, *arguments]
     try:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         return int(end.code or 0)
     return 0

@@ -56,12 +56,12 @@ def growth(name, run_dir, monkeypatch, leak=lambda: None):
         return path
 
     monkeypatch.setattr(checkpoint, "save", counting)
-    argv = [*WORKS[name].command(run_dir)[2:], *ARGUMENTS[name]]
+    argv = [*WORKS[name].command(run_dir)[4:], *ARGUMENTS[name]]
     if name == "train":
         assert training.main(argv, description=None) == 0
     else:
         argv += ["--evaluation.seeds=0"]
-        assert evolve_script.main(argv, component="value_loss", description=None) == 0
+        assert evolve_script.main(argv) == 0
     middle, end = found
     return {key: end[key] - middle[key] for key in middle}
 

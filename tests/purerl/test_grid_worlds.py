@@ -129,10 +129,6 @@ def test_an_agent_learns_in_the_task_of_its_key():
     obs = jnp.zeros(9)
     first = jax.tree.map(lambda leaf: leaf[0], learner.policy(state))
     assert acting.act(learner, first, None, KEY, obs, greedy=True)[0] in range(4)
-    values, targets = learner.value_targets(
-        jax.tree.map(lambda leaf: leaf[0], whole.state), hyperparams, None
-    )
-    assert values.shape == targets.shape == (8,)
 
 
 def constant(meta_params: jax.Array, context: Context, trajectory: Any) -> Targets:

@@ -45,21 +45,25 @@ def gain_of_a_training(learner, key, scale, env_params):
 
 @pytest.mark.long
 def test_the_gradient_of_a_whole_training_is_that_of_its_objective():
+    """In most of the differences no action changes; the median leaves out the rest."""
     env = probes.Cycle()
-    learner, key = learner_of(env), jax.random.key(3)
+    learner, env_params = learner_of(env), probes.Cycle().default_params
 
     @jax.jit
-    def gradient(scale):
-        return train_and_differentiate(
-            learner, key, HYPERPARAMS, {"scale": scale}, env.default_params, UPDATES
-        )
+    @jax.vmap
+    def compare(key):
+        def gain(scale):
+            return gain_of_a_training(learner, key, scale, env_params)
 
-    gain = jax.jit(lambda scale: gain_of_a_training(learner, key, scale, env.default_params))
-    result, found = gradient(jnp.float32(1.0))
-    difference = (gain(1.004) - gain(0.996)) / 0.008
-    assert abs(difference) > 1e-3
-    assert float(found["scale"]) == pytest.approx(float(difference), rel=0.03)
-    alone = jax.jit(learner.train)(key, HYPERPARAMS, {"scale": 1.0}, env.default_params)
+        result, found = train_and_differentiate(
+            learner, key, HYPERPARAMS, {"scale": jnp.float32(1.0)}, env_params, UPDATES
+        )
+        alone = learner.train(key, HYPERPARAMS, {"scale": jnp.float32(1.0)}, env_params)
+        return found["scale"], (gain(1.002) - gain(0.998)) / 0.004, result, alone
+
+    found, difference, result, alone = compare(jax.random.split(jax.random.key(3), 16))
+    assert jnp.min(jnp.abs(difference)) > 1e-3
+    assert jnp.median(jnp.abs(found / difference - 1)) < 0.01
     assert jnp.allclose(result.episodes.steps, alone.episodes.steps)
     assert jnp.allclose(result.episodes.rewards, alone.episodes.rewards)
 
