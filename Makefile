@@ -53,7 +53,7 @@ test-browser: $(STAMP) ## the comparison's page and the documentation's search i
 
 test-suites: $(STAMP) ## the tests of all suites of environments, which it installs
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,brax,navix,xminigrid,craftax,pgx,jumanji]' --constraint constraints.txt
-	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/environments $(ARGS)
+	$(RUN) -m pytest tests/purerl/test_suites.py tests/metaevo/commands/test_environments.py $(ARGS)
 
 docs: $(STAMP) ## build the documentation into site/, which opens without a server
 	@$(RUN) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs]' --constraint constraints.txt

@@ -11,7 +11,7 @@ from metaevo.training.population import Population
 from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.objective import statistic
 from purerl import q_learning
-from tests.metaevo.agents.test_population import assert_same, diverging, q_task
+from tests.metaevo.training.test_population import assert_same, diverging, q_task
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
 SEEDS = 2

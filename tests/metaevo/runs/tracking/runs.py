@@ -9,7 +9,7 @@ from pathlib import Path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import RunTracker
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent.parent
+ROOT = Path(__file__).resolve().parents[4]
 RUN_ID = "abc123"
 CHILDREN = {"trial_0": 0.1, "trial_1": 0.2}
 

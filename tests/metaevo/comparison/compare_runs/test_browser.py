@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands.compare import main
-from tests.metaevo.compare_runs.conftest import write_run
+from tests.metaevo.comparison.compare_runs.conftest import write_run
 
 pytestmark = pytest.mark.browser
 
