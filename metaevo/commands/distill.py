@@ -29,10 +29,10 @@ from metaevo.reports.numbers import estimate, interval
 from metaevo.runs import files
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
-from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested, saved_settings
+from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies.changed import settings_of_run
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
@@ -171,14 +171,12 @@ def distill(
         raise files.unwritable(f"run directory {run.path}", error) from None
     with (
         run.held("the same command goes on with what is tuned"),
-        StopOnSignal("the same command continues with what is tuned") as stop,
+        StopOnSignal("the same command continues with what is tuned", PATIENCE) as stop,
     ):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
         try:
-            found = _distilled(
-                study, judged, run, part, meta_params, search, lambda: raise_if_requested(stop)
-            )
+            found = _distilled(study, judged, run, part, meta_params, search, stop.check)
         except StopRequestedError:
             print("stopped; the same command continues with what is tuned", file=sys.stderr)
             return stop.exit_code

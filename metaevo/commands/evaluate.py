@@ -24,10 +24,10 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.runs import checkpoint, files
 from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
-from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested, saved_settings
+from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies import registry
 from metaevo.studies.changed import settings_of_run
 from metaevo.studies.conclusion import write_report
@@ -180,10 +180,10 @@ def judge(
     with run.held("the same command goes on"):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
         run.write_config(to_dict(settings), {}, devices.describe())
-        with StopOnSignal("the same command continues with what is done") as stop:
+        with StopOnSignal("the same command continues with what is done", PATIENCE) as stop:
             try:
                 study.draw(meta_params, run.figures)
-                result = _compare(study, meta_params, run, lambda: raise_if_requested(stop))
+                result = _compare(study, meta_params, run, stop.check)
             except StopRequestedError:
                 print("stopped; the same command continues with what is done", file=sys.stderr)
                 return stop.exit_code

@@ -14,10 +14,9 @@ from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.runs import files
-from metaevo.runs.lifecycle import StopRequestedError, raise_if_requested
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory, commit
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 
 ROOT = Path("runs") / "generality"
 
@@ -95,9 +94,9 @@ def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int
         raise files.unwritable(folder, error) from None
     with RunDirectory(folder).held("the same command goes on with the next task"):
         print(f"results: {folder}", file=sys.stderr, flush=True)
-        with StopOnSignal("the same command continues with the next task") as stop:
+        with StopOnSignal("the same command continues with the next task", PATIENCE) as stop:
             try:
-                work(folder, lambda: raise_if_requested(stop))
+                work(folder, stop.check)
             except StopRequestedError:
                 print("stopped; the same command continues with the next task", file=sys.stderr)
             return stop.exit_code

@@ -18,11 +18,12 @@ from metaevo.components import channels, discovery, filling
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.lifecycle import StopRequestedError, run_parser, settings_to_resume, with_trackers
+from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import quickened
 from metaevo.runs.resume import check_chunk_size
 from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.signals import StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
 from metaevo.training.agents import Row

@@ -19,15 +19,10 @@ from metaevo.runs.files import write_text_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
-from metaevo.runs.signals import StopOnSignal
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import check_own, configured
 
 S = TypeVar("S", bound=HasRun)
-
-
-class StopRequestedError(Exception):
-    """A signal asked the run to stop; everything finished so far is saved."""
 
 
 def run_parser(command: str, description: str | None) -> Parser:
@@ -228,9 +223,3 @@ def end_on_device_error(run: RunDirectory, settings: HasRun) -> Iterator[None]:
             file=sys.stderr,
         )
         raise SystemExit(1) from None
-
-
-def raise_if_requested(stop: StopOnSignal) -> None:
-    """Stop here if a signal has arrived."""
-    if stop.requested:
-        raise StopRequestedError

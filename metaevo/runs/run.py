@@ -20,7 +20,6 @@ from metaevo.config import to_dict
 from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
-    StopRequestedError,
     check_same,
     end_on_device_error,
     open_run,
@@ -31,7 +30,7 @@ from metaevo.runs.lifecycle import (
 from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.runs.tracking import RunTracker
 
 S = TypeVar("S", bound=HasRun)
@@ -106,8 +105,11 @@ class Run(Generic[S]):
         Raises:
             StopRequestedError: which `working` catches.
         """
-        if self.stop.requested:
-            raise StopRequestedError
+        self.stop.check()
+
+    def save_as_it_goes(self) -> None:
+        """From here on all results are kept at once, so a signal need not wait for a block."""
+        self.stop.patience = PATIENCE
 
     def log(self, record: dict[str, Any]) -> None:
         """Add a record to metrics.jsonl and to what is mirrored."""

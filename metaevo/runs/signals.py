@@ -12,6 +12,12 @@ from typing import Any, Self
 # One signal can arrive twice: `timeout` sends it to its child and to the child's process group, and
 # wrappers pass on the Ctrl-C that the terminal has already sent to everyone.
 _SAME_SIGNAL_SECONDS = 0.5
+PATIENCE = 2.0
+"""seconds that a signal gives to work that keeps its results as it goes, as a comparison does"""
+
+
+class StopRequestedError(Exception):
+    """A signal asked the run to stop; everything finished so far is saved."""
 
 
 def leave_at_once() -> None:
@@ -41,13 +47,17 @@ class StopOnSignal:
     Works in the main thread only (elsewhere Python raises ValueError).
     """
 
-    def __init__(self, way_on: str = "") -> None:
+    def __init__(self, way_on: str = "", patience: float | None = None) -> None:
         """Wait for a signal.
 
         Args:
             way_on: how to continue what a second signal ends, for its message.
+            patience: seconds after which one signal is enough; None while there may be something
+                to save. Can be changed later.
         """
         self.requested: int | None = None
+        self.patience = patience
+        self._timer: threading.Timer | None = None
         self._way_on = way_on
         self._time = 0.0
         self._old_handlers: dict[int, Any] = {}
@@ -56,6 +66,17 @@ class StopOnSignal:
     def exit_code(self) -> int:
         """130 after SIGINT, 143 after SIGTERM, 0 if there was no signal."""
         return 0 if self.requested is None else 128 + self.requested
+
+    def check(self) -> None:
+        """Stop here if a signal has arrived.
+
+        Raises:
+            StopRequestedError: after a signal.
+        """
+        if self.requested:
+            if self._timer is not None:
+                self._timer.cancel()
+            raise StopRequestedError
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,6 +89,8 @@ class StopOnSignal:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         signal.set_wakeup_fd(self._old_fd)
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
@@ -88,9 +111,17 @@ class StopOnSignal:
         now = time.monotonic()
         if not self._time:
             self.requested, self._time = number, now
-            message = "stopping after this block; press Ctrl-C again to leave at once"
-            print(f"\n{message}", file=sys.stderr, flush=True)
+            if self.patience is None:
+                message = "stopping after this block; press Ctrl-C again to leave at once"
+                print(f"\n{message}", file=sys.stderr, flush=True)
+            else:
+                self._timer = threading.Timer(self.patience, self._leave, [number])
+                self._timer.daemon = True
+                self._timer.start()
         elif now - self._time > _SAME_SIGNAL_SECONDS:
-            if self._way_on:
-                print(f"\nstopped at once; {self._way_on}", file=sys.stderr, flush=True)
-            os._exit(128 + number)
+            self._leave(number)
+
+    def _leave(self, number: int) -> None:
+        if self._way_on:
+            print(f"\nstopped at once; {self._way_on}", file=sys.stderr, flush=True)
+        os._exit(128 + number)

@@ -37,6 +37,7 @@ def conclude(study: Study, run: Run) -> None:
         study: what was evolved.
         run: with all its generations done.
     """
+    run.save_as_it_goes()
     directory = run.directory
     records = directory.read_metrics("generation")
     found, source = _draw_found(study, directory, records)

@@ -26,12 +26,11 @@ from metaevo.evolution.blocks import Block, run_generations
 from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
-from metaevo.runs.lifecycle import StopRequestedError
 from metaevo.runs.progress import Progress
 from metaevo.runs.resume import Resumed, check_chunk_size
 from metaevo.runs.run import Kind, Run, living
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study

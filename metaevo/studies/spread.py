@@ -100,6 +100,7 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
         study: what was evolved.
         run: whose evolutions are all done.
     """
+    run.save_as_it_goes()
     directory, settings = run.directory, run.settings
     members = members_of(directory.path, settings)
     scores = [validation_of(each, settings) for each in members]

@@ -13,7 +13,7 @@ from metaevo.comparison import unseen
 from metaevo.comparison.comparison import Variant, summary
 from metaevo.config import ConfigError, from_dict, load_yaml
 from metaevo.evolution.seeding import Purpose
-from metaevo.runs.lifecycle import StopRequestedError
+from metaevo.runs.signals import StopRequestedError
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.fake_contenders import Fake, comparison, learned_score

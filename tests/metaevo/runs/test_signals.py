@@ -45,6 +45,22 @@ with StopOnSignal():
     libc.pthread_mutex_lock(mutex)  # for ever, whatever signals come
 """
 
+# Where results are kept as they come, one signal is enough.
+PATIENT = STUCK.replace("StopOnSignal()", "StopOnSignal('go on with this', patience=0.2)")
+LISTENING = """
+import time
+from metaevo.runs.signals import StopOnSignal, StopRequestedError
+with StopOnSignal("go on with this", patience=0.5) as stop:
+    print("ready", flush=True)
+    try:
+        while True:
+            time.sleep(0.01)
+            stop.check()
+    except StopRequestedError:
+        time.sleep(1)  # longer than the patience: nothing ends a run that is saying good-bye
+        print("saved", flush=True)
+raise SystemExit(stop.exit_code)
+"""
 
 # Before a run begins.
 EARLY = """
@@ -190,3 +206,18 @@ def test_a_signal_that_arrives_twice_for_one_key_press_counts_once(
     assert (stop.requested, left) == (signal.SIGINT, [])
     stop._answer(signal.SIGTERM)
     assert left == [143]
+
+
+def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]) -> None:
+    process = start(PATIENT)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "go on with this" in error
+
+
+def test_who_answers_in_time_ends_in_peace(start: Callable[..., Any]) -> None:
+    process = start(LISTENING)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert (process.returncode, output) == (143, "saved\n")
