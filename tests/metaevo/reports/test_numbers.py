@@ -73,10 +73,3 @@ def test_an_unknown_interval_shows_the_value_alone():
 )
 def test_a_column_shares_its_decimals(values, expected):
     assert numbers.cells(values) == expected
-
-
-def test_p_values_and_counts():
-    assert [numbers.p_value(p) for p in (0.0002, 0.02, 1.0)] == ["< 0.001", "0.020", "1.000"]
-    assert numbers.counted(1, "group") == "1 group"
-    assert numbers.counted(1200, "group") == "1,200 groups"
-    assert numbers.counted(2, "entry", "entries") == "2 entries"

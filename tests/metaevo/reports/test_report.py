@@ -108,29 +108,6 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["broken.png", "r.html"]
 
 
-def test_a_failed_replacement_leaves_no_temporary_file(tmp_path):
-    (tmp_path / "r.html").mkdir()  # cannot be replaced by a file
-    with pytest.raises(OSError, match=r"r\.html"):
-        report.write_report(tmp_path / "r.html", "", "", [])
-    assert [file.name for file in tmp_path.iterdir()] == ["r.html"]
-
-
-def test_terminal_table():
-    columns = ["variant", "IQM", "interval"]
-    rows = [
-        ["learned", 1.5, (1.0, 2.0)],
-        ["squared error", 20.0, (10.0, 30.0)],
-        ["Huber", None, None],
-    ]
-    assert report.terminal_table(columns, rows, highlight=0).splitlines() == [
-        "  variant          IQM        interval",
-        "  ─────────────  ─────  ──────────────",
-        "> learned         1.50    [1.00, 2.00]",
-        "  squared error  20.00  [10.00, 30.00]",
-        "  Huber              -               -",
-    ]
-
-
 def test_rows_must_fit_the_columns():
     table = report.Table("", ["a", "b"], [[1, 2], [1, 2, 3]])
     for call in (table.text, table.html):
@@ -141,21 +118,3 @@ def test_rows_must_fit_the_columns():
 def test_names_cannot_steer_the_terminal():
     printed = report.terminal_table(["name"], [["a\x1b[2Jb\nc\u202e"]])
     assert printed.splitlines()[-1] == "  a?[2Jb?c?"
-
-
-def test_a_table_fits_the_terminal_by_folding_between_words():
-    columns = ["variant", "IQM", "95% interval", "P(learned is better)", "diverged"]
-    rows = [
-        ["learned (same hyperparameters)", 1.0, "[0.1234, 1.234]", "0.53 [0.25, 0.80]", 0],
-        ["clipped_squared (tuned)", 12345.0, "[-1.5, 2]", "", 3],
-    ]
-    wide = report.terminal_table(columns, rows)
-    assert report.terminal_table(columns, rows, width=200) == wide
-    narrow = report.terminal_table(columns, rows, [0], width=72).splitlines()
-    assert max(map(len, wide.splitlines())) > 72 >= max(map(len, narrow))
-    words = [word for line in narrow for word in line.split()]
-    assert {"clipped_squared", "[0.1234,", "hyperparameters)", "better)"} <= set(words)
-    assert any("[0.1234, 1.234]" in line for line in narrow)  # in one piece
-    assert sum(line.startswith(">") for line in narrow) == 1
-    impossible = report.terminal_table(columns, rows, width=10).splitlines()
-    assert any("clipped_squared" in line for line in impossible)

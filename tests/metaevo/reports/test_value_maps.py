@@ -2,13 +2,9 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from metaevo.reports import plots
 from metaevo.reports.value_maps import GridMap, grid_map, plot_value_map
 from purerl import envs
-
-RIGHT, DOWN = 0, 1
 
 
 def raw(name, **overrides):
@@ -46,31 +42,6 @@ def test_moves_are_those_of_the_environment(name):
             assert moved == 0
         obs = after
     assert seen == set(range(env.num_actions))
-
-
-def test_arrows_point_along_the_best_actions(tmp_path, monkeypatch):
-    figures = []
-    save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda f, *a, **k: (figures.append(f), save(f, *a, **k)))
-    monkeypatch.setattr(plots, "DPI", 50)
-    q = np.zeros((6, 4))
-    q[0, RIGHT] = q[1, DOWN] = 0.5
-    q[2, [RIGHT, DOWN]] = 0.25  # a tie: two arrows
-    visits = np.ones((6, 4))
-    visits[5] = 0  # never seen: blank
-    cells = GridMap((2, 3), ((0, 1), (1, 0), (0, -1), (-1, 0)))
-    path = plot_value_map(q, visits, cells, tmp_path / "map.png")
-    assert path.read_bytes()[:4] == b"\x89PNG"
-    axes = figures[0].axes[0]
-    ends = {(tuple(np.round(a.xyann, 2)), tuple(np.round(a.xy, 2))) for a in axes.texts}
-    assert ends == {
-        ((-0.28, 0.0), (0.28, 0.0)),
-        ((1.0, -0.28), (1.0, 0.28)),
-        ((1.72, 0.0), (2.28, 0.0)),
-        ((2.0, -0.28), (2.0, 0.28)),
-    }
-    values = np.ma.filled(axes.images[0].get_array(), np.nan)
-    np.testing.assert_array_equal(values, [[0.5, 0.5, 0.25], [0, 0, np.nan]])
 
 
 def test_a_grid_of_another_size_is_refused(tmp_path):

@@ -1,0 +1,108 @@
+"""Figures: refused input, hostile names, reproducible files, no global state, films."""
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib._pylab_helpers import Gcf
+from PIL import Image
+
+from metaevo.reports import animation, evolution_plots, plots
+from metaevo.reports.score_plots import plot_scores
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(autouse=True)
+def low_resolution(monkeypatch):
+    monkeypatch.setattr(plots, "DPI", 50)
+
+
+def generations(count, **changed):
+    record = {"fitness_mean": 1.0, "fitness_low": 0.5, "fitness_high": 1.5, "fitness_best": 2.0}
+    return [{"kind": "generation", "generation": g, **record, **changed} for g in range(count)]
+
+
+def parabola(scale=1.0, offset=0.0):
+    error = np.linspace(-2, 2, 41)
+    return plots.LossCurve(error, scale * error**2 + offset, 2 * scale * error)
+
+
+def lines(figure, panel):
+    return {line.get_label(): line for line in figure.axes[panel].get_lines()}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_fitness_with_divergence_and_missing_values(tmp_path, count):
+    records = generations(count, diverged=2, fitness_best=None, fitness_of_mean=None)
+    del records[0]["fitness_mean"]
+    path = plots.plot_fitness(records, tmp_path / "figures" / "f.png")
+    assert path.read_bytes().startswith(PNG)
+
+
+def test_losses_are_scaled_together_with_their_derivatives(tmp_path):
+    curves = {"learned": parabola(5, -3), "squared": parabola()}
+    with plots.collected() as figures:
+        plots.plot_losses(curves, tmp_path / "a.png", density=[0.5, np.nan, 50.0])
+    figure = figures["a.png"]
+    for panel in (0, 1):
+        a, b = (lines(figure, panel)[name].get_ydata() for name in curves)
+        np.testing.assert_allclose(a, b, atol=1e-12)
+    np.testing.assert_allclose(
+        lines(figure, 1)["squared"].get_ydata(), curves["squared"].derivative / 4
+    )
+
+
+def test_learning_curves_skip_missing_points_and_check_shapes(tmp_path):
+    curves = np.arange(12.0).reshape(3, 4)
+    curves[:, 0] = np.nan
+    curves[0, 1] = np.nan
+    frames, path = [1e5, 2e5, 3e5, 4e5], tmp_path / "c.png"
+    with plots.collected() as figures:
+        plots.plot_learning_curves({"learned": curves}, frames, path)
+    line = lines(figures["c.png"], 0)["learned (3 seeds)"]
+    np.testing.assert_array_equal(line.get_ydata(), [np.nan, 7, 6, 7])
+    with pytest.raises(ValueError, match=r"\(3, 3\)"):
+        plots.plot_learning_curves({"squared": curves[:, 1:]}, frames, path)
+
+
+def test_empty_input_is_refused(tmp_path):
+    path = tmp_path / "none.png"
+    for call in (
+        lambda: plots.plot_fitness([{"kind": "update"}], path),
+        lambda: plots.plot_losses({}, path),
+        lambda: plots.plot_learning_curves({}, [], path),
+        lambda: plot_scores([], path, xlabel=""),
+        lambda: evolution_plots.plot_evolutions({"seed 0": []}, path, chosen="seed 0"),
+    ):
+        with pytest.raises(ValueError, match=r"no .* to plot"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_hostile_names_are_not_formulas(tmp_path):
+    name = r"$\frac{$ costs $1"
+    plots.plot_losses({name: parabola()}, tmp_path / "l.png")
+    row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuned": True}
+    differences = {name: (-9.0, (-10.0, -8.0))}
+    path = plot_scores([row], tmp_path / "s.png", xlabel=name, differences=differences)
+    assert path.read_bytes().startswith(PNG)
+
+
+def test_equal_figures_are_equal_bytes_and_leave_no_global_state(tmp_path):
+    settings = dict(matplotlib.rcParams)
+    paths = [plots.plot_fitness(generations(3), tmp_path / name) for name in ("a", "b")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert dict(matplotlib.rcParams) == settings
+    assert not Gcf.get_all_fig_managers()
+
+
+def test_a_film_has_a_picture_for_every_point(tmp_path):
+    def draw(index):
+        plots.plot_losses({"learned": parabola([0.5, 1.0, 2.0][index])}, tmp_path / "loss.png")
+
+    (path,) = animation.animate(draw, [0, 3, 6], generations(6), tmp_path)
+    with Image.open(path) as film:
+        assert film.n_frames == 3
+    assert not (tmp_path / "loss.png").exists()
+    assert animation.animate(lambda index: None, [0, 1], generations(6), tmp_path) == []
+    assert animation.animate(draw, [0], generations(6), tmp_path) == []
