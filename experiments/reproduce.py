@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
     )
     comparison.check(settings)
     run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
-    run.write_config(to_dict(settings), {"comparison": name}, devices.describe())
+    run.write_config(to_dict(settings), {"comparison": name})
     print(description, flush=True)
     output = Output(run, comparison)
     comparison.run(settings, output)

@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.benchmarks.machine import machine
 from metaevo.config import ConfigError
-from metaevo.runs.files import write_json_atomic, write_text_atomic
+from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 Cell = str | float | None

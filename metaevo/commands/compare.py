@@ -18,7 +18,7 @@ from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, terminal
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.runs.files import unwritable, write_json_atomic
+from metaevo.config.files import unwritable, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 SCORES = ("final", "area", "best")

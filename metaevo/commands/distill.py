@@ -16,18 +16,16 @@ import numpy as np
 from metaevo.comparison.protocol import task_of
 from metaevo.components import discovery
 from metaevo.components.parts import Evolved, Part
-from metaevo.config import ConfigError, exit_on_config_error, show, to_dict
+from metaevo.config import ConfigError, exit_on_config_error, files, show, to_dict
 from metaevo.config.command_line import Parser
+from metaevo.config.files import write_json_atomic
 from metaevo.discovery import factors, losses, networks, regression, steps
 from metaevo.discovery.judging import Candidate, judge, of_formula, of_network
 from metaevo.discovery.records import Target, record, values
 from metaevo.discovery.regression import Formula
-from metaevo.evolution import devices
 from metaevo.reports import layout, page
 from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import estimate, interval
-from metaevo.runs import files
-from metaevo.runs.files import write_json_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
@@ -174,7 +172,7 @@ def distill(
         StopOnSignal("the same command continues with what is tuned", PATIENCE) as stop,
     ):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
-        run.write_config(to_dict(settings), {"distill": search._asdict()}, devices.describe())
+        run.write_config(to_dict(settings), {"distill": search._asdict()})
         try:
             found = _distilled(study, judged, run, part, meta_params, search, stop.check)
         except StopRequestedError:

@@ -17,12 +17,18 @@ import numpy as np
 from metaevo.comparison.protocol import task_of
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
-from metaevo.config import ConfigError, changed_keys, exit_on_config_error, load_yaml, to_dict
+from metaevo.config import (
+    ConfigError,
+    changed_keys,
+    exit_on_config_error,
+    files,
+    load_yaml,
+    to_dict,
+)
 from metaevo.config.command_line import Parser
-from metaevo.evolution import devices
+from metaevo.config.files import write_json_atomic
 from metaevo.evolution.problem import MetaParams
-from metaevo.runs import checkpoint, files
-from metaevo.runs.files import write_json_atomic
+from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
@@ -179,7 +185,7 @@ def judge(
         raise files.unwritable(f"run directory {run.path}", error) from None
     with run.held("the same command goes on"):
         print(f"results: {run.path}", file=sys.stderr, flush=True)
-        run.write_config(to_dict(settings), {}, devices.describe())
+        run.write_config(to_dict(settings), {})
         with StopOnSignal("the same command continues with what is done", PATIENCE) as stop:
             try:
                 study.draw(meta_params, run.figures)

@@ -11,9 +11,8 @@ from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.components import discovery
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.runs import files
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory, commit
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError

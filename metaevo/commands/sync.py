@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.runs import files
 from metaevo.runs.latest import evolutions_in, run_path
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination, check_own, configured, destinations

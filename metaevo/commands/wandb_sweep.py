@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
-from metaevo.evolution import devices
-from metaevo.runs.files import write_json_atomic
+from metaevo.config.files import write_json_atomic
 from metaevo.runs.lifecycle import start_tracker
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.sweeps import objective_of
@@ -61,7 +60,7 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     trials.check(settings)
     run = RunDirectory.create(run_dir, "sweep_trial")
     started = time.monotonic()
-    run.write_config(to_dict(settings), {}, devices.describe())
+    run.write_config(to_dict(settings), {})
     tracker = start_tracker(settings, run, "trial")
     try:
         frames = trials.seed_frames(settings) * settings.sweep.seeds

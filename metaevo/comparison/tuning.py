@@ -20,8 +20,8 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress
 from metaevo.comparison.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, flatten, to_dict
+from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space

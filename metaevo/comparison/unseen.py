@@ -20,9 +20,9 @@ from metaevo.comparison.evaluation import LEARNED, UnseenTask
 from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import schema
-from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.progress import Progress
 from metaevo.training.checks import check_training
 from metaevo.training.task import Parts, TaskConfig, make_environments

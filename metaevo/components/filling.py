@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery, zoo
-from metaevo.config import ConfigError
-from metaevo.runs import checkpoint, files
+from metaevo.config import ConfigError, files
+from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN, LEARNERS
 

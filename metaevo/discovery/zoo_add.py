@@ -16,11 +16,11 @@ from PIL import Image
 
 from metaevo.components import channels, discovery, filling, players, registry, zoo
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, show, to_dict
-from metaevo.runs import checkpoint, files, schema
+from metaevo.config import ConfigError, checks, files, show, to_dict
+from metaevo.config.checks import Index, Number, Text
+from metaevo.runs import checkpoint
 from metaevo.runs.quick import is_quick
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import Index, Number, Text
 
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
@@ -254,7 +254,7 @@ def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
             "evaluation.seeds above 0"
         )
     found = files.read_json(run.evaluation_path)
-    content: dict[str, Any] = schema.check(_Evidence, found, str(run.evaluation_path))
+    content: dict[str, Any] = checks.check(_Evidence, found, str(run.evaluation_path))
     return content
 
 

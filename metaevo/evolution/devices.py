@@ -121,11 +121,6 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
     return [device for i in processes for device in jax.local_devices(i)[:share]]
 
 
-def describe() -> list[str]:
-    """Return the devices' kinds and numbers, for the record of a run."""
-    return [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]
-
-
 def replicate(tree: Any, num_devices: int | None = None) -> Any:
     """Give every leaf a leading axis with one copy per device, each on its device.
 

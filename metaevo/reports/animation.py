@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
+from metaevo.config import files
 from metaevo.reports import plots
-from metaevo.runs import files
 
 FRAMES = 24
 """Pictures of a film, at most."""

@@ -17,8 +17,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Protocol
 
+from metaevo.config import files
 from metaevo.reports.numbers import MISSING, cells, estimate
-from metaevo.runs import files
 
 PathLike = str | os.PathLike[str]
 

@@ -22,7 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from metaevo.runs import files
+from metaevo.config import files
 from metaevo.statistics import mean_curve
 
 FloatArray = NDArray[np.float64]

@@ -23,9 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError, parse_json
-from metaevo.runs import files
-from metaevo.runs.schema import check
+from metaevo.config import ConfigError, files, parse_json
+from metaevo.config.checks import check
 
 _TEMPORARY = ".unfinished-"
 _METADATA, _STATE = "metadata.json", "state.npz"

@@ -4,8 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from metaevo.config import ConfigError
-from metaevo.runs import files
+from metaevo.config import ConfigError, files
 
 LATEST = "latest"
 

@@ -14,8 +14,8 @@ import jax
 
 from metaevo.config import ConfigError, changed_keys, from_dict, show, to_dict
 from metaevo.config.command_line import Parser
+from metaevo.config.files import write_text_atomic
 from metaevo.config.sections import LATER
-from metaevo.runs.files import write_text_atomic
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun

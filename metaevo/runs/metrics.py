@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from metaevo.config import ConfigError
-from metaevo.runs import files, schema
+from metaevo.config import ConfigError, files
+from metaevo.runs import schema
 
 FloatArray = NDArray[np.float64]
 Values = NDArray[Any] | list[Any]

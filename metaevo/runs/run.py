@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from metaevo.config import to_dict
-from metaevo.evolution import devices
 from metaevo.runs import checkpoint
 from metaevo.runs.lifecycle import (
     check_same,
@@ -82,9 +81,7 @@ class Run(Generic[S]):
             resolved: what is kept beside the settings.
         """
         self.resolved = {**resolved, "run_id": self.resolved.get("run_id", uuid.uuid4().hex)}
-        self.directory.write_config(
-            to_dict(self.settings), self.resolved, devices.describe(), self.saved
-        )
+        self.directory.write_config(to_dict(self.settings), self.resolved, self.saved)
         self._tracker = start_tracker(self.settings, self.directory, self.kind.job_type)
 
     @contextlib.contextmanager

@@ -13,13 +13,15 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import MAX_BYTES, ConfigError, DiskError, dump_yaml, mapping_of
-from metaevo.runs import consent, files, metrics, schema
+import jax
+
+from metaevo.config import MAX_BYTES, ConfigError, DiskError, checks, dump_yaml, files, mapping_of
+from metaevo.runs import consent, metrics, schema
 from metaevo.runs.metrics import Records
 
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
@@ -141,7 +143,6 @@ class RunDirectory:
         self,
         config: dict[str, Any],
         resolved: dict[str, Any],
-        devices: Sequence[str] = (),
         earlier: dict[str, Any] | None = None,
     ) -> None:
         """Write config.yaml: the config, what was resolved from it, and where it runs.
@@ -153,7 +154,7 @@ class RunDirectory:
             "started": datetime.now().astimezone().isoformat(timespec="seconds"),
             "command_line": shlex.join(sys.orig_argv),
             "git": git_commit(),
-            "devices": list(devices),
+            "devices": [f"{each.platform}:{each.id} {each.device_kind}" for each in jax.devices()],
             "python": platform.python_version(),
             **{name: _version(name) for name in _PACKAGES},
         }
@@ -166,7 +167,7 @@ class RunDirectory:
     def read_config(self) -> dict[str, Any]:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        checked = schema.check(schema.Config, content, str(self.config_path))
+        checked = checks.check(schema.Config, content, str(self.config_path))
         consent.note_environments(checked["config"])
         return checked
 

@@ -1,24 +1,17 @@
-"""What a run directory may hold: one schema for every file that is read back from it.
+"""Schema of every file in a run directory that is read back.
 
-Each file is described by a frozen dataclass with the keys that some reader uses; other keys may
-stand beside them. `check` refuses what does not fit, in one line with the key, the value and what
-is allowed. What it returns is the data as it was read, so that it can be written back.
+Each file has a frozen dataclass with the keys that some reader uses; other keys are allowed.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from annotated_types import Ge, Le, Len
-from pydantic import AfterValidator, AllowInfNan, Strict, TypeAdapter, ValidationError
+from annotated_types import Len
+from pydantic import AfterValidator
 
-from metaevo.config import ConfigError, show
-
-T = TypeVar("T")
-
-LIMIT = 2**31 - 1
-"""Of everything that devices count."""
+from metaevo.config import ConfigError
+from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
 
 
 def _env(value: Any) -> Any:
@@ -47,17 +40,9 @@ def _moment(value: str) -> str:
     return value
 
 
-Text = Annotated[str, Strict()]
-Index = Annotated[int, Strict(), Ge(0), Le(2**53)]
-Count = Annotated[int, Strict(), Ge(1), Le(LIMIT)]
-Number = Annotated[float, Strict(), AllowInfNan(False)]
-Seconds = Annotated[Number, Ge(0)]
-Measure = Number | None
-"""null is what was not finite"""
-Interval = Annotated[list[Measure], Len(2, 2)]
 Moment = Annotated[Text, AfterValidator(_moment)]
 Score = Annotated[Any, AfterValidator(_score)]
-"""of a seed; of several environments a list"""
+"""score of a seed; with several environments a list"""
 
 # --- config.yaml --------------------------------------------------------------------------------
 
@@ -361,49 +346,3 @@ def check_tracked(line: Any, where: str) -> dict[str, Any]:
             _check_index(record, where)
         return line
     return check(_Artifact if "artifact" in line else _Opening, line, where)
-
-
-# --- Checking -----------------------------------------------------------------------------------
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
-def check(kind: Any, data: T, where: str, key: str = "") -> T:
-    """Return data that was read from a run directory, if it is of a kind.
-
-    Args:
-        kind: a dataclass above, or a type.
-        data: as it was read; it is returned unchanged.
-        where: the file, and perhaps the line, for the message.
-        key: of the data in the file.
-
-    Raises:
-        ConfigError: with the first key that does not fit, its value and what is allowed.
-    """
-    try:
-        _adapter(kind).validate_python(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in first["loc"])
-        name = (key + "".join(parts)).removeprefix(".")
-        if first["type"] == "missing" or (key and data is None):
-            raise ConfigError(f"{where}: has no {name!r}") from None
-        what = first["msg"].replace("Input should", "must").removeprefix("Value error, ")
-        what = _WORDS.get(first["type"], what)
-        shown = f"{name} = {show(first['input'])}" if name else show(first["input"])
-        raise ConfigError(f"{where}: {shown}: {what}") from None
-    return data
-
-
-_WORDS = {
-    "dataclass_type": "must be a mapping of keys to values",
-    "dict_type": "must be a mapping of keys to values",
-    "int_type": "must be an integer",
-    "float_type": "must be a number",
-    "finite_number": "must be a finite number",
-    "string_type": "must be text",
-    "list_type": "must be a list",
-}

@@ -8,10 +8,10 @@ from typing import Any
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
 from metaevo.config import to_dict
+from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.problem import MetaParams
 from metaevo.reports import animation, layout, page, plots
 from metaevo.runs import checkpoint, history, schema
-from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory

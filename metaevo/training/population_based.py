@@ -12,10 +12,10 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError
+from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import plots
 from metaevo.runs import checkpoint, schema
-from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.agents import Agents
 from metaevo.training.pbt import Dim, History, Pbt, lineage, train_schedule, winner

@@ -10,11 +10,11 @@ import numpy as np
 
 from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
+from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import page as report
 from metaevo.reports import plots, value_maps
-from metaevo.runs.files import replacing, write_json_atomic, write_text_atomic
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from optuna.trial import TrialState
 
+from metaevo.config import files
 from metaevo.reports import plots
-from metaevo.runs import files
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "

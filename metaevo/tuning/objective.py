@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.runs.files import plain
+from metaevo.config.files import plain
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
 from metaevo.tuning.config import SweepConfig

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from metaevo.config.files import read_json
 from metaevo.reports import page as report
 from metaevo.reports.numbers import cell, number
-from metaevo.runs.files import read_json
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Confirmation

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from metaevo import statistics
 from metaevo.config import dump_yaml
-from metaevo.runs.files import write_text_atomic
+from metaevo.config.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Record, Study

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, to_dict
+from metaevo.config.files import read_json, write_json_atomic
 from metaevo.runs import schema
-from metaevo.runs.files import read_json, write_json_atomic
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, living

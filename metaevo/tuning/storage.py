@@ -33,8 +33,8 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 
-from metaevo.config import ConfigError
-from metaevo.runs import files, schema
+from metaevo.config import ConfigError, checks, files
+from metaevo.runs import schema
 from metaevo.tuning.space import Space
 
 RESULT = "result"
@@ -248,10 +248,10 @@ def check_trials(name: str, trials: list[FrozenTrial], space: Space) -> None:
     """
     for trial in trials:
         where = f"study {name!r}, trial {trial.number}"
-        result = schema.check(schema.Result, trial.user_attrs.get(RESULT, {}), where, RESULT)
-        lost = schema.check(schema.Index, trial.user_attrs.get(RETRY_OF, 0), where, RETRY_OF)
-        schema.check(schema.Index, trial.user_attrs.get(INDEX, 0), where, INDEX)
-        schema.check(schema.Index, trial.system_attrs.get(FAILED_TRIAL, 0), where, FAILED_TRIAL)
+        result = checks.check(schema.Result, trial.user_attrs.get(RESULT, {}), where, RESULT)
+        lost = checks.check(checks.Index, trial.user_attrs.get(RETRY_OF, 0), where, RETRY_OF)
+        checks.check(checks.Index, trial.user_attrs.get(INDEX, 0), where, INDEX)
+        checks.check(checks.Index, trial.system_attrs.get(FAILED_TRIAL, 0), where, FAILED_TRIAL)
         values = [*trial.intermediate_values.values(), *(trial.values or ())]
         if not (
             (RETRY_OF not in trial.user_attrs or lost < trial.number)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from metaevo.comparison.compare_runs.run_directories import read
 from metaevo.components import discovery, value_loss
 from metaevo.config import ConfigError, dump_yaml, parse_json
+from metaevo.config.files import read_json
 from metaevo.runs import checkpoint
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
-from metaevo.runs.files import read_json
 from metaevo.runs.run_directory import RunDirectory
 from tests.faults.fuzzing import values
 

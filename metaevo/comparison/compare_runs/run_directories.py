@@ -11,9 +11,8 @@ import numpy as np
 
 from metaevo.comparison.compare_runs.directions import EVALUATION
 from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun, Source, column
-from metaevo.config import flatten
-from metaevo.runs import files
-from metaevo.runs.files import read_json
+from metaevo.config import files, flatten
+from metaevo.config.files import read_json
 from metaevo.runs.latest import evolutions_in
 from metaevo.runs.metrics import Records
 from metaevo.runs.run_directory import RunDirectory

@@ -12,10 +12,9 @@ from metaevo import statistics
 from metaevo.comparison.comparison import digest_of_text
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import DEFAULT, Benchmark
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import ConfigError, files, from_dict
+from metaevo.config.checks import Measure, Number, Text
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs import files
-from metaevo.runs.schema import Measure, Number, Text
 from metaevo.training.population import Population
 from metaevo.training.settings import make_trainee, training_class
 from metaevo.training.task import with_changes

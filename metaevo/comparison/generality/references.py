@@ -9,9 +9,8 @@ from metaevo import statistics
 from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, files
 from metaevo.evolution.seeding import Purpose
-from metaevo.runs import files
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from metaevo.config import files
 from metaevo.reports.numbers import estimate
-from metaevo.runs import files
 
 FOLDER = Path(__file__).parent / "rows"
 """A file for each rule: the result.json that the command left."""

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Gt, Len
 
-from metaevo.config import ConfigError, from_dict, load_yaml, merge
-from metaevo.runs import files, schema
-from metaevo.runs.schema import Index, Number, Text
+from metaevo.config import ConfigError, checks, files, from_dict, load_yaml, merge
+from metaevo.config.checks import Index, Number, Text
 
 FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"
@@ -108,4 +107,4 @@ def read_references(path: Path = REFERENCES) -> dict[str, Any]:
         ConfigError: if they are damaged.
     """
     content: dict[str, Any] = files.read_json(path, _References)
-    return schema.check(_References, content, str(path))
+    return checks.check(_References, content, str(path))

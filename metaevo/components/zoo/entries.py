@@ -16,9 +16,8 @@ from typing import Annotated, Any
 
 from annotated_types import Ge
 
-from metaevo.config import ConfigError, show
-from metaevo.runs import files, schema
-from metaevo.runs.schema import Count, Index, Number, Text
+from metaevo.config import ConfigError, checks, files, show
+from metaevo.config.checks import Count, Index, Number, Text
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
@@ -160,13 +159,13 @@ def read(path: Path) -> Entry:
     """
     where = PREFIX + path.name
     card = files.read_json(path / CARD)
-    schema.check(_Format, card, where)
+    checks.check(_Format, card, where)
     if card["format"] > FORMAT:
         raise ConfigError(
             f"{where} has format {card['format']}, and this version of metaevo reads formats up to "
             f"{FORMAT}: update metaevo"
         )
-    schema.check(_Card, card, where)
+    checks.check(_Card, card, where)
     content = {key: value for key, value in card.items() if key != "digest"}
     if card.get("digest") != _digest(content) or card["name"] != path.name:
         raise ConfigError(f"{where} was changed after it was made ({CARD} fits no digest)")

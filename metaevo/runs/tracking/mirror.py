@@ -10,10 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from metaevo.config import ConfigError, flatten
-from metaevo.runs import files, metrics
+from metaevo.config import ConfigError, files, flatten
+from metaevo.config.checks import Text, check
+from metaevo.runs import metrics
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import Text, check, check_record, check_tracked
+from metaevo.runs.schema import check_record, check_tracked
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.remote import About, Remote
 

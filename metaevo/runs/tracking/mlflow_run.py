@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import ConfigError, flatten
-from metaevo.runs.files import locked
+from metaevo.config.files import locked
 from metaevo.runs.tracking.destination import sqlite_file
 from metaevo.runs.tracking.remote import About, numbers_of
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from metaevo.runs import files
+from metaevo.config import files
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror, lock_path, one_line

@@ -8,8 +8,8 @@ import pytest
 
 from metaevo.comparison.evaluation import LEARNED, Contender
 from metaevo.components.slots import SLOTS
+from metaevo.config.files import write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.files import write_json_atomic
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.train_learner import Normalisation, Task
 from purerl import envs, ppo, q_learning

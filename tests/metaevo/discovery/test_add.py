@@ -54,7 +54,7 @@ def run(tmp_path):
     """A run of evolution that has ended with a comparison."""
     settings = experiment_class({"evolve": "value_loss"}, None)()
     run = RunDirectory.create(tmp_path / "run", "test")
-    run.write_config(to_dict(settings), {}, ["cpu:0 cpu"])
+    run.write_config(to_dict(settings), {})
     meta_params = value_loss.make(settings.component).init(jax.random.key(0))
     evolved = parts.make("value_loss", settings.component)
     discovery.save(run, evolved, meta_params, 3, "ppo")
@@ -103,7 +103,7 @@ def talk_run(path, study="cheap_talk"):
     raw = raw if study == "cheap_talk" else {"study": study}
     settings = from_dict(studies.find(raw).settings(raw, None), raw)
     run = RunDirectory.create(path, "test")
-    run.write_config(to_dict(settings), {}, ["cpu:0 cpu"])
+    run.write_config(to_dict(settings), {})
     rows = [
         {"name": name, "function": name, "settings": {}, "tuning_frames": 0, "seeds": 4,
          "scores": [[each] for each in scores], "iqm": -20.0, "interval": [-30.0, -10.0]}
@@ -167,7 +167,7 @@ def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_pa
     study.save(run, meta_policy(study), 3)
     opponent = OpponentConfig(names if isinstance(names, str) else tuple(names))
     changed = dataclasses.replace(settings, opponent=opponent)
-    run.write_config(to_dict(changed), {}, ["cpu:0 cpu"])
+    run.write_config(to_dict(changed), {})
     code, out, err = run_zoo(capsys, "add", run.path, "--name", "shaper")
     assert (code, out, err.count("\n")) == (2, "", 1)
 

@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.config import ConfigError, DiskError
-from metaevo.runs import files
-from metaevo.runs.files import write_json_atomic, write_text_atomic
+from metaevo.config import ConfigError, DiskError, files
+from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 
@@ -137,7 +136,7 @@ def test_what_killed_writes_left_is_removed_and_never_sent(run: RunDirectory) ->
 
 def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
     config = {"task": {"env": "CartPole-v1", "rate": 1e-5, "clip": math.inf}, "words": ["1e-3"]}
-    run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)}, ["cpu:0"])
+    run.write_config(config, {"chunk": np.int64(8), "scores": jnp.ones(2)})
     content = RunDirectory.open(run.path).read_config()
     assert content["config"] == config
     assert content["resolved"] == {"chunk": 8, "scores": [1.0, 1.0]}
@@ -145,20 +144,20 @@ def test_the_config_comes_back_with_its_environment(run: RunDirectory) -> None:
     assert environment["jax"] == jax.__version__
     assert environment["numpy"] == np.__version__
     assert environment["python"] == sys.version.split()[0]
-    assert environment["devices"] == ["cpu:0"]
+    assert len(environment["devices"]) == jax.device_count()
     assert {"git", "started", "command_line", "gymnax", "evosax"} <= environment.keys()
     assert os.uname().nodename not in environment.values()
     assert sorted(path.name for path in run.path.iterdir()) == ["config.yaml"]
 
 
 def test_a_resumed_run_keeps_its_beginning(run: RunDirectory) -> None:
-    run.write_config({"a": 1}, {}, ["cpu:0"])
+    run.write_config({"a": 1}, {})
     first = run.read_config()
     for count in (1, 2):
-        run.write_config({"a": 2}, {}, ["cpu:1"], run.read_config())
+        run.write_config({"a": 2}, {}, run.read_config())
         again = run.read_config()
         assert again["environment"] == first["environment"]
-        assert [each["devices"] for each in again["resumed"]] == [["cpu:1"]] * count
+        assert len(again["resumed"]) == count
     assert again["config"] == {"a": 2}
 
 

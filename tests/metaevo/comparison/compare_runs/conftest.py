@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaevo.runs.files import write_json_atomic
+from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 MakeRun = Callable[..., Path]

@@ -7,7 +7,7 @@ import pytest
 from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.directions import direction
 from metaevo.comparison.compare_runs.words import conclusions, terminal
-from metaevo.runs.files import write_json_atomic
+from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo, q_learning
 from purerl.learners import LEARNERS

@@ -20,7 +20,7 @@ from metaevo.comparison.compare_runs import (
 from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
-from metaevo.runs.files import write_json_atomic
+from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import configured

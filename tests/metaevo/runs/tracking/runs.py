@@ -18,7 +18,7 @@ def make_run(path, generations=3):
     """An evolution's directory as far as trackers care."""
     run = RunDirectory.create(path, "")
     config = {"a": {"b": 1}, "run": {"wandb_project": "p"}}
-    run.write_config(config, {"run_id": RUN_ID}, ["a device"])
+    run.write_config(config, {"run_id": RUN_ID})
     RunTracker(run, [], job_type="evolution").finish()
     log_generations(run, range(generations))
     return run

@@ -18,8 +18,9 @@ from typing import IO, Any
 
 from pydantic_core import from_json
 
-from metaevo.config import ConfigError, DiskError, parse_json
-from metaevo.runs import schema
+from metaevo.config.checks import check
+from metaevo.config.errors import ConfigError, DiskError
+from metaevo.config.yaml_files import parse_json
 
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 _OF_NAMES = (
@@ -182,7 +183,7 @@ def check_size(path: Path, size: int, limit: int) -> None:
 
 
 def read_json(path: Path, kind: Any = Any) -> Any:
-    """Return what write_json_atomic wrote, of a `kind` of metaevo.runs.schema.
+    """Return what write_json_atomic wrote, of a `kind` (see metaevo.config.checks).
 
     Raises:
         ConfigError: if it cannot be read.
@@ -193,7 +194,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
         raise
     except ValueError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-    return schema.check(kind, content, str(path))
+    return check(kind, content, str(path))
 
 
 def parse_line(line: bytes, where: str) -> Any:
