@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from metaevo.components.discovery import load
     from metaevo.config import ConfigError
     from metaevo.evolution import devices
+    from metaevo.evolution.evaluation import Evaluations, evaluate
     from metaevo.evolution.evolution import EvolutionConfig
     from metaevo.evolution.problem import Evaluation, MetaProblem
     from metaevo.evolution.strategy import StrategyConfig
@@ -31,6 +32,7 @@ __all__ = [
     "ConfigError",
     "ContenderResult",
     "Evaluation",
+    "Evaluations",
     "EvolutionConfig",
     "Found",
     "LearnerProblem",
@@ -44,6 +46,7 @@ __all__ = [
     "compare",
     "compare_runs",
     "devices",
+    "evaluate",
     "evolve",
     "load",
     "statistics",
@@ -56,6 +59,7 @@ _HOMES = {
     "ConfigError": "metaevo.config",
     "ContenderResult": "metaevo.studies.learner_problem",
     "Evaluation": "metaevo.evolution.problem",
+    "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
     "LearnerProblem": "metaevo.studies.learner_problem",
@@ -68,6 +72,7 @@ _HOMES = {
     "compare": "metaevo.studies.api",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
+    "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
     "load": "metaevo.components.discovery",
     "statistics": "metaevo.statistics",

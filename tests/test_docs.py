@@ -181,7 +181,7 @@ def test_settings_of_documented_commands_are_valid(name: str, monkeypatch, tmp_p
 
 RUNNABLE = {
     "docs/how-to/cheap_talk.md": 1,
-    "docs/how-to/problem.md": 1,
+    "docs/how-to/problem.md": 2,
     "docs/how-to/shaping.md": 1,
     "docs/reference/lpg.md": 1,
     "docs/reference/q_learning.md": 1,

@@ -129,7 +129,7 @@ def _write(result: RunComparison, output: Path, reload_seconds: float | None) ->
 
 
 def as_json(result: RunComparison) -> dict[str, Any]:
-    """Return all numbers of a comparison as plain data: the tables of `RunComparison.records`."""
+    """Return all numbers of a comparison as plain data: the tables of `RunComparison.table`."""
     chosen = result.selection
     return {
         "compared": compared_quantity(result),
@@ -146,7 +146,7 @@ def as_json(result: RunComparison) -> dict[str, Any]:
         "comparisons": result.comparisons,
         "optimum": result.optimum,
         "optimum_is": result.optimum_is,
-        **{name: result.records(name) for name in get_args(TableName)},
+        **{name: result.table(name) for name in get_args(TableName)},
         "curves": [
             {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
              "low": row.middle.low, "high": row.middle.high}

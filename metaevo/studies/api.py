@@ -1,18 +1,20 @@
 """Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
 from metaevo.evolution.strategy import StrategyConfig
+from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
@@ -39,17 +41,54 @@ class ProblemSettings:
         check_numbers(self)
 
 
-class Found(NamedTuple):
-    """What an evolution has found."""
+@dataclass(frozen=True)
+class Found:
+    """The result of `metaevo.evolve`."""
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
     metrics: Sequence[Mapping[str, Any]]
     """a record for each generation, as in metrics.jsonl"""
     path: Path | None
-    """of the run's directory, with its report and figures; None without one"""
-    frames_per_generation: int = 0
+    """the run directory, with a report and figures; None without one"""
+    frames_per_generation: int
     """environment steps, without validation; 0 if the problem has no frames"""
+    study: Study = field(repr=False)
+    measured: Mapping[str, Any] = field(repr=False)
+    """by the study, before the first generation"""
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each generation."""
+        return [dict(record) for record in self.metrics]
+
+    def save(self, path: str | Path) -> None:
+        """Write the meta-parameters, and the source code of a component, for `metaevo.load`.
+
+        Args:
+            path: a directory that holds no run.
+
+        Raises:
+            ConfigError: if the directory holds a run or cannot be written.
+        """
+        directory = RunDirectory.create(Path(path), self.study.name)
+        self.study.save(directory, self.meta_params, len(self.metrics))
+        self.study.keep(directory, self.measured)
+
+    def draw(self, folder: str | Path) -> list[Path]:
+        """Draw the fitness over the generations, and what was found.
+
+        Args:
+            folder: of the figures; made if it does not exist.
+
+        Returns:
+            the PNG files.
+        """
+        figures = Path(folder)
+        figures.mkdir(parents=True, exist_ok=True)
+        if len(self.metrics):
+            plot_fitness(self.metrics, figures / "fitness.png")
+        self.study.draw(self.meta_params, figures)
+        return sorted(figures.glob("*.png"))
 
 
 def evolve(
@@ -90,7 +129,7 @@ def evolve(
 
     Raises:
         ConfigError: for anything wrong in the settings or in the directory.
-        SystemExit: with code 130 or 143 after SIGINT or SIGTERM, once all is saved.
+        KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
     config = evolution or EvolutionConfig()
     if generations is not None:
@@ -102,11 +141,10 @@ def evolve(
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
-        return _evolve_in_memory(problem, study, settings)
+        return _evolve_in_memory(study, settings)
     path = Path(run_dir)
-    code = run_evolutions(study, settings, run_dir=path, resume=resume)
-    if code:
-        raise SystemExit(code)
+    if run_evolutions(study, settings, run_dir=path, resume=resume):
+        raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)
     chosen = about.get("evolution_seed")
@@ -115,12 +153,13 @@ def evolve(
             directory = each.directory
     frames = settings.strategy.population_size * config.seeds_per_candidate
     frames *= frames_per_evaluation(problem)
-    return Found(meta_params, directory.read_metrics("generation"), path, frames)
+    measured = directory.read_config()["resolved"]
+    return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)
 
 
 def compare(
     problem: LearnerProblem,
-    found: Found,
+    found: Found | MetaParams,
     *,
     seeds: int = 128,
     space: Mapping[str, Any] | None = None,
@@ -136,24 +175,34 @@ def compare(
     Examples:
         >>> space = {"learning_rate": {"log_uniform": [1e-3, 1e-2]}}
         >>> result = metaevo.compare(problem, found, space=space, trials=16)
-        >>> pandas.DataFrame(result.records())
+        >>> pandas.DataFrame(result.table())
 
     Args:
-        problem: of the evolution.
-        found: by the evolution.
+        problem: the problem that was evolved.
+        found: the result of the evolution, or the meta-parameters that `metaevo.load` returns.
         seeds: held-out seeds of every contender.
         space: hyperparameters to tune, each with a list of values or a range; by default none.
         trials: settings that each contender races.
         tuning_seeds: seeds of every setting in the first round; None for as many frames for each
-            contender as the evolution used.
+            contender as the evolution used, which needs its result.
         contenders: names of hand-written functions; by default all of the slot.
 
     Raises:
-        ConfigError: for an unknown contender or hyperparameter, or an invalid range.
+        ConfigError: for an unknown contender or hyperparameter, an invalid range, or the
+            meta-parameters of another component.
     """
-    frames = len(found.metrics) * found.frames_per_generation
+    if not isinstance(problem, LearnerProblem):
+        raise ConfigError(
+            f"problem = {show(problem)}: must be a metaevo.LearnerProblem, which has contenders"
+        )
+    meta_params, frames = found, 0
+    if isinstance(found, Found):
+        meta_params, frames = found.meta_params, len(found.metrics) * found.frames_per_generation
+    elif tuning_seeds is None:
+        raise ConfigError("tuning_seeds = None: needs the result of an evolution as found")
+    check_candidate(problem, meta_params, "found")
     return problem.compare(
-        found.meta_params,
+        meta_params,
         evolution_frames=frames,
         seeds=seeds,
         space=dict(space or {}),
@@ -175,29 +224,30 @@ def _study_of(
     return ProblemStudy(problem, settings), settings
 
 
-def _evolve_in_memory(problem: MetaProblem, study: Study, settings: EvolutionSettings) -> Found:
+def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     """Evolve without a run directory; return the best evolution on its validation seeds."""
     study.check()
+    measured = study.measure()
+    problem = study.problem(measured)
     config, count = settings.evolution, settings.run.evolution_seeds
     evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
     evolutions: list[Found] = []
     total = count * config.generations
     with Progress(total=total, desc="compiling", unit="gen") as bar:
         for seed in range(settings.run.seed, settings.run.seed + count):
-            start = evolution.with_settings(seed, settings.strategy)
+            evolution = evolution.with_settings(seed, settings.strategy)
+            state, keep = evolution.init(), config.chunk_size is not None
             records: list[dict[str, Any]] = []
-            blocks = run_generations(
-                start, start.start(), keep_chunks=config.chunk_size is not None
-            )
-            for block in blocks:
+            for block in run_generations(evolution, evolution.start(), keep_chunks=keep):
+                evolution, state = block.evolution, block.state
                 bar.stage("evolving")
                 for values in zip(*block.metrics.values(), strict=True):
                     own = dict(zip(block.metrics, values, strict=True))
                     records.append({"generation": len(records), **own})
                     bar.update()
-            evolution = block.evolution
             frames = evolution.evaluations * frames_per_evaluation(problem)
-            evolutions.append(Found(evolution.result(block.state), records, None, frames))
+            result = evolution.result(state)
+            evolutions.append(Found(result, records, None, frames, study, measured))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
 

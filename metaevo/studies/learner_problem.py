@@ -40,7 +40,9 @@ class LearnerProblem:
         env_params: Mapping[str, Any] | None = None,
         **sections: Any,
     ):
-        """Build the component, the learner and the environments; nothing is compiled.
+        """Build the component, the learner and the environments.
+
+        With several environments, train the hand-written reference in each, for the scale.
 
         Args:
             learner: by its name.
@@ -169,8 +171,8 @@ class ComparisonResult:
             tuple(best["difference_interval"]),
         )
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return a dict for each row, as `pandas.DataFrame` reads them."""
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each row."""
         return [asdict(row) for row in self.rows]
 
 

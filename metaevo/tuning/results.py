@@ -28,7 +28,7 @@ class SweepResult:
     """The result of `metaevo.sweep`.
 
     Example:
-        >>> frame = pandas.DataFrame(result.records())
+        >>> frame = pandas.DataFrame(result.table())
     """
 
     trials: tuple[Record, ...]
@@ -41,8 +41,8 @@ class SweepResult:
     path: Path | None = None
     """the run directory, with trials.csv, best.yaml, figures and a report"""
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return a flat mapping for each trial: settings, value, scores, frames."""
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each trial: settings, value, scores, frames."""
         return rows_of(self.trials, self.space)
 
 

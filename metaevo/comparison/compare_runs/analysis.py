@@ -129,26 +129,26 @@ class RunComparison:
         """All seeds, in the order of the groups."""
         return [seed for each in self.groups for seed in each.scored.group.seeds]
 
-    def records(self, table: TableName = "scores") -> list[Record]:
-        """Return one table as records, such as `pandas.DataFrame` reads.
+    def table(self, name: TableName = "scores") -> list[Record]:
+        """Return one table as records.
 
         Args:
-            table: "scores" (one row per seed), "groups", "pairs", "effects" (of single settings) or
+            name: "scores" (one row per seed), "groups", "pairs", "effects" (of single settings) or
                 "efficiency" (steps to reach the threshold).
         """
-        if table == "scores":
+        if name == "scores":
             return [
                 {"group": each.label, "task": task, "run": seed.run, "seed": seed.seed, "score": s}
                 for each in self.groups
                 for task, seed, s in each.scored.by_seed()
             ]
-        if table == "groups":
+        if name == "groups":
             return [
                 {"group": each.label, "seeds": each.count, **_columns("iqm", each.iqm),
                  "mean": each.mean, "std": each.std, **_columns("gap", each.gap)}
                 for each in self.groups
             ]  # fmt: skip
-        if table == "pairs":
+        if name == "pairs":
             return [
                 {"group": each.first, "against": each.second, "verdict": each.verdict,
                  **_columns("difference", each.contrast.difference),
@@ -156,20 +156,20 @@ class RunComparison:
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
             ]  # fmt: skip
-        if table == "effects":
+        if name == "effects":
             return [
                 {"setting": each.key, "value": each.value, "seeds": each.count,
                  **_columns("iqm", each.iqm), **_columns("difference", each.difference),
                  "p": each.p}
                 for each in self.effects
             ]  # fmt: skip
-        if table == "efficiency":
+        if name == "efficiency":
             return [
                 {"group": each.label, "task": each.task, "threshold": each.threshold,
                  "reached_at": each.reached_at, "low": each.interval[0], "high": each.interval[1]}
                 for each in self.efficiency
             ]  # fmt: skip
-        raise ValueError(f"table = {table!r}: must be scores, groups, pairs, effects or efficiency")
+        raise ValueError(f"name = {name!r}: must be scores, groups, pairs, effects or efficiency")
 
 
 def _columns(name: str, estimate: Estimate | None) -> Record:
@@ -193,7 +193,7 @@ def compare_runs(
     Examples:
         >>> found = metaevo.compare_runs(["runs/ppo", "runs/ppo_fast"])
         >>> found.pairs[0].verdict
-        >>> pandas.DataFrame(found.records("groups"))
+        >>> pandas.DataFrame(found.table("groups"))
 
     Args:
         runs: run directories, folders of them, globs, `wandb:ENTITY/PROJECT[/RUN]`,

@@ -73,6 +73,36 @@ def test_the_best_of_several_without_a_run_directory():
     assert last == max(each.metrics[4]["fitness_of_mean"] for each in alone)
 
 
+def test_without_generations_the_mean_is_where_it_starts():
+    found = evolve(None, 0)
+    np.testing.assert_array_equal(found.meta_params["x"], np.zeros(3))
+    assert found.table() == []
+
+
+def test_a_saved_result_can_be_loaded_and_is_no_run(through, tmp_path):
+    through.save(tmp_path / "saved")
+    np.testing.assert_array_equal(metaevo.load(tmp_path / "saved")["x"], through.meta_params["x"])
+    with pytest.raises(ConfigError, match="already holds a run"):
+        through.save(through.path)
+
+
+def test_it_is_drawn(tmp_path):
+    found = evolve(None, 3)
+    names = [path.name for path in found.draw(tmp_path / "figures")]
+    assert names == ["fitness.png", "meta_params.png"]
+
+
+def test_a_record_for_each_generation(through):
+    table = through.table()
+    assert [each["generation"] for each in table] == list(range(24))
+    assert {"fitness_mean", "fitness_of_mean", "first"} <= table[0].keys()
+
+
+def test_a_problem_without_contenders_cannot_be_compared(through):
+    with pytest.raises(ConfigError, match="LearnerProblem"):
+        metaevo.compare(Quadratic(), through)
+
+
 def test_the_public_names_are_listed():
     assert set(metaevo.__all__) <= set(dir(metaevo))
 
@@ -114,9 +144,8 @@ def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeyp
         return 0
 
     monkeypatch.setattr(loop, "in_lockstep", stop_soon)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(KeyboardInterrupt):
         evolve(tmp_path / "run", 24)
-    assert stopped.value.code == 143
     monkeypatch.undo()
     done = len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
     assert 0 < done < 24

@@ -39,7 +39,7 @@ def test_it_is_evolved_and_compared_in_memory(problem, found):
     judged = {row.name: row.iqm for row in result.rows}
     assert result.difference == pytest.approx(judged["learned (tuned)"] - judged[result.baseline])
     assert result.interval[0] <= result.difference <= result.interval[1]
-    assert [record["seeds"] for record in result.records()] == [4] * len(result.rows)
+    assert [record["seeds"] for record in result.table()] == [4] * len(result.rows)
 
 
 def test_its_function_fills_the_slot(problem, found):
@@ -48,6 +48,25 @@ def test_its_function_fills_the_slot(problem, found):
     train = jax.jit(q_learning.make_train(config, env, **problem.functions))
     result = train(jax.random.key(0), q_learning.Hyperparams(), found.meta_params, params)
     assert np.isfinite(np.asarray(result.episodes.returns)).all()
+
+
+def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
+    found.save(tmp_path / "mine")
+    function, meta_params = metaevo.load(tmp_path / "mine")
+    assert callable(function)
+    assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
+    options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
+    ours, theirs = (metaevo.compare(problem, each, **options) for each in (found, meta_params))
+    assert ours == theirs
+    with pytest.raises(metaevo.ConfigError, match="tuning_seeds"):
+        metaevo.compare(problem, meta_params, tuning_seeds=None)
+    with pytest.raises(metaevo.ConfigError, match="found"):
+        metaevo.compare(problem, {"x": np.zeros(3)})
+
+
+def test_it_is_drawn(found, tmp_path):
+    names = [path.name for path in found.draw(tmp_path / "figures")]
+    assert {"fitness.png", "loss.png"} <= set(names)
 
 
 def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):

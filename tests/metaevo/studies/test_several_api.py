@@ -113,9 +113,8 @@ def test_stopped_in_any_of_them_it_goes_on_as_if_nothing_had_been(
 ):
     path = tmp_path / "run"
     stop_after(monkeypatch, looks)
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(KeyboardInterrupt):
         evolve(path)
-    assert stopped.value.code == 143
     assert f"run_dir={str(path)!r}, resume=True" in capsys.readouterr().err
     monkeypatch.undo()
     assert not (path / "report.html").exists()

@@ -31,11 +31,11 @@ def test_a_function_without_a_directory(tmp_path, monkeypatch):
     assert abs(result.best.params["x"] - 1) < 0.5
     assert sum(result.importance.values()) == pytest.approx(1)
     assert result.importance["x"] == max(result.importance.values())
-    rows = result.records()
+    rows = result.table()
     assert {"trial", "outcome", "value", "x", "n", "kind"} <= rows[0].keys()
     assert not list(tmp_path.iterdir())
     again = metaevo.sweep(value_of, SPACE, trials=48, seed=1)
-    assert again.records() == rows
+    assert again.table() == rows
 
 
 def test_a_function_with_a_directory_is_resumed(tmp_path):

@@ -249,18 +249,18 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, capsys, monkeypatch
 
 def test_records_are_tables_for_pandas(make_run):
     result = metaevo.compare_runs([make_run("a", 100.0), make_run("b", 140.0, rate=0.5)])
-    scores = pd.DataFrame(result.records())
+    scores = pd.DataFrame(result.table())
     assert scores.groupby("group").score.mean().round().to_dict() == {
         "learning_rate=0.1": 100.0, "learning_rate=0.5": 140.0,
     }  # fmt: skip
-    best = pd.DataFrame(result.records("groups")).iloc[0]
+    best = pd.DataFrame(result.table("groups")).iloc[0]
     assert (best.group, best.seeds) == ("learning_rate=0.5", 6)
     assert best.iqm_low < best.iqm < best.iqm_high
-    pair = pd.DataFrame(result.records("pairs")).iloc[0]
+    pair = pd.DataFrame(result.table("pairs")).iloc[0]
     assert (pair.verdict, round(pair.difference)) == ("better", 40)
-    assert {len(result.records(name)) for name in ("effects", "efficiency")} == {2}
-    with pytest.raises(ValueError, match="table = 'rows'"):
-        result.records("rows")
+    assert {len(result.table(name)) for name in ("effects", "efficiency")} == {2}
+    with pytest.raises(ValueError, match="name = 'rows'"):
+        result.table("rows")
 
 
 @pytest.mark.parametrize(

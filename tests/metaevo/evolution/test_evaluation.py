@@ -1,0 +1,120 @@
+"""`metaevo.evaluate`: candidates in bulk, with a loop of the user's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from evosax.algorithms import CMA_ES
+
+import metaevo
+
+
+class Noisy:
+    """Minus the squared distance from one, with noise of the key; fails below -5."""
+
+    def init(self, key):
+        return {"x": jax.random.normal(key, (3,)), "y": jnp.zeros(())}
+
+    def evaluate(self, key, meta_params):
+        x, noise = meta_params["x"], jax.random.normal(key)
+        error = jnp.sum((x - 1.0) ** 2) + meta_params["y"] ** 2
+        fitness = jnp.where(x[0] < -5.0, jnp.nan, 0.01 * noise - error)
+        return metaevo.Evaluation(fitness, {"noise": noise})
+
+
+PROBLEM = Noisy()
+KEYS = jax.random.split(jax.random.key(1), 3)
+
+
+def candidates(count):
+    return jax.vmap(PROBLEM.init)(jax.random.split(jax.random.key(0), count))
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_it_agrees_with_one_by_one(count):
+    given = candidates(count)
+    found = metaevo.evaluate(PROBLEM, given, KEYS)
+    for row in range(count):
+        alone = {name: leaf[row] for name, leaf in given.items()}
+        for column, key in enumerate(KEYS):
+            expected = PROBLEM.evaluate(key, alone)
+            assert found.scores[row, column] == pytest.approx(float(expected.fitness), rel=1e-5)
+            assert found.metrics["noise"][row, column] == expected.metrics["noise"]
+    np.testing.assert_allclose(found.fitness, found.scores.mean(1))
+
+
+def test_candidates_share_their_keys():
+    found = metaevo.evaluate(PROBLEM, candidates(4), KEYS)
+    assert (found.metrics["noise"] == found.metrics["noise"][0]).all()
+
+
+def test_a_failed_candidate_is_not_finite_and_leaves_the_others_alone():
+    given = candidates(4)
+    expected = metaevo.evaluate(PROBLEM, given, KEYS).fitness
+    broken = {**given, "x": given["x"].at[2, 0].set(-9.0)}
+    found = metaevo.evaluate(PROBLEM, broken, KEYS).fitness
+    assert np.isnan(found[2])
+    np.testing.assert_array_equal(np.delete(found, 2), np.delete(expected, 2))
+
+
+def test_a_record_for_each_candidate_and_key():
+    found = metaevo.evaluate(PROBLEM, candidates(2), KEYS)
+    table = found.table()
+    assert [(each["candidate"], each["key"]) for each in table] == list(np.ndindex(2, 3))
+    assert table[4]["fitness"] == found.scores[1, 1]
+    assert table[4].keys() == {"candidate", "key", "fitness", "noise"}
+
+
+def test_a_problem_is_compiled_once():
+    traces = []
+
+    class Counted(Noisy):
+        def evaluate(self, key, meta_params):
+            traces.append(key)
+            return super().evaluate(key, meta_params)
+
+    problem = Counted()
+    metaevo.evaluate(problem, candidates(8), KEYS)
+    before = len(traces)
+    metaevo.evaluate(problem, candidates(8), jax.random.split(jax.random.key(7), 3))
+    assert len(traces) == before
+
+
+def test_ask_evaluate_tell_with_a_strategy_of_evosax():
+    mean = PROBLEM.init(jax.random.key(0))
+    strategy = CMA_ES(population_size=16, solution=mean)
+    params = strategy.default_params
+    state, start = strategy.init(jax.random.key(1), mean, params), None
+    for generation in range(30):
+        key = jax.random.fold_in(jax.random.key(2), generation)
+        population, state = strategy.ask(key, state, params)
+        found = metaevo.evaluate(PROBLEM, population, KEYS)
+        state, _ = strategy.tell(key, population, -found.fitness, state, params)
+        start = found.fitness.mean() if start is None else start
+    assert found.fitness.mean() > start
+
+
+@pytest.mark.parametrize(
+    ("given", "keys", "complaint"),
+    [
+        ({"x": np.zeros((2, 3))}, KEYS, "candidates"),
+        ({"x": np.zeros((2, 4)), "y": np.zeros(2)}, KEYS, r"candidates\['x'\]"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(3)}, KEYS, r"candidates\['y'\]"),
+        ({"x": np.zeros(3), "y": np.zeros(())}, KEYS, r"candidates\['x'\]"),
+        ({"x": np.zeros((0, 3)), "y": np.zeros(0)}, KEYS, r"candidates\['x'\]"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, jax.random.key(0), "keys"),
+        ({"x": np.zeros((2, 3)), "y": np.zeros(2)}, 4, "keys"),
+    ],
+)
+def test_wrong_shapes_are_named(given, keys, complaint):
+    with pytest.raises(metaevo.ConfigError, match=complaint):
+        metaevo.evaluate(PROBLEM, given, keys)
+
+
+def test_an_evaluation_must_be_one():
+    class Bare(Noisy):
+        def evaluate(self, key, meta_params):
+            return meta_params["y"]
+
+    with pytest.raises(metaevo.ConfigError, match="Evaluation"):
+        metaevo.evaluate(Bare(), candidates(2), KEYS)
