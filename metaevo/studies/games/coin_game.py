@@ -5,6 +5,7 @@ gradient. A candidate plays a meta-episode, in which the opponent learns from sc
 """
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.components.component import LEARNED
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
@@ -92,6 +94,26 @@ class CoinStudy(AgentStudy[CoinShaping]):
         """Draw payoffs over the generations."""
         del meta_params
         draw_payoffs(figures, "opponents")
+
+    def draw_frame(self, meta_params: Weights, figures: Path) -> None:
+        """Draw rewards and coins against a few opponents."""
+        shown = self._meta_episodes(jax.tree.map(jnp.asarray, meta_params))
+        game_plots.plot_coins({LEARNED: jax.device_get(shown)}, figures / "coins.png")
+
+    @cached_property
+    def _meta_episodes(self) -> Callable[[Weights], tuple[jax.Array, jax.Array]]:
+        """Mean rewards a step and shares of own coins, [episodes, 2] each; compiled once."""
+        agents = self.agents
+        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, CHUNK)
+
+        def play(weights: Weights) -> tuple[jax.Array, jax.Array]:
+            params = self.settings.env_params(weights)
+            found = jax.vmap(
+                lambda key: coin_players.play(agents.learner, agents.hyperparams, key, params)
+            )(keys)
+            return found.earned.mean(axis=0), coin_players.own_share(found.taken.mean(axis=0))
+
+        return jax.jit(play)
 
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]

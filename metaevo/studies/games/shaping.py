@@ -144,10 +144,8 @@ class ShapingStudy(GameStudy):
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
         """Draw a meta-episode, the values that opponents can reach, and payoffs."""
+        self.draw_frame(meta_params, figures)
         found, opponent = self._illustrated(meta_params), self.met[0].label
-        game_plots.plot_meta_episode(
-            found.probabilities, found.payoffs, figures / "meta_episode.png", opponent=opponent
-        )
         corners = list(zip(self.game.other, self.game.own, strict=True))
         defection = extortion.defection(self.game)
         game_plots.plot_reach(
@@ -157,6 +155,13 @@ class ShapingStudy(GameStudy):
             predicted=None if extortion.is_constant_sum(self.game) else defection,
         )
         draw_payoffs(figures, opponent if len(self.met) == 1 else "opponents")
+
+    def draw_frame(self, meta_params: Weights, figures: Path) -> None:
+        """Draw a meta-episode."""
+        found, opponent = self._illustrated(meta_params), self.met[0].label
+        game_plots.plot_meta_episode(
+            found.probabilities, found.payoffs, figures / "meta_episode.png", opponent=opponent
+        )
 
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]

@@ -6,7 +6,7 @@ PPO trains the second network for each victim (the oracle).
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -208,21 +208,30 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
 
     def draw(self, meta_params: Found, figures: Path) -> None:
         """Draw the places of steered victims."""
-        found, problem = jax.tree.map(jnp.asarray, meta_params), self.agents
         config = self.settings.steering
         goals = np.linspace(config.low, config.high, SHOWN)
+        course = self._courses(jax.tree.map(jnp.asarray, meta_params), goals.astype(np.float32))
+        place = np.where(np.asarray(course.reward) > 0, np.asarray(course.place), np.nan)
+        game_plots.plot_courses(place, goals, self.agents.place.what, figures / "steering.png")
 
-        def play(key: jax.Array) -> Course:
+    def draw_frame(self, meta_params: Found, figures: Path) -> None:
+        """Draw the same places."""
+        self.draw(meta_params, figures)
+
+    @cached_property
+    def _courses(self) -> Callable[[Found, np.ndarray], Course]:
+        """Courses of a few fresh victims, [victims, goals, steps]; compiled once."""
+        problem = self.agents
+
+        def play(key: jax.Array, found: Found, goals: jax.Array) -> Course:
             train_key, oracle_key, key = jax.random.split(key, 3)
             params, _ = problem.train_victim(train_key, found["channel"])
             speak = problem.speaker(found, oracle_key, params)
             keys = jax.random.split(key, SHOWN)
-            return problem.steer(speak, keys, jnp.asarray(goals, jnp.float32), params)
+            return problem.steer(speak, keys, goals, params)
 
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, VICTIMS)
-        course = jax.jit(jax.vmap(play))(keys)
-        place = np.where(np.asarray(course.reward) > 0, np.asarray(course.place), np.nan)
-        game_plots.plot_courses(place, goals, problem.place.what, figures / "steering.png")
+        return jax.jit(lambda found, goals: jax.vmap(lambda key: play(key, found, goals))(keys))
 
     def judge(
         self, learned: Mapping[str, Found], figures: Path, check_stop: Callable[[], None]

@@ -227,7 +227,11 @@ def test_a_run_by_the_command(tmp_path):
     np.testing.assert_allclose(
         np.mean(learned["scores"]), told["contenders"]["learned"][0]["own"][0]
     )
-    assert {each.name for each in (run / "figures").iterdir()} >= {"coins.png", "payoffs.png"}
+    assert {each.name for each in (run / "figures").iterdir()} >= {
+        "coins.gif",
+        "coins.png",
+        "payoffs.png",
+    }
     (learned, naive) = CoinStudy(from_dict(CoinSettings, SMALL)).findings({}, result)
     assert f"{told['contenders']['naive'][0]['other'][0]:.3f}" in naive
     weights, about = checkpoint.load_tree(run / "meta_params")

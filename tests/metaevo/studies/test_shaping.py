@@ -187,7 +187,14 @@ def test_a_run_is_judged_drawn_and_reported(directory):
     assert own[names.index("tit_for_tat"), 2] == pytest.approx(-1.0, abs=0.01)
     assert set(result["extortion"]) == {"1", "3"}
     figures = {path.name for path in (directory / "figures").iterdir()}
-    assert figures == {"fitness.png", "meta_episode.png", "payoffs.png", "reach.png", "scores.png"}
+    assert figures == {
+        "fitness.png",
+        "meta_episode.gif",
+        "meta_episode.png",
+        "payoffs.png",
+        "reach.png",
+        "scores.png",
+    }
 
 
 @pytest.mark.long

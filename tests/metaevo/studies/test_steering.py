@@ -117,6 +117,7 @@ def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
     idle = result["variants"][1]["mean"]
     assert idle == pytest.approx(table["silence"]["nobody"][0], rel=1e-5)
     assert (path / "figures/steering.png").is_file()
+    assert (path / "figures/steering.gif").is_file()
     weights, about = checkpoint.load_tree(path / "meta_params")
     assert about == {"by": by, "generation": 2}
     assert ("steering" in weights) == (by == "evolution")
