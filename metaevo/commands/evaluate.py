@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from metaevo.comparison.evaluation import QUICK_HELP, resized
 from metaevo.comparison.protocol import task_of
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
@@ -22,6 +23,7 @@ from metaevo.config import (
     changed_keys,
     exit_on_config_error,
     files,
+    from_dict,
     load_yaml,
     to_dict,
 )
@@ -68,6 +70,12 @@ def main(argv: list[str], *, description: str | None) -> int:
         help="judge it untuned on several tasks: those of evaluation.unseen in the run's settings, "
         "or of a YAML file, by their names",
     )
+    parser.add_argument(
+        "--comparison",
+        choices=("quick", "full"),
+        default="full",
+        help=f"size of the comparison; quick: {QUICK_HELP}",
+    )
     discovery.add_flag(parser)
     settings, before, args = settings_of_run(
         parser,
@@ -85,6 +93,10 @@ def main(argv: list[str], *, description: str | None) -> int:
         raise ConfigError("--unseen: is for parts of a learner; the run has evolved something else")
     else:
         name = _changes(settings, before)
+    if args.comparison != "full":
+        data = to_dict(settings)
+        data["evaluation"] = resized(data["evaluation"], args.comparison)
+        settings = from_dict(type(settings), data)
     return judge(settings, args.run_dir, args.name or name, trust_source=args.trust_source)
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from metaevo.comparison.evaluation import COMPARISONS, QUICK, resized
+from metaevo.comparison.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.components import discovery
 from metaevo.components.registry import find, is_elsewhere, known
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
@@ -92,8 +92,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         "--comparison",
         choices=COMPARISONS,
         default="full",
-        help="size of the comparison at the end; quick: at most "
-        + ", ".join(f"{limit} {name}" for name, limit in QUICK.items()),
+        help=f"size of the comparison at the end; quick: {QUICK_HELP}",
     )
     discovery.add_flag(parser)
     hosts.add_flags(parser)

@@ -86,6 +86,7 @@ COMPARISONS = ("none", "quick", "full")
 """Sizes of a comparison: without one, of a tenth of the frames or less, and as the settings ask."""
 QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2, "ablation_seeds": 16}
 """A quick comparison has at most so many; enough for a verdict where the difference is large."""
+QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.items())
 
 
 def resized(evaluation: Mapping[str, Any], size: str) -> dict[str, Any]:

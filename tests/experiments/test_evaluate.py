@@ -6,6 +6,7 @@ import pytest
 
 from metaevo.commands import evaluate as transfer
 from metaevo.commands.evolve import main
+from metaevo.comparison import evaluation
 from metaevo.components.value_losses import SIDES
 from metaevo.config import load_yaml
 
@@ -47,6 +48,16 @@ def test_a_loss_for_q_learning_is_compared_and_taken_apart(evolved):
     assert {row["clipping"] for row in result["ablation"]} == {False}
     assert result["curves"] == "reward per step"
     assert (evolved / "report.html").is_file()
+
+
+def test_a_quick_comparison_is_smaller(evolved, monkeypatch):
+    monkeypatch.setitem(evaluation.QUICK, "seeds", 4)
+    argv = ["--run-dir", evolved, "--task.env_params.size", "4", "--evaluation.ablation_seeds", "0"]
+    for more, seeds in ((["--comparison", "quick", "--name", "quick"], 4), (["--name", "full"], 8)):
+        assert transfer.main([str(each) for each in [*argv, *more]], description="") == 0
+        there = evolved / "transfer" / more[-1]
+        result = json.loads((there / "evaluation.json").read_text())
+        assert {row["seeds"] for row in result["variants"]} == {seeds}
 
 
 def test_on_another_grid(evolved):
