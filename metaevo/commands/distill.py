@@ -155,7 +155,7 @@ def distill(
     judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
     if settings.evaluation.seeds:
         judged.check()
-    files.refuse_linked_folders(run_dir)
+    files.refuse_links(run_dir)
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
     if os.path.lexists(run.config_path):
         other = saved_settings(run, type(settings), run.read_config()["config"])

@@ -184,7 +184,7 @@ def judge(
     study.check()
     meta_params = _found(study, run_dir, trust_source=trust_source)
     run = RunDirectory(run_dir / "transfer" / name)
-    files.refuse_linked_folders(run_dir)
+    files.refuse_links(run_dir)
     if os.path.lexists(run.config_path):
         other = saved_settings(run, type(settings), run.read_config()["config"])
         if _judged_on(other) != _judged_on(settings):

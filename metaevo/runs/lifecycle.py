@@ -20,7 +20,7 @@ from metaevo.runs.latest import run_argument
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import HasRun
 from metaevo.runs.tracking import RunTracker
-from metaevo.runs.tracking.destination import check_own, configured
+from metaevo.runs.tracking.destination import check_confirmed, destinations
 
 S = TypeVar("S", bound=HasRun)
 
@@ -110,7 +110,7 @@ def settings_to_resume(
     if is_mirrored and isinstance(own, dict) and not args.confirm_destination:
         given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}
         given |= {"wandb", "mlflow"} & set(of_user if isinstance(of_user, dict) else ())
-        check_own(run.path, {name: own[name] for name in own.keys() - given})
+        check_confirmed(run.path, {name: own[name] for name in own.keys() - given})
     if not args.confirm_destination:
         _check_own_storage(run.path, saved.get("sweep"), overrides.get("sweep"))
     return saved
@@ -145,7 +145,7 @@ def resume_flags(run: RunDirectory, settings: HasRun) -> str:
     """Return the flags that continue a run under its settings; in Python, the arguments."""
     if getattr(settings, "is_python", False):
         return f"run_dir={str(run.path)!r}, resume=True"
-    asks = any(each.needs_confirmation for each in configured(to_dict(settings)))
+    asks = any(each.needs_confirmation for each in destinations(to_dict(settings.run)))
     asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
     return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
 
@@ -199,7 +199,7 @@ def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
 def start_tracker(settings: HasRun, run: RunDirectory, job_type: str) -> RunTracker:
     """Mirror a run, whose config.yaml is written, as its settings ask for it."""
     return RunTracker(
-        run, configured(to_dict(settings)), job_type=job_type, wait=settings.run.track_wait
+        run, destinations(to_dict(settings.run)), job_type=job_type, wait=settings.run.track_wait
     )
 
 

@@ -102,7 +102,6 @@ def lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         return
     try:
         with files.open_file(path) as file:
-            files.check_size(path, os.fstat(file.fileno()).st_size, MAX_BYTES)
             for number in itertools.count(1):
                 where = f"{path}, line {number}"
                 line = file.readline(MAX_LINE + 1)

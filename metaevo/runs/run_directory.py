@@ -6,6 +6,7 @@ line, each with a `kind` (`generation`, `update`, ...) and its index under that 
 """
 
 import contextlib
+import errno
 import importlib.metadata
 import os
 import platform
@@ -24,6 +25,8 @@ from metaevo.config import MAX_BYTES, ConfigError, DiskError, checks, dump_yaml,
 from metaevo.runs import consent, metrics, schema
 from metaevo.runs.metrics import Records
 
+_NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
+"""errors where another kind of file has the name of one of ours"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
@@ -120,19 +123,16 @@ class RunDirectory:
         is a link.
         """
         try:
-            files.refuse_linked_folders(self.path)
+            files.refuse_links(self.path)
             if exclusively:
                 self.lock()
             yield
         except OSError as error:
             if not files.is_of_disk(error) and not self._owns(error.filename):
                 raise
+            kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
             where = error.filename or self.path
-            # Of several processes, only this one has noticed: see `hosts.together`.
-            failure = DiskError(f"{where} cannot be written: {files.reason(error)}; {way_out}")
-            if files.is_of_name(error):
-                failure.exit_code = ConfigError.exit_code
-            raise failure from error
+            raise kind(f"{where} cannot be written: {files.reason(error)}; {way_out}") from error
         finally:
             self.unlock()
 

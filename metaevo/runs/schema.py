@@ -327,16 +327,11 @@ class _Child:
     records: list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Artifact:
-    artifact: Text
-
-
 def check_tracked(line: Any, where: str) -> dict[str, Any]:
-    """Return a line of tracked.jsonl: a nested run, an artifact, or what the run itself is.
+    """Return a line of tracked.jsonl: a nested run, or the name and the kind of the run itself.
 
     Raises:
-        ConfigError: naming what is wrong.
+        ConfigError: naming the key that does not fit.
     """
     if not isinstance(line, dict):
         raise ConfigError(f"{where}: not a JSON object")
@@ -344,5 +339,6 @@ def check_tracked(line: Any, where: str) -> dict[str, Any]:
         check(_Child, line, where)
         for record in line["records"]:
             _check_index(record, where)
-        return line
-    return check(_Artifact if "artifact" in line else _Opening, line, where)
+    elif "run" in line:
+        check(_Opening, line, where)
+    return line

@@ -51,7 +51,6 @@ def conclude(study: Study, run: Run) -> None:
     if result is not None:
         keep_result(run, result, records[-1]["seconds"] if records else 0.0)
     write_report(study, directory, found, source)
-    log_artifacts(run)
     print(f"report: {directory.report_path}")
 
 
@@ -60,7 +59,6 @@ def present(study: Study, run: Run) -> None:
     records = run.directory.read_metrics("generation")
     found, source = _draw_found(study, run.directory, records)
     write_report(study, run.directory, found, source, quiet=True)
-    log_artifacts(run)
 
 
 def _draw_found(
@@ -99,19 +97,6 @@ def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:
     frames = [row["tuning_frames"] + row["seeds"] * per_agent for row in rows]
     run.log_evaluation(rows, frames, seconds)
     write_json_atomic(run.directory.evaluation_path, {**result, **mark(to_dict(run.settings))})
-
-
-def log_artifacts(run: Run) -> None:
-    """Let trackers store what a run leaves at its end."""
-    directory = run.directory
-    for path in (
-        directory.report_path,
-        directory.figures,
-        directory.meta_params,
-        directory.evaluation_path,
-    ):
-        if path.exists():  # there may be no figures, and no comparison
-            run.tracker.log_artifact(path)
 
 
 def write_report(

@@ -27,7 +27,6 @@ from metaevo.studies.conclusion import (
     fold,
     heading,
     keep_result,
-    log_artifacts,
     pictures,
     print_end,
     reference_of,
@@ -129,7 +128,6 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
         ]
         keep_result(run, result, sum(one["seconds"] for each in last for one in each))
     _write_report(study, run, members, scores, chosen, found, result, discovery.is_loadable(about))
-    log_artifacts(run)
     print(f"report: {directory.report_path}")
 
 

@@ -129,13 +129,6 @@ def finish(
     _track_seeds(this, steps, curves)
     write_json_atomic(directory.evaluation_path, result)
     _write_report(this, result)
-    for path in (
-        directory.report_path,
-        directory.figures,
-        directory.path / CURVES,
-        directory.evaluation_path,
-    ):
-        this.run.tracker.log_artifact(path)
     print(f"report: {directory.report_path}")
 
 

@@ -274,8 +274,6 @@ def _finish(this: SweepRun) -> None:
     if finalists:
         _confirm(this, best, finalists, frames)
     write_sweep_report(run, objective, this.study, this.plan)
-    for path in (run.report_path, run.path / results.TRIALS, run.path / results.BEST, run.figures):
-        this.run.tracker.log_artifact(path)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 

@@ -1,7 +1,7 @@
-"""Copies of a run on Weights & Biases and MLflow, sent by a thread or later by `metaevo sync`.
+"""Copies of runs on Weights & Biases and MLflow.
 
-The run writes its own files only (`tracker`). A `Mirror` reads them, finds what a service lacks,
-and sends it through the service's own client (`wandb_run`, `mlflow_run`).
+A run writes only to its own directory. A `Mirror` sends the directory's records through the client
+of a service: in a thread while the run continues, or later from `metaevo sync`.
 """
 
 from metaevo.runs.tracking.tracker import RunTracker

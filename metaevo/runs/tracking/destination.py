@@ -1,20 +1,21 @@
-"""Where a run is mirrored to."""
+"""Where a run is sent."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from metaevo.config import ConfigError
 
 LOCAL_DATABASE = "mlruns.db"
-"""MLflow's database `local`, in the directory that a script is started from"""
+"""MLflow's database `local`, in the working directory"""
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks")
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A service, and where there."""
+    """A service and an address there."""
 
     service: Literal["wandb", "mlflow"]
     where: str
@@ -23,65 +24,45 @@ class Destination:
     """wandb's project, MLflow's experiment"""
 
     @property
-    def key(self) -> str:
-        """Its identity among destinations; without the password that a URI may hold."""
-        return f"{self.service}:{_without_password(self.where)}#{self.project}"
-
-    @property
     def needs_confirmation(self) -> bool:
-        """Whether a run directory alone may not choose it: a server, or some other database."""
+        """Whether a run directory alone must not choose it: a server, or another database."""
         if self.service == "wandb":
             return self.where == "online"
         return self.where != tracking_uri("local")
 
     @property
     def label(self) -> str:
-        """The name for messages."""
-        return f"{self.service} ({_without_password(self.where)})"
+        """Name for messages, without the password that a URI may contain."""
+        where = re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", self.where)
+        return f"{self.service} ({where})"
 
 
-def destinations(wandb: str, mlflow: str | None, project: str) -> list[Destination]:
-    """Return where settings send a run to.
-
-    Args:
-        wandb: `disabled`, `offline` or `online`.
-        mlflow: a tracking URI, `local`, or nothing.
-        project: of both.
+def destinations(settings: Mapping[str, str | None]) -> list[Destination]:
+    """Return the destinations in the section `run` of the settings.
 
     Raises:
-        ConfigError: if `mlflow` is no tracking URI.
+        ConfigError: if `mlflow` is not a tracking URI.
     """
+    project = settings.get("wandb_project") or "metaevo"
     found = []
-    if wandb in ("offline", "online"):
-        found.append(Destination("wandb", wandb, project))
-    if mlflow:
-        found.append(Destination("mlflow", tracking_uri(mlflow), project))
+    if (mode := settings.get("wandb")) in ("offline", "online"):
+        found.append(Destination("wandb", mode, project))
+    if uri := settings.get("mlflow"):
+        found.append(Destination("mlflow", tracking_uri(uri), project))
     return found
 
 
-def configured(config: dict[str, Any]) -> list[Destination]:
-    """Return where the saved settings of a run send it to.
-
-    Raises:
-        ConfigError: as `destinations` does.
-    """
-    run = config.get("run", {})
-    return destinations(
-        run.get("wandb", "disabled"), run.get("mlflow"), run.get("wandb_project", "metaevo")
-    )
-
-
-def check_own(path: Path, settings: dict[str, Any]) -> None:
-    """Refuse what only a run directory, which may be somebody else's, says of where it is sent.
+def check_confirmed(path: Path, settings: Mapping[str, str | None]) -> None:
+    """Reject servers that only a run directory names, because it may come from somebody else.
 
     Args:
         path: the run directory.
-        settings: its section `run`, without what the user has named.
+        settings: its section `run`, without the keys that the user has given.
 
     Raises:
-        ConfigError: naming the destination and the ways to confirm it.
+        ConfigError: naming the destination and how to confirm it.
     """
-    for each in configured({"run": settings}):
+    for each in destinations(settings):
         if each.needs_confirmation:
             raise ConfigError(
                 f"{path}: its own settings, not this command line, send it to {each.label}, "
@@ -91,18 +72,17 @@ def check_own(path: Path, settings: dict[str, Any]) -> None:
 
 
 def tracking_uri(text: str) -> str:
-    """Return an MLflow tracking URI that means the same from every working directory.
+    """Return an MLflow tracking URI that does not depend on the working directory.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if the text is not a tracking URI.
     """
     if text == "local":
         return f"sqlite:///{Path(LOCAL_DATABASE).absolute()}"
-    scheme = text.partition("://")[0].partition("+")[0]
-    if "://" not in text or scheme not in _SCHEMES:
+    if "://" not in text or re.split(r"[+:]", text)[0] not in _SCHEMES:
         raise ConfigError(
-            f"mlflow = {text!r}: is no tracking URI; allowed: local (the database "
-            f"./{LOCAL_DATABASE}), sqlite:///FILE, http://HOST:PORT and those of other databases"
+            f"mlflow = {text!r}: must be local (the database ./{LOCAL_DATABASE}), sqlite:///FILE, "
+            "http://HOST:PORT or the URI of another database"
         )
     if (file := sqlite_file(text)) is not None:
         return f"sqlite:///{file.absolute()}"
@@ -113,7 +93,3 @@ def sqlite_file(uri: str) -> Path | None:
     """Return the file of a sqlite URI."""
     head, _, file = uri.partition(":///")
     return Path(file) if head.partition("+")[0] == "sqlite" and file else None
-
-
-def _without_password(uri: str) -> str:
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri)

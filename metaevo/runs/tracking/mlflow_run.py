@@ -8,11 +8,11 @@ from typing import Any
 from metaevo.config import ConfigError, flatten
 from metaevo.config.files import locked
 from metaevo.runs.tracking.destination import sqlite_file
-from metaevo.runs.tracking.remote import About, numbers_of
+from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
 RUN_ID = "metaevo.run_id"
-"""tag by which a run is found again"""
-_PER_CALL = 1000  # metrics; the maximum that MLflow accepts
+"""tag that identifies a run"""
+_PER_CALL = 1000  # MLflow's limit
 _PARAMS_PER_CALL = 100
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -24,10 +24,10 @@ _ENVIRONMENT = {
 
 
 class MlflowRun:
-    """An MLflow run, through the client and not the fluent API, which keeps global state."""
+    """An MLflow run, opened without the fluent API because that keeps global state."""
 
     def __init__(self, about: About, uri: str, parent: str | None) -> None:
-        """Open the run of this id, or create it; `parent` is the id of the outer run."""
+        """Open the run with this id, or create it; `parent` is the id of the outer run."""
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         try:
@@ -53,41 +53,33 @@ class MlflowRun:
                 tags=_tags(about, parent),
                 run_name=about.name,
             )
-        self.id, self._run = str(run.info.run_id), run
-        self._known: dict[str, set[int]] = {}
+        self.id = str(run.info.run_id)
         settings = {**flatten(about.config), **flatten({"environment": about.environment})}
-        known = run.data.params  # a parameter cannot change
+        known = run.data.params  # parameters cannot change
         params = [Param(key, str(value)) for key, value in settings.items() if key not in known]
         for start in range(0, len(params), _PARAMS_PER_CALL):
             self._client.log_batch(self.id, params=params[start : start + _PARAMS_PER_CALL])
 
     def log(self, records: list[dict[str, Any]]) -> None:
-        """Log records as metrics `kind/name`, with the index as their step."""
+        """Log records as metrics `kind/name` with the index as their step.
+
+        MLflow stores a metric once that has the same name, value, step and time as another one.
+        """
         from mlflow.entities import Metric
 
         metrics = [
             Metric(name, value, self._time(record), record[record["kind"]])
             for record in records
             for name, value in numbers_of(record).items()
-            if record[record["kind"]] not in self._steps(name)
         ]
         for start in range(0, len(metrics), _PER_CALL):
             self._client.log_batch(self.id, metrics=metrics[start : start + _PER_CALL])
 
-    def _steps(self, name: str) -> set[int]:
-        """Return the steps of a metric when the run was opened."""
-        if name not in self._known:
-            there = name in self._run.data.metrics
-            history = self._client.get_metric_history(self.id, name) if there else []
-            self._known[name] = {each.step for each in history}
-        return self._known[name]
-
-    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
-        """Copy files to the experiment's artifacts."""
-        for inside, file in contents.items():
-            within = Path(Path(name).name, inside) if file.name != Path(name).name else Path(inside)
-            parent = within.parent.as_posix()
-            self._client.log_artifact(self.id, str(file), None if parent == "." else parent)
+    def log_artifact(self, path: Path) -> None:
+        """Copy a file or a folder to the experiment's artifacts."""
+        for file in files_in(path):
+            folder = file.parent.relative_to(path.parent).as_posix()
+            self._client.log_artifact(self.id, str(file), None if folder == "." else folder)
 
     def finish(self, *, completed: bool) -> None:
         """Set the final status."""
@@ -105,10 +97,7 @@ class MlflowRun:
 
 
 def _create(file: Path) -> None:
-    """Create a database that is complete, or absent if this process is killed meanwhile.
-
-    MLflow never opens a half-made one, and two processes cannot create the same one.
-    """
+    """Create a database completely or not at all, because MLflow cannot open half of one."""
     from mlflow import MlflowClient
 
     file.parent.mkdir(parents=True, exist_ok=True)

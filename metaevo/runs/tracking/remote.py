@@ -1,4 +1,4 @@
-"""The interface between a mirror and the client of a tracking service."""
+"""Interface between a mirror and the client of a tracking service."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class About:
     environment: dict[str, Any]
     """versions, devices, git commit, command line"""
     started: float
-    """in seconds since 1970"""
+    """seconds since 1970"""
     folder: Path
     """the run directory"""
 
@@ -32,13 +32,13 @@ class Remote(Protocol):
     id: str
 
     def log(self, records: list[dict[str, Any]]) -> None:
-        """Send the numbers of records of metrics.jsonl that the service does not have."""
+        """Send the numbers in records of metrics.jsonl, except those that the service has."""
 
-    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
-        """Store the files of an artifact, by their names in it."""
+    def log_artifact(self, path: Path) -> None:
+        """Store a file or a folder."""
 
     def finish(self, *, completed: bool) -> None:
-        """Send what is left; a run that is not `completed` may be resumed."""
+        """Send the rest and the status; a run that is not `completed` may be resumed."""
 
 
 def numbers_of(record: dict[str, Any]) -> dict[str, float]:
@@ -49,3 +49,9 @@ def numbers_of(record: dict[str, Any]) -> dict[str, float]:
         for name, value in record.items()
         if name != kind and type(value) in (int, float)
     }
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the finished files at or below a path, in order."""
+    found = [path] if path.is_file() else sorted(path.rglob("*"))
+    return [each for each in found if each.is_file() and not each.name.endswith(".tmp")]

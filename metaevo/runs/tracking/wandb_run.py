@@ -10,7 +10,7 @@ from typing import Any
 import wandb
 
 from metaevo.config import ConfigError
-from metaevo.runs.tracking.remote import About, numbers_of
+from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
 _START_SECONDS = 20.0
 _FINISH_SECONDS = 300.0  # `metaevo sync` waits; a run gives up after `run.track_wait`
@@ -20,8 +20,8 @@ class WandbRun:
     """A wandb run: its client passes data to a process that sends it in the background."""
 
     def __init__(self, about: About, *, online: bool) -> None:
-        """Open the run of this id."""
-        if os.path.lexists(about.folder / "wandb" / "settings"):  # could name another server
+        """Open the run with this id, or create it."""
+        if os.path.lexists(about.folder / "wandb" / "settings"):  # it could name another server
             raise ConfigError(f"{about.folder} has wandb/settings, which no run writes")
         os.environ.setdefault("WANDB_SILENT", "true")
         if online and not wandb.login(prompt=False):
@@ -56,11 +56,11 @@ class WandbRun:
             settings=settings,
         )
         self._last: dict[str, float] = {}
-        """by kind, the last index that an earlier part of an online run has sent"""
+        """last index of each kind that the server has"""
         self.id = str(self._run.id)
 
     def log(self, records: list[dict[str, Any]]) -> None:
-        """Log records as `kind/name`, with `kind/index` as their axis."""
+        """Log new records as `kind/name`, with `kind/index` as their axis."""
         for record in records:
             kind, index = record["kind"], record[record["kind"]]
             if kind not in self._last:
@@ -69,15 +69,16 @@ class WandbRun:
                 self._run.define_metric(f"{kind}/*", step_metric=f"{kind}/index")
             if index > self._last[kind]:
                 self._run.log({f"{kind}/index": index, **numbers_of(record)})
+                self._last[kind] = index
 
-    def log_artifact(self, name: str, contents: dict[str, Path]) -> None:
-        """Store files as an artifact of the run."""
-        path = Path(name)
+    def log_artifact(self, path: Path) -> None:
+        """Store a file or a folder as an artifact of the run."""
         title = re.sub(r"[^\w.-]", "_", f"{self.id}-{path.name}")
         artifact = wandb.Artifact(title, type=path.suffix.removeprefix(".") or "directory")
-        for inside, file in contents.items():
+        for file in files_in(path):
+            name = str(file.relative_to(path)) if path.is_dir() else path.name
             # "immutable" avoids a copy outside of the run directory.
-            artifact.add_file(str(file), name=inside, policy="immutable")
+            artifact.add_file(str(file), name=name, policy="immutable")
         self._run.log_artifact(artifact)
 
     def finish(self, *, completed: bool) -> None:
@@ -87,7 +88,8 @@ class WandbRun:
 
 def abandon() -> None:
     """End wandb's process, which would otherwise delay the end of this one."""
-    with contextlib.suppress(Exception):  # there is no public function for it
+    with contextlib.suppress(Exception):  # no public function does this
         connection: Any = wandb.sdk.wandb_setup._singleton._connection  # type: ignore[union-attr]
+        connection._finalizer.close()
         connection._cleanup()
         connection._proc._process.kill()

@@ -23,7 +23,7 @@ from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import RunTracker
-from metaevo.runs.tracking.destination import configured
+from metaevo.runs.tracking.destination import destinations
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
@@ -230,7 +230,7 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "hyperparams": {"lr": 0.1},
     }
     run.write_config(config, {"run_id": "0123456789abcdef"})
-    tracker = RunTracker(run, configured(config), job_type="train")
+    tracker = RunTracker(run, destinations(config["run"]), job_type="train")
     for index in range(3):
         frames, seconds = 40 * (index + 1), 0.5
         record = {"kind": "update", "update": index, "frames": frames, "seconds": seconds}

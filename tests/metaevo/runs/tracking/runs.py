@@ -49,8 +49,6 @@ def finish_run(run):
     (run.figures / "fitness.png").write_bytes(b"png")
     (run.figures / ".scores.png.12.tmp").write_bytes(b"half")
     run.report_path.write_text("<html></html>")
-    for artifact in (run.figures, run.report_path):
-        tracker.log_artifact(artifact)
 
 
 def environment(**changes):

@@ -9,6 +9,7 @@ import pytest
 
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import Destination
+from metaevo.runs.tracking.mirror import Mirror
 from tests.metaevo.runs.tracking.fake_wandb import serving, silence
 from tests.metaevo.runs.tracking.runs import (
     RUN_ID,
@@ -31,7 +32,6 @@ def sent(tmp_path_factory):
     """A run sent in two parts to both services, and the database."""
     place = tmp_path_factory.mktemp("place")
     run, uri = make_run(place / "run", 2), f"sqlite:///{place}/store.db"
-    (place / ".store.db.new").write_bytes(b"left by a process that was killed creating it")
     to = (place / "r*n", "--wandb", "offline", "--mlflow", uri)
     sync(*to)
     log_generations(run, [2])
@@ -88,13 +88,10 @@ def test_mlflow_has_every_value_once_and_nested_runs(sent):
     assert child["status"] == "FINISHED"
 
 
-@pytest.mark.parametrize("knows_children", [True, False])
-def test_a_second_sync_changes_nothing(sent, tmp_path, knows_children):
+def test_a_second_sync_changes_nothing(sent, tmp_path):
     run, uri = sent
     before = read_mlflow(uri)
     copy = shutil.copytree(run.path, tmp_path / "run")
-    if not knows_children:
-        (copy / "tracked_children.json").unlink()
     sync(copy, "--wandb", "offline", "--mlflow", uri)
     after = read_mlflow(uri)
     assert {name: one["metrics"] for name, one in after.items()} == {
@@ -120,6 +117,19 @@ def test_a_sync_that_failed_half_way_is_completed(tmp_path):
         assert (head["groupName"], head["jobType"], head["displayName"]) == (
             "run", "trial", "run/trial_0"
         )  # fmt: skip
+
+
+def test_a_file_that_is_replaced_while_a_run_is_sent_is_not_sent_twice(tmp_path, monkeypatch):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    run = make_run(tmp_path / "run")
+    mirror = Mirror(run, Destination("wandb", "offline", "p"))
+    mirror.catch_up()
+    run.truncate_metrics("evaluation", 0)
+    log_generations(run, [3])
+    mirror.catch_up()
+    mirror.finish()
+    (own,) = read_wandb(run)
+    assert [row["generation/index"] for row in rows_of(own)] == [0, 1, 2, 3]
 
 
 @pytest.mark.filterwarnings("ignore:.*noload")  # of SQLAlchemy in MLflow, in our thread
