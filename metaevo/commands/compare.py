@@ -1,21 +1,15 @@
-"""The command line of a comparison of runs."""
+"""`metaevo compare`: the command line of a comparison of runs."""
 
 import argparse
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
 
 from metaevo.comparison.compare_runs import figures, page
-from metaevo.comparison.compare_runs.analysis import (
-    Options,
-    RunComparison,
-    TableName,
-    compare_runs,
-)
+from metaevo.comparison.compare_runs.analysis import Options, RunComparison, compare_runs
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, terminal
+from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, terminal
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
 from metaevo.config.files import unwritable, write_json_atomic
@@ -34,18 +28,16 @@ def main(argv: list[str], *, description: str | None) -> int:
     """
     args = _parser(description).parse_args(argv)
     options = vars(_options(args))
-    # Before the output: a wrong name leaves no empty folder behind.
+    # Before the output directory is made, so that a wrong name leaves no empty one.
     result = compare_runs(args.runs, **options)
     output = RunDirectory.create(args.output, "comparisons").path
-    if args.watch is None:
-        _show(result, output, None)
-        return 0
     try:
         while True:
-            _show(result, output, args.watch, clear=sys.stdout.isatty())
-            if all(source.complete for source in result.sources):
-                print("all runs are finished")
-                _write(result, output, None)  # the last page need not load itself again
+            going_on = args.watch is not None and not all(each.complete for each in result.sources)
+            path = _write(result, output, args.watch if going_on else None)
+            clear = "\x1b[2J\x1b[H" if args.watch is not None and sys.stdout.isatty() else ""
+            print(f"{clear}{terminal(result)}\n\npage: {path}", flush=True)
+            if not going_on:
                 return 0
             time.sleep(args.watch)
             result = compare_runs(args.runs, **options)
@@ -62,32 +54,32 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",
-        help="what is compared: a name in the records, evaluation[:VARIANT] (scores of "
-        "evaluation.json), or final, area or best for --score; default: mean return, fitness of "
-        "the mean, or the best value of a sweep",
+        help="a name in the records, evaluation[:VARIANT] (scores of evaluation.json), or final, "
+        "area or best for --score; default: mean return, fitness of the mean, or the best value of "
+        "a sweep",
     )  # fmt: skip
     parser.add_argument(
         "--score", choices=SCORES, default=None,
-        help="of a curve: the mean of its last tenth (final), of all of it (area), or its highest "
-        "point (best); default: final",
+        help="of a curve: the mean of its last tenth (final) or of the whole curve (area), or its "
+        "highest point (best); default: final",
     )  # fmt: skip
     parser.add_argument(
         "--group-by", metavar="KEY[,KEY]",
-        help="settings whose values make the groups (or `run`); default: all that differ",
+        help="settings that form the groups (or `run`); default: all that differ",
     )  # fmt: skip
     parser.add_argument("--align", choices=tuple(AXES), help="the axis of the curves")
     parser.add_argument("--threshold", type=float, help="for the steps to reach it")
     parser.add_argument("--optimum", type=float, help="the score that the gap is measured from")
     parser.add_argument(
         "--full-length", action="store_true",
-        help="judge every run at its own end, not where all have come",
+        help="score every run at its own end instead of the last common point",
     )  # fmt: skip
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="default: runs/comparisons/<time>"
     )
     parser.add_argument(
         "--watch", nargs="?", const=30.0, type=float, metavar="SECONDS",
-        help="read the runs again every so often (30 s), until Ctrl-C or all are finished",
+        help="read the runs again at this interval (30 s), until Ctrl-C or all are finished",
     )  # fmt: skip
     return parser
 
@@ -110,34 +102,16 @@ def _options(args: argparse.Namespace) -> Options:
     )
 
 
-def _show(
-    result: RunComparison, output: Path, reload_seconds: float | None, clear: bool = False
-) -> None:
-    path = _write(result, output, reload_seconds)
-    print(("\x1b[2J\x1b[H" if clear else "") + terminal(result))
-    print(f"\npage: {path}", flush=True)
-
-
 def _write(result: RunComparison, output: Path, reload_seconds: float | None) -> Path:
-    """Write page, figures and numbers."""
-    try:
-        write_json_atomic(output / "comparison.json", as_json(result))
-        figures.draw(result, output / "figures")
-        return page.write(result, output / "index.html", reload_seconds=reload_seconds)
-    except OSError as error:
-        raise unwritable(output, error) from None
-
-
-def as_json(result: RunComparison) -> dict[str, Any]:
-    """Return all numbers of a comparison as plain data: the tables of `RunComparison.table`."""
+    """Write the page, the figure and comparison.json; return the path of the page."""
     chosen = result.selection
-    return {
+    content: dict[str, object] = {
         "compared": compared_quantity(result),
         "metric": chosen.metric,
         "axis": chosen.axis,
         "judged_at": chosen.ends,
         "options": asdict(result.options),
-        "conclusions": conclusions(result),
+        "conclusions": [conclusion(result)],
         "notes": result.notes,
         "runs": [
             {"name": each.name, "kind": each.kind, "state": each.state, "progress": each.progress}
@@ -146,10 +120,17 @@ def as_json(result: RunComparison) -> dict[str, Any]:
         "comparisons": result.comparisons,
         "optimum": result.optimum,
         "optimum_is": result.optimum_is,
-        **{name: result.table(name) for name in get_args(TableName)},
+        **result.tables(),
         "curves": [
             {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
              "low": row.middle.low, "high": row.middle.high}
             for row in result.efficiency
         ],
     }  # fmt: skip
+    try:
+        write_json_atomic(output / "comparison.json", content)
+        if result.efficiency:
+            figures.draw_curves(result, output / "figures" / "curves.png")
+        return page.write(result, output / "index.html", reload_seconds=reload_seconds)
+    except OSError as error:
+        raise unwritable(output, error) from None

@@ -1,41 +1,43 @@
 """Every number of a comparison of runs, computed from their seeds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.compare_runs import curves, sources
-from metaevo.comparison.compare_runs.directions import EVALUATION
-from metaevo.comparison.compare_runs.efficiency import Efficiency, efficiency
 from metaevo.comparison.compare_runs.grouping import (
+    Group,
+    change_together,
     differing,
     group,
-    plainness,
     value_of,
     with_variants,
 )
-from metaevo.comparison.compare_runs.scoring import Scored, best_score, score
-from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun, Source
+from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun, Source
 from metaevo.comparison.compare_runs.selection import Selection, select
-from metaevo.statistics import Contrast, Estimate, Paired, Verdict
+from metaevo.config import ConfigError
+from metaevo.reports.numbers import counted
+from metaevo.statistics import Contrast, Estimate, FloatArray, Paired, Verdict
 
-_PAIRS_OF_ALL = 5
-"""Up to so many groups every pair is shown, beyond it the best group against the others."""
+_ALL_PAIRS = 5
+"""With more groups, only the best group is compared with the others."""
 _MOST_KEYS, _MOST_VALUES = 12, 12
+_BEST_POSSIBLE = {"CartPole-v1": 500.0, "Catch-bsuite": 1.0, "FourRooms-misc": 1.0}
+"""Maximum mean returns of environments with their default parameters."""
 
 Record = dict[str, str | float | None]
-"""A row of a table, by the names of its columns."""
+"""A row of a table by column."""
 TableName = Literal["scores", "groups", "pairs", "effects", "efficiency"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How runs are compared, see `compare_runs`."""
+    """Arguments of `compare_runs`."""
 
     metric: str | None = None
     score: curves.Score = "final"
@@ -48,9 +50,15 @@ class Options:
 
 @dataclass(frozen=True)
 class GroupResult:
-    """The scores of a group; over several tasks, on the scale that the tasks share."""
+    """The scores of a group. Over several tasks, statistics are of the scaled scores."""
 
-    scored: Scored
+    group: Group
+    scores: dict[str, FloatArray]
+    """by task, [seeds] as recorded"""
+    scaled: dict[str, FloatArray]
+    """by task, [seeds], higher is better; over several tasks 0 is the worst and 1 the best"""
+    complete: bool
+    """whether no seed without a score is left out"""
     iqm: Estimate
     mean: float
     std: float
@@ -58,17 +66,25 @@ class GroupResult:
     gap: Estimate
     """mean distance to the best possible score"""
     by_task: dict[str, Estimate]
-    """IQM of each task, not scaled"""
+    """unscaled IQM"""
 
     @property
     def label(self) -> str:
         """The settings that distinguish the group."""
-        return self.scored.label
+        return self.group.label
 
     @property
     def count(self) -> int:
         """Number of seeds, over all tasks."""
-        return self.scored.count
+        return sum(map(len, self.scores.values()))
+
+    def by_seed(self) -> Iterator[tuple[str, SeedRun, float, float]]:
+        """Yield task, seed, recorded score and scaled score."""
+        for task, scores in self.scores.items():
+            rows = zip(self.group.on(task), scores.tolist(), self.scaled[task].tolist(),
+                       strict=True)  # fmt: skip
+            for seed, score, scaled in rows:
+                yield task, seed, score, scaled
 
 
 @dataclass(frozen=True)
@@ -82,12 +98,12 @@ class PairResult:
     adjusted_p: float
     verdict: Verdict
     needed: float
-    """seeds of each group that would decide, infinite if none would"""
+    """estimated seeds per group for a decision; infinite if no number would decide"""
     smallest_p: float
     """adjusted p-value of completely separated scores"""
     paired: Paired | None
-    claimable: bool
-    """whether no seed with an unknown score had to be left out"""
+    complete: bool
+    """whether no seed without a score is left out"""
 
 
 @dataclass(frozen=True)
@@ -99,9 +115,9 @@ class EffectResult:
     count: int
     iqm: Estimate
     difference: Estimate | None
-    """from the value with the best IQM; None for that value itself"""
+    """from the value with the best IQM; None for that value"""
     p: float | None
-    """adjusted over all rows of all settings"""
+    """adjusted for all rows"""
 
 
 @dataclass(frozen=True)
@@ -115,61 +131,65 @@ class RunComparison:
     """best first"""
     pairs: list[PairResult]
     comparisons: int
-    """number of pairs of groups for which p-values are adjusted, shown or not"""
+    """number of pairs that p-values are adjusted for"""
     effects: list[EffectResult]
-    efficiency: list[Efficiency]
+    efficiency: list[curves.Efficiency]
     optimum: dict[str, float]
-    """by task, the score from which the optimality gap is measured"""
+    """by task, the best possible score"""
     optimum_is: str
-    notes: list[str] = field(default_factory=list)
-    """left-out runs, scaling, missing scores"""
+    """how the optimum is known"""
+    notes: list[str]
+    """about left-out runs, scaling and missing scores"""
 
     @property
     def seeds(self) -> list[SeedRun]:
         """All seeds, in the order of the groups."""
-        return [seed for each in self.groups for seed in each.scored.group.seeds]
+        return [seed for each in self.groups for seed in each.group.seeds]
 
     def table(self, name: TableName = "scores") -> list[Record]:
-        """Return one table as records.
+        """Return a table as records, such as `pandas.DataFrame` reads.
 
         Args:
             name: "scores" (one row per seed), "groups", "pairs", "effects" (of single settings) or
                 "efficiency" (steps to reach the threshold).
         """
-        if name == "scores":
-            return [
+        tables = self.tables()
+        if name not in tables:
+            raise ValueError(f"name = {name!r}: must be one of {', '.join(tables)}")
+        return tables[name]
+
+    def tables(self) -> dict[str, list[Record]]:
+        """Return all tables by name."""
+        return {
+            "scores": [
                 {"group": each.label, "task": task, "run": seed.run, "seed": seed.seed, "score": s}
                 for each in self.groups
-                for task, seed, s in each.scored.by_seed()
-            ]
-        if name == "groups":
-            return [
+                for task, seed, s, _ in each.by_seed()
+            ],
+            "groups": [
                 {"group": each.label, "seeds": each.count, **_columns("iqm", each.iqm),
                  "mean": each.mean, "std": each.std, **_columns("gap", each.gap)}
                 for each in self.groups
-            ]  # fmt: skip
-        if name == "pairs":
-            return [
+            ],
+            "pairs": [
                 {"group": each.first, "against": each.second, "verdict": each.verdict,
                  **_columns("difference", each.contrast.difference),
                  **_columns("probability_of_improvement", each.contrast.probability),
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
-            ]  # fmt: skip
-        if name == "effects":
-            return [
+            ],
+            "effects": [
                 {"setting": each.key, "value": each.value, "seeds": each.count,
                  **_columns("iqm", each.iqm), **_columns("difference", each.difference),
                  "p": each.p}
                 for each in self.effects
-            ]  # fmt: skip
-        if name == "efficiency":
-            return [
+            ],
+            "efficiency": [
                 {"group": each.label, "task": each.task, "threshold": each.threshold,
                  "reached_at": each.reached_at, "low": each.interval[0], "high": each.interval[1]}
                 for each in self.efficiency
-            ]  # fmt: skip
-        raise ValueError(f"name = {name!r}: must be scores, groups, pairs, effects or efficiency")
+            ],
+        }  # fmt: skip
 
 
 def _columns(name: str, estimate: Estimate | None) -> Record:
@@ -188,7 +208,7 @@ def compare_runs(
     optimum: float | None = None,
     full_length: bool = False,
 ) -> RunComparison:
-    """Compare recorded runs: which settings are better, by how much, and how certain that is.
+    """Compare recorded runs by the settings in which they differ.
 
     Examples:
         >>> found = metaevo.compare_runs(["runs/ppo", "runs/ppo_fast"])
@@ -200,13 +220,13 @@ def compare_runs(
             `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
         metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
-        score: how a curve becomes one number: the mean of its last tenth ("final") or of the whole
-            curve ("area"), or its best point ("best").
+        score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the
+            whole curve ("area"), or its best point ("best").
         group_by: settings that form the groups; by default all that differ.
         align: "steps", "generations" or "seconds".
         threshold: for the steps to reach it; by default 90% of the way to the best curve's top.
         optimum: the score that the optimality gap is measured from.
-        full_length: judge every run at its own end instead of where all have come.
+        full_length: score every run at its own end instead of the last common point.
 
     Raises:
         ConfigError: if a run cannot be read, lacks the metric, or no run can be compared.
@@ -214,122 +234,205 @@ def compare_runs(
     keys = None if group_by is None else tuple(group_by)
     options = Options(metric, score, keys, align, threshold, optimum, full_length)
     found, notes = sources.read_all([str(run) for run in runs])
-    return analyse(found, options, notes)
-
-
-def analyse(found: list[Source], options: Options, notes: Sequence[str] = ()) -> RunComparison:
-    """Compare the seeds of the sources.
-
-    Raises:
-        ConfigError: see `compare_runs`.
-    """
-    collected = list(notes)
-    chosen = select(found, options.metric, options.align, options.full_length, collected)
+    chosen = select(found, metric, align, full_length, notes)
     seeds = chosen.seeds
     if chosen.metric == EVALUATION:
         seeds = with_variants(seeds, chosen.variant)
-    scored = score(group(seeds, options.group_by), chosen, options.score, collected)
-    optimum, optimum_is, on_scale = best_score(scored, chosen, options.optimum)
-    results = [_group(each, on_scale) for each in scored]
-    # Best first: the order of all rows, legends and plots.
-    results.sort(key=lambda each: -each.scored.sign * each.iqm.value)
-    scored = [each.scored for each in results]
-    pairs, comparisons = _pairs(scored)
+    groups, best, best_is = _scored(group(seeds, keys), chosen, options, notes)
+    sign = _shown_sign(chosen, best)
+    pairs, comparisons = _pairs(groups, sign)
+    efficiency = [
+        row
+        for task in sorted(chosen.ends)
+        for row in curves.efficiency(
+            task,
+            {each.label: list(map(chosen.curve, each.group.on(task))) for each in groups},
+            threshold,
+            lower_is_better=chosen.lower_is_better,
+        )
+    ]
     return RunComparison(
-        found, options, chosen, results, pairs, comparisons, _effects(scored),
-        efficiency([each.group for each in scored], chosen, options.threshold),
-        optimum, optimum_is, collected,
+        found, options, chosen, groups, pairs, comparisons, _effects(groups, sign), efficiency,
+        best, best_is, notes,
     )  # fmt: skip
 
 
-def _group(scored: Scored, optimum: dict[str, float]) -> GroupResult:
-    values, sign = list(scored.strata.values()), scored.sign
-    variances = [each.var(ddof=1) if len(each) > 1 else 0.0 for each in values]
-    best = [sign * optimum[task] for task in scored.strata]
-    return GroupResult(
-        scored,
-        statistics.estimate(values),
-        float(np.concatenate(values).mean()),
-        float(np.sqrt(np.mean(variances))),
-        statistics.optimality_gap([sign * each for each in values], best),
-        {task: statistics.estimate([each]) for task, each in scored.scores.items()},
-    )
+def _shown_sign(chosen: Selection, optimum: dict[str, float]) -> int:
+    """Return -1 if shown values are the negated scaled scores."""
+    return -1 if chosen.lower_is_better and len(optimum) == 1 else 1
 
 
-def _both(first: Scored, second: Scored) -> tuple[list[FloatArray], list[FloatArray]]:
-    """The strata of the tasks that two groups have in common."""
-    tasks = [task for task in first.strata if task in second.strata]
-    return [first.strata[task] for task in tasks], [second.strata[task] for task in tasks]
+# --- Scores -------------------------------------------------------------------------------------
 
 
-def _pairs(ranked: Sequence[Scored]) -> tuple[list[PairResult], int]:
-    """The pairs that are shown, better first, with p-values adjusted for all pairs."""
-    every = [pair for pair in combinations(ranked, 2) if _both(*pair)[0]]
-    adjusted = statistics.holm([statistics.rank_test(*_both(*pair)) for pair in every])
-    shown = [
-        _pair(*pair, p, len(every))
-        for pair, p in zip(every, adjusted, strict=True)
-        if len(ranked) <= _PAIRS_OF_ALL or pair[0] is ranked[0]
-    ]
-    return shown, len(every)
+def _scored(
+    groups: Sequence[Group], chosen: Selection, options: Options, notes: list[str]
+) -> tuple[list[GroupResult], dict[str, float], str]:
+    """Return the groups, best first, and the best possible score of every task with its source.
+
+    Raises:
+        ConfigError: if no seed of a task has a score.
+    """
+    known = {id(seed): chosen.score(seed, options.score) for g in groups for seed in g.seeds}
+    tasks = sorted({task for each in groups for task in each.tasks})
+    for task in tasks:
+        _note_missing([known[id(seed)] for g in groups for seed in g.on(task)], task, chosen, notes)
+    complete = dict.fromkeys((each.label for each in groups), True)
+    if not chosen.is_directed:
+        complete = {g.label: all(np.isfinite(known[id(s)]) for s in g.seeds) for g in groups}
+        groups = [Group(g.label, [s for s in g.seeds if np.isfinite(known[id(s)])]) for g in groups]
+        groups = [each for each in groups if each.seeds]
+    sign = -1.0 if chosen.lower_is_better else 1.0
+    oriented: list[dict[str, FloatArray]] = [{} for _ in groups]
+    scaled: list[dict[str, FloatArray]] = [{} for _ in groups]
+    best: dict[str, float] = {}
+    best_scaled: dict[str, float] = {}
+    known_best, best_is = _known_optimum(tasks, chosen, options.optimum)
+    for task in tasks:
+        found = statistics.fill_missing(
+            {
+                place: sign * np.array([known[id(seed)] for seed in each.on(task)])
+                for place, each in enumerate(groups)
+                if task in each.tasks
+            }
+        )
+        low, high = (end(np.concatenate([*found.values()])) for end in (np.min, np.max))
+        start, width = (low, (high - low) or 1.0) if len(tasks) > 1 else (0.0, 1.0)
+        for place, values in found.items():
+            oriented[place][task] = values
+            scaled[place][task] = (values - start) / width
+        best[task] = known_best.get(task, float(sign * high))
+        best_scaled[task] = float((sign * best[task] - start) / width)
+    if len(tasks) > 1:
+        notes.append(
+            "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
+            "task before they are pooled"
+        )
+    results, shown = [], _shown_sign(chosen, best)
+    for each, scores, own in zip(groups, oriented, scaled, strict=True):
+        strata = list(own.values())
+        variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
+        results.append(
+            GroupResult(
+                each,
+                {task: sign * part for task, part in scores.items()},
+                own,
+                complete[each.label],
+                _signed(statistics.estimate(strata), shown),
+                shown * float(np.concatenate(strata).mean()),
+                float(np.sqrt(np.mean(variances))),
+                statistics.optimality_gap(strata, [best_scaled[task] for task in own]),
+                {task: statistics.estimate([sign * part]) for task, part in scores.items()},
+            )
+        )
+    # All tables, legends and plots have this order.
+    results.sort(key=lambda each: -shown * each.iqm.value)
+    return results, best, best_is
 
 
-def _pair(first: Scored, second: Scored, adjusted: float, comparisons: int) -> PairResult:
-    x, y = _both(first, second)
-    result = _contrast(x, y, first.sign)
-    claimable = first.complete and second.complete
-    return PairResult(
-        first.label,
-        second.label,
-        (sum(map(len, x)), sum(map(len, y))),
-        result._replace(difference=_signed(result.difference, first.sign)),
-        adjusted,
-        statistics.verdict(result, adjusted) if claimable else "undecided",
-        statistics.needed_runs(x, y, alpha=0.05 / comparisons),
-        min(1.0, statistics.smallest_p(x, y) * comparisons),
-        _paired(first, second),
-        claimable,
-    )
+def _known_optimum(
+    tasks: Sequence[str], chosen: Selection, given: float | None
+) -> tuple[dict[str, float], str]:
+    """Return the best possible score by task, where it is known, and its source."""
+    if given is not None:
+        return dict.fromkeys(tasks, given), "given"
+    if chosen.metric in ("mean_return", EVALUATION) and set(tasks) <= set(_BEST_POSSIBLE):
+        return _BEST_POSSIBLE, "the best possible return"
+    return {}, f"the {'lowest' if chosen.lower_is_better else 'highest'} score of any seed"
 
 
-def _contrast(x: list[FloatArray], y: list[FloatArray], sign: int) -> Contrast:
-    """Compare two groups; the difference is positive where x is better."""
-    return statistics.contrast([sign * each for each in x], [sign * each for each in y])
+def _note_missing(values: Sequence[float], task: str, chosen: Selection, notes: list[str]) -> None:
+    missing = int((~np.isfinite(values)).sum())
+    if missing == len(values):
+        raise ConfigError(f"no run has a value of {chosen.metric} yet")
+    if missing:
+        fate = "they count as the worst one" if chosen.is_directed else (
+            f"they are left out, and no conclusion is drawn about their groups, because it is "
+            f"unknown whether high or low values of {chosen.metric} are better"
+        )  # fmt: skip
+        on = f" on {task}" if task else ""
+        notes.append(
+            f"{missing} of {counted(len(values), 'seed')}{on} have no score (they diverged, or no "
+            f"episode finished); {fate}"
+        )
 
 
 def _signed(estimate: Estimate, sign: int) -> Estimate:
-    """Multiply an estimate by a sign."""
     low, high = sorted(sign * each for each in estimate.interval)
     return Estimate(sign * estimate.value, (low, high))
 
 
-def _paired(first: Scored, second: Scored) -> Paired | None:
+# --- Pairs and effects --------------------------------------------------------------------------
+
+
+def _common(first: GroupResult, second: GroupResult) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Return the scaled scores on the tasks that two groups have in common."""
+    tasks = [task for task in first.scaled if task in second.scaled]
+    return [first.scaled[task] for task in tasks], [second.scaled[task] for task in tasks]
+
+
+def _pairs(ranked: Sequence[GroupResult], sign: int) -> tuple[list[PairResult], int]:
+    """Return the pairs to show, better group first, and the number of all pairs."""
+    every = [pair for pair in combinations(ranked, 2) if _common(*pair)[0]]
+    adjusted = statistics.holm([statistics.rank_test(*_common(*pair)) for pair in every])
+    shown = []
+    for (first, second), p in zip(every, adjusted, strict=True):
+        if len(ranked) > _ALL_PAIRS and first is not ranked[0]:
+            continue
+        x, y = _common(first, second)
+        contrast = statistics.contrast(x, y)
+        complete = first.complete and second.complete
+        paired = _paired(first, second)
+        shown.append(
+            PairResult(
+                first.label,
+                second.label,
+                (sum(map(len, x)), sum(map(len, y))),
+                contrast._replace(difference=_signed(contrast.difference, sign)),
+                p,
+                statistics.verdict(contrast, p) if complete else "undecided",
+                statistics.needed_runs(x, y, alpha=0.05 / len(every)),
+                min(1.0, statistics.smallest_p(x, y) * len(every)),
+                paired and paired._replace(difference=_signed(paired.difference, sign)),
+                complete,
+            )
+        )
+    return shown, len(every)
+
+
+def _paired(first: GroupResult, second: GroupResult) -> Paired | None:
     """Compare seeds with the same name on the same task; None for fewer than two such pairs."""
-    x, y = first.by_name(), second.by_name()
-    tasks = [task for task in x if x[task].keys() & y.get(task, {}).keys()]
-    names = {task: [name for name in x[task] if name in y[task]] for task in tasks}
+    x, y = _by_name(first), _by_name(second)
+    common: dict[str, list[tuple[str, str]]] = {}
+    for key in x:
+        if key in y:
+            common.setdefault(key[0], []).append(key)
+    if sum(map(len, common.values())) < 2:
+        return None
     xs, ys = (
-        [np.array([side[task][name] for name in names[task]]) for task in tasks] for side in (x, y)
+        [np.array([side[key] for key in keys]) for keys in common.values()] for side in (x, y)
     )
-    return statistics.paired(xs, ys) if sum(map(len, xs)) > 1 else None
+    return statistics.paired(xs, ys)
 
 
-def _effects(scored: Sequence[Scored]) -> list[EffectResult]:
-    """For each setting that differs, the scores by its values; none if a score is unknown."""
-    if not all(each.complete for each in scored):
+def _by_name(result: GroupResult) -> dict[tuple[str, str], float]:
+    """Return the scaled scores of seeds with a unique name by task and name."""
+    rows = [((task, seed.seed), s) for task, seed, _, s in result.by_seed() if seed.has_own_seed]
+    keys = [key for key, _ in rows]
+    return {key: value for key, value in rows if keys.count(key) == 1}
+
+
+def _effects(groups: Sequence[GroupResult], sign: int) -> list[EffectResult]:
+    """Return one row for each value of each setting that differs; none if seeds are left out."""
+    if not all(each.complete for each in groups):
         return []
-    flat = [
-        (seed, task, float(value))
-        for each in scored
-        for task, values in each.strata.items()
-        for seed, value in zip(each.group.on(task), values, strict=True)
-    ]
+    flat = [(seed, task, s) for each in groups for task, seed, _, s in each.by_seed()]
     seeds = [seed for seed, _, _ in flat]
     redundant = {key for keys in change_together(seeds) for key in keys[1:]}
     found = {key: values for key, values in differing(seeds).items() if key not in redundant}
     rows: list[EffectResult] = []
     for key, values in list(found.items())[:_MOST_KEYS]:
-        rows += _effect(key, values[:_MOST_VALUES], flat, scored[0].sign)
+        rows += _effect(key, values[:_MOST_VALUES], flat, sign)
     adjusted = iter(statistics.holm([row.p for row in rows if row.p is not None]))
     return [row if row.p is None else replace(row, p=next(adjusted)) for row in rows]
 
@@ -337,37 +440,20 @@ def _effects(scored: Sequence[Scored]) -> list[EffectResult]:
 def _effect(
     key: str, values: Sequence[str], flat: Sequence[tuple[SeedRun, str, float]], sign: int
 ) -> list[EffectResult]:
-    parts: dict[str, dict[str, Any]] = {value: {} for value in values}
-    for seed, task, scored in sorted(flat, key=lambda each: each[1]):
+    parts: dict[str, dict[str, list[float]]] = {value: {} for value in values}
+    for seed, task, scaled in sorted(flat, key=lambda each: each[1]):
         if (own := value_of(seed, key)) in parts:
-            parts[own].setdefault(task, []).append(scored)
-    estimates = {
-        value: statistics.estimate([np.array(each) for each in part.values()])
-        for value, part in parts.items()
-    }
-    best = max(values, key=lambda value: sign * estimates[value].value)
+            parts[own].setdefault(task, []).append(scaled)
+    estimates = {value: statistics.estimate(list(part.values())) for value, part in parts.items()}
+    best = max(values, key=lambda value: estimates[value].value)
     rows = []
     for value, part in parts.items():
         tasks = [task for task in parts[best] if task in part]
         difference, p = None, None
         if value != best and tasks:
-            x, y = ([np.array(side[task]) for task in tasks] for side in (part, parts[best]))
-            other = _contrast(x, y, sign)
+            other = statistics.contrast(*([side[t] for t in tasks] for side in (part, parts[best])))
             difference, p = _signed(other.difference, sign), other.p
         count = sum(map(len, part.values()))
-        rows.append(EffectResult(key, value, count, estimates[value], difference, p))
+        iqm = _signed(estimates[value], sign)
+        rows.append(EffectResult(key, value, count, iqm, difference, p))
     return rows
-
-
-def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
-    """Return settings that always change together, so that their effects cannot be separated.
-
-    The plainest setting of each list comes first.
-    """
-    partitions: dict[tuple[int, ...], list[str]] = {}
-    found = differing(seeds)
-    for key in sorted(found, key=lambda key: plainness(key, found[key]), reverse=True):
-        numbers: dict[str, int] = {}
-        pattern = tuple(numbers.setdefault(value_of(s, key), len(numbers)) for s in seeds)
-        partitions.setdefault(pattern, []).append(key)
-    return [keys for keys in partitions.values() if len(keys) > 1]

@@ -1,39 +1,43 @@
-"""Curves on a common axis, and the one number by which a seed is judged."""
+"""Curves on a common axis, the score of a curve, and the middle of a group's curves."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun
+from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
+from metaevo.statistics import FloatArray, iqm
 
 Score = Literal["final", "area", "best"]
+Curve = tuple[FloatArray, FloatArray]
+"""x and y of one seed"""
 FINAL_FRACTION = 0.1
 POINTS = 120
 """of a curve, at most"""
-SMOOTHING = 20
-"""A curve is smoothed over one in so many of its points."""
+RESAMPLES = 400
+_THRESHOLD = 0.9
+"""The default threshold: from the worst to the best point of any group's middle curve."""
 
 
 def default_axis(seeds: Sequence[SeedRun]) -> str:
-    """Return generations if all runs have them (evolutions, sweeps), else steps, else seconds."""
+    """Return generations if all runs are evolutions or sweeps, else steps, else seconds."""
     for axis in ("generations", "steps", "seconds"):
         has = all(axis in seed.axes for seed in seeds)
         if has and (
             axis != "generations" or all("steps" not in s.axes or _evolves(s) for s in seeds)
         ):
             return axis
-    raise ConfigError("the runs have no axis in common; name one with --align")
+    raise ConfigError("the runs have no axis in common; choose one with --align")
 
 
 def _evolves(seed: SeedRun) -> bool:
     return bool({"fitness_mean", "fitness_of_mean", "best_value"} & set(seed.metrics))
 
 
-def curve(seed: SeedRun, metric: str, axis: str) -> tuple[FloatArray, FloatArray]:
-    """Where the metric is known, and its values there, in the order of the axis."""
+def curve(seed: SeedRun, metric: str, axis: str) -> Curve:
+    """Return the finite values of a metric, sorted along the axis."""
     if axis not in seed.axes or metric not in seed.metrics:
         return np.empty(0), np.empty(0)
     x, y = seed.axes[axis], seed.metrics[metric]
@@ -43,24 +47,18 @@ def curve(seed: SeedRun, metric: str, axis: str) -> tuple[FloatArray, FloatArray
 
 
 def reach(seed: SeedRun, axis: str) -> float:
-    """Return the end of a seed, whether or not the metric is known there."""
+    """Return the last position of a seed on the axis, with or without a value of the metric."""
     values = seed.axes.get(axis, np.empty(0))
     return float(np.nanmax(values)) if np.isfinite(values).any() else 0.0
-
-
-def common_reach(seeds: Sequence[SeedRun], axis: str) -> float:
-    """Return the end of the shortest seed."""
-    return min(reach(seed, axis) for seed in seeds)
 
 
 def score(
     x: FloatArray, y: FloatArray, end: float, how: Score, *, lower_is_better: bool = False
 ) -> float:
-    """Return one number for a curve up to `end`; NaN without values.
+    """Reduce a curve up to `end` to one number; NaN without values.
 
-    `final` is the mean of the records in the last tenth (the last record if
-    there is none), `area` the mean height of the curve (trapezoids over its width), `best` its best
-    point.
+    `final` is the mean over the last tenth (or the last value, if no value lies there), `area` the
+    mean height by the trapezoidal rule, `best` the best point.
     """
     inside = x <= end * (1 + 1e-9)
     x, y = x[inside], y[inside]
@@ -75,19 +73,17 @@ def score(
     return float(y[late].mean() if late.any() else y[-1])
 
 
-def grid(curves: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Points for all curves: those recorded if they are few, else equally spaced ones."""
+def grid(curves: Sequence[Curve]) -> FloatArray:
+    """Return common points: all recorded ones, at most `POINTS`, else equally spaced ones."""
     known = [x for x, _ in curves if len(x)]
     if not known:
         return np.empty(0)
     points = np.unique(np.concatenate(known))
-    if len(points) > POINTS:
-        points = np.linspace(points[0], points[-1], POINTS)
-    return points
+    return points if len(points) <= POINTS else np.linspace(points[0], points[-1], POINTS)
 
 
-def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -> FloatArray:
-    """The curves [seeds, points] by linear interpolation; NaN outside the range of a seed."""
+def align(curves: Sequence[Curve], points: FloatArray) -> FloatArray:
+    """Interpolate curves linearly to [seeds, points]; NaN outside a seed's range."""
     aligned = np.full((len(curves), len(points)), np.nan)
     for row, (x, y) in zip(aligned, curves, strict=True):
         if len(x):
@@ -96,20 +92,107 @@ def align(curves: Sequence[tuple[FloatArray, FloatArray]], points: FloatArray) -
     return aligned
 
 
-def smooth(y: FloatArray) -> FloatArray:
-    """Return the mean of every point and its neighbours, a twentieth of the curve in all.
+@dataclass(frozen=True)
+class Middle:
+    """Interquartile mean of a group's curves where all its seeds have values."""
 
-    Near the ends fewer neighbours count, as many on both sides, so that the curve is not shifted.
-    The page draws the same (`smooth` in page.js).
+    x: FloatArray
+    iqm: FloatArray
+    low: FloatArray
+    high: FloatArray
+    resampled: FloatArray
+    """[resamples, points]"""
+
+
+def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES) -> Middle:
+    """Return the IQM over seeds [seeds, points] and its 95% interval.
+
+    Points before the last seed starts or after the first one ends are left out; seeds without any
+    value are ignored. The bootstrap resamples whole seeds, so the band covers whole curves.
     """
-    half = len(y) // (2 * SMOOTHING)
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    at = np.arange(len(y))
-    reach = np.minimum(half, np.minimum(at, len(y) - 1 - at))
-    return np.asarray((sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1))
+    aligned = aligned[np.isfinite(aligned).any(axis=1)]
+    inside = np.isfinite(aligned).all(axis=0) & bool(len(aligned))
+    values = aligned[:, inside]
+    if not values.size:
+        empty = np.empty(0)
+        return Middle(empty, empty, empty, empty, np.empty((0, 0)))
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(values), size=(resamples, len(values)))
+    resampled = np.stack([iqm(values[rows], axis=0) for rows in drawn])
+    low, high = np.quantile(resampled, [0.025, 0.975], axis=0)
+    return Middle(x[inside], iqm(values, axis=0), low, high, resampled)
 
 
-def shared(aligned: FloatArray) -> NDArray[np.bool_]:
-    """Which points [points] all seeds of a group have reached; seeds without a curve are no bar."""
-    present = np.isfinite(aligned)
-    return np.asarray(present[present.any(axis=1)].all(axis=0) & present.any())
+@dataclass(frozen=True)
+class Efficiency:
+    """The first time that a group reaches the threshold on a task."""
+
+    label: str
+    task: str
+    threshold: float
+    reached_at: float | None
+    """where the middle curve first reaches it; None if it never does"""
+    interval: tuple[float | None, float | None]
+    """95% bootstrap interval; None for never"""
+    seeds: int
+    seeds_that_reach: int
+    middle: Middle
+
+
+def efficiency(
+    task: str,
+    groups: dict[str, list[Curve]],
+    threshold: float | None,
+    *,
+    lower_is_better: bool = False,
+) -> list[Efficiency]:
+    """Return the sample efficiency of all groups on a task.
+
+    Args:
+        task: the name.
+        groups: curves by the group's label.
+        threshold: to reach; by default 90% of the way to the best point of any middle curve.
+        lower_is_better: whether the threshold is reached from above.
+    """
+    points = grid([each for curves in groups.values() for each in curves])
+    middles = {
+        label: middle(points, align(curves, points)) for label, curves in groups.items() if curves
+    }
+    levels = [part.iqm for part in middles.values() if len(part.iqm)]
+    if not levels:
+        return []
+    if threshold is None:
+        worst, best = min(map(np.min, levels)), max(map(np.max, levels))
+        if lower_is_better:
+            worst, best = best, worst
+        threshold = float(worst + _THRESHOLD * (best - worst))
+    sign = -1 if lower_is_better else 1
+    level = sign * threshold
+    rows = []
+    for label, part in middles.items():
+        reached = [first_reach(part.x, sign * each, level) for each in part.resampled]
+        # Nearest, because interpolation between a step and infinity is undefined.
+        low, high = np.quantile(reached or [np.inf], [0.025, 0.975], method="nearest")
+        rows.append(
+            Efficiency(
+                label,
+                task,
+                threshold,
+                _or_none(first_reach(part.x, sign * part.iqm, level)),
+                (_or_none(low), _or_none(high)),
+                len(groups[label]),
+                sum(bool(np.any(sign * y >= level)) for _, y in groups[label]),
+                part,
+            )
+        )
+    return rows
+
+
+def first_reach(x: FloatArray, y: FloatArray, threshold: float) -> float:
+    """Return the first x where y is at least the threshold; infinity if there is none."""
+    above = np.flatnonzero(y >= threshold)
+    return float(x[above[0]]) if len(above) else np.inf
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,40 +1,24 @@
-"""The PNG figures of a comparison: curves and scores. The page shows more and is interactive."""
+"""The curves of a comparison as a PNG, with one panel for each task."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
-from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.analysis import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.comparison.compare_runs.words import compared_quantity
 from metaevo.reports import plots
+from metaevo.statistics import FloatArray
 
-COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
-_DASHES: tuple[Any, ...] = ("solid", (0, (4, 2)), (0, (1.2, 1.2)), (0, (7, 2, 1.2, 2)))
-_MOST_GROUPS, _MOST_TASKS = 12, 12
-"""More lines or panels are hard to distinguish; the page shows all."""
-
-
-def draw(result: RunComparison, folder: Path) -> list[Path]:
-    """Draw curves, if there are any, and scores; return the files."""
-    styles = {
-        each.label: {
-            "color": COLORS[at % len(COLORS)],
-            "linestyle": _DASHES[at // len(COLORS)],
-        }
-        for at, each in enumerate(result.groups[:_MOST_GROUPS])
-    }
-    paths = [_scores(result, styles, folder / "scores.png")]
-    if result.efficiency:
-        paths.insert(0, _curves(result, styles, folder / "curves.png"))
-    return paths
+_COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
+_DASHES = ("solid", "dashed")
+_MOST_TASKS = 12
 
 
-def _curves(result: RunComparison, styles: dict[str, dict[str, Any]], path: Path) -> Path:
-    """Draw the middle of each group with its band, a panel for every task."""
+def draw_curves(result: RunComparison, path: Path) -> Path:
+    """Draw the middle curve of each of the first groups with its band; return the path."""
+    styles = [(color, dash) for dash in _DASHES for color in _COLORS]
+    shown = dict(zip([each.label for each in result.groups], styles, strict=False))
     tasks = list(dict.fromkeys(row.task for row in result.efficiency))[:_MOST_TASKS]
     rows = -(-len(tasks) // 2)
     figure = plots._figure(1.2 + 3.6 * rows)
@@ -45,13 +29,14 @@ def _curves(result: RunComparison, styles: dict[str, dict[str, Any]], path: Path
         if len(tasks) > 1:
             axes.set_title(plots._plain(task), fontsize=11, wrap=True)
         for row in result.efficiency:
-            if row.task != task or row.label not in styles or not len(row.middle.x):
+            if row.task != task or row.label not in shown or not len(row.middle.x):
                 continue
-            part, style = row.middle, styles[row.label]
-            low, middle, high = map(curves.smooth, (part.low, part.iqm, part.high))
-            axes.fill_between(part.x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+            part, (color, dash) = row.middle, shown[row.label]
+            low, middle, high = map(smooth, (part.low, part.iqm, part.high))
+            axes.fill_between(part.x, low, high, color=color, alpha=0.18, linewidth=0)
             marker = "o" if len(part.x) == 1 else ""
-            axes.plot(part.x, middle, marker=marker, linewidth=2, label=row.label, **style)
+            axes.plot(part.x, middle, color=color, linestyle=dash, marker=marker, linewidth=2,
+                      label=row.label)  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[len(tasks) :]:
         axes.set_visible(False)
@@ -59,19 +44,10 @@ def _curves(result: RunComparison, styles: dict[str, dict[str, Any]], path: Path
     return plots._save(figure, path)
 
 
-def _scores(result: RunComparison, styles: dict[str, dict[str, Any]], path: Path) -> Path:
-    """Draw the IQM of each group with its interval, and its single seeds."""
-    order = result.groups[: 2 * _MOST_GROUPS]
-    figure = plots._figure(1.4 + 0.42 * len(order))
-    axes = plots._style(figure.subplots(), compared_quantity(result), "", grid="x")
-    for at, each in enumerate(order):
-        color = styles.get(each.label, {"color": plots.GREY})["color"]
-        scores = np.concatenate(list(each.scored.strata.values()))
-        axes.plot(scores, np.full(len(scores), at + 0.22), "|", color=color, alpha=0.6)
-        axes.plot(each.iqm.interval, [at, at], color=color, linewidth=3, solid_capstyle="round")
-        axes.plot(each.iqm.value, at, "o", color=color, markersize=8)
-    axes.set_yticks(range(len(order)), [plots._plain(each.label) for each in order])
-    axes.set_ylim(len(order) - 0.4, -0.6)
-    axes.margins(x=0.05)
-    axes.tick_params(axis="y", length=0)
-    return plots._save(figure, path)
+def smooth(y: FloatArray) -> FloatArray:
+    """Average every point and its neighbours, as page.js does; fewer of them near the ends."""
+    half = len(y) // 40
+    sums = np.concatenate([[0.0], np.cumsum(y)])
+    at = np.arange(len(y))
+    reach = np.minimum(half, np.minimum(at, len(y) - 1 - at))
+    return np.asarray((sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1))

@@ -10,8 +10,9 @@ from metaevo.config import ConfigError
 
 ABSENT = "(not set)"
 VARIANT = "variant"
-"""The key that holds the name of the variant for scores of evaluation.json."""
-_LONGEST = 60  # characters of a label
+"""The config key that holds the variant of held-out scores."""
+_LONGEST = 60
+"""Characters of a label."""
 
 
 @dataclass(frozen=True)
@@ -23,102 +24,96 @@ class Group:
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks of its seeds."""
+        """Tasks of the seeds."""
         return sorted({seed.task for seed in self.seeds})
 
     def on(self, task: str) -> list[SeedRun]:
-        """Return the seeds that were trained on a task."""
+        """Return the seeds of a task."""
         return [seed for seed in self.seeds if seed.task == task]
 
 
 def differing(seeds: Sequence[SeedRun]) -> dict[str, list[str]]:
-    """The keys in which the seeds' settings differ, each with its values in their order."""
+    """Return the settings that differ between seeds, each with its sorted values."""
     settings = [settings_of(seed) for seed in seeds]
     keys = sorted({key for each in settings for key in each})
-    found = {key: _in_order({each.get(key, ABSENT) for each in settings}) for key in keys}
+    found = {key: sorted({each.get(key, ABSENT) for each in settings}, key=_rank) for key in keys}
     return {key: values for key, values in found.items() if len(values) > 1}
 
 
+def change_together(seeds: Sequence[SeedRun]) -> list[list[str]]:
+    """Return sets of settings that always change together, so their effects are confounded.
+
+    The most readable setting of each set comes first.
+    """
+    partitions: dict[tuple[int, ...], list[str]] = {}
+    found = differing(seeds)
+    for key in sorted(found, key=lambda key: _readability(key, found[key])):
+        numbers: dict[str, int] = {}
+        pattern = tuple(numbers.setdefault(value_of(s, key), len(numbers)) for s in seeds)
+        partitions.setdefault(pattern, []).append(key)
+    return [keys for keys in partitions.values() if len(keys) > 1]
+
+
 def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Group]:
-    """The seeds in groups, by all settings that differ or by the keys named.
+    """Group seeds by the given keys, or by all settings that differ.
 
     Raises:
-        ConfigError: no seed has such a key; the message names the nearest ones.
+        ConfigError: no seed has such a key; the message suggests similar ones.
     """
-    if by is None:
-        keys = list(differing(seeds))
-        if not keys:
-            name = "all" if len({seed.run for seed in seeds}) > 1 else seeds[0].run
-            return [Group(_short(name), list(seeds))]
-    else:
-        keys = [known_key(key, seeds) for key in by]
+    keys = list(differing(seeds)) if by is None else [known_key(key, seeds) for key in by]
+    if not keys:
+        name = "all" if len({seed.run for seed in seeds}) > 1 else seeds[0].run
+        return [Group(_short(name), list(seeds))]
     groups: dict[tuple[str, ...], list[SeedRun]] = {}
     for seed in seeds:
         groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
-    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
     shown = list(range(len(keys)))
-    labels = _labels(keys, order, shown)
-    if by is None and max(map(len, labels)) > _LONGEST:
-        shown = _telling(keys, order)
-        order.sort(key=lambda values: [_rank(values[index]) for index in shown])
-        labels = _labels(keys, order, shown)
-    labels = _unique([_short(label) for label in labels])
+    if by is None and max(map(len, _labels(keys, list(groups), shown))) > _LONGEST:
+        shown = _distinguishing(keys, list(groups))
+    order = sorted(groups, key=lambda values: [_rank(values[index]) for index in shown])
+    labels = _unique([_short(label) for label in _labels(keys, order, shown)])
     return [Group(label, groups[values]) for label, values in zip(labels, order, strict=True)]
 
 
 def _labels(
-    keys: Sequence[str], order: Sequence[tuple[str, ...]], shown: Sequence[int]
+    keys: Sequence[str], rows: Sequence[tuple[str, ...]], shown: Sequence[int]
 ) -> list[str]:
     names = _short_names([keys[index] for index in shown])
-    return [
-        ", ".join(f"{names[keys[index]]}={values[index]}" for index in shown) for values in order
-    ]
+    return [", ".join(f"{names[keys[i]]}={values[i]}" for i in shown) for values in rows]
 
 
-def _telling(keys: Sequence[str], order: Sequence[tuple[str, ...]]) -> list[int]:
-    """Return indices of a few keys that distinguish all groups, enough for a label.
-
-    Runs of different learners or programs differ in dozens of settings that only one has.
-    """
-    columns = list(zip(*order, strict=True))
+def _distinguishing(keys: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[int]:
+    """Choose a few keys that distinguish all rows; runs of different learners differ in dozens."""
+    columns = list(zip(*rows, strict=True))
+    left = sorted(range(len(keys)), key=lambda index: _readability(keys[index], columns[index]))
     chosen: list[int] = []
+
+    def distinguished(index: int) -> int:
+        return len(set(zip(*(columns[each] for each in [*chosen, index]), strict=True)))
+
     parts = 1
-    while parts < len(order):
-        # All groups differ in some key, so that every step separates more groups.
-        candidates = [
-            (
-                _told(columns, [*chosen, index]),
-                *plainness(keys[index], columns[index]),
-                -index,
-            )
-            for index in range(len(columns))
-            if index not in chosen
-        ]
-        parts, *_, negative = max(candidates)
-        chosen.append(-int(negative))
+    while parts < len(rows):
+        best = max(left, key=distinguished)  # the first of equals
+        parts = distinguished(best)
+        chosen.append(best)
+        left.remove(best)
     return sorted(chosen)
 
 
-def plainness(key: str, values: Sequence[str]) -> tuple[bool, int]:
-    """Rank a setting for labels: first those that all seeds have, then those near the root."""
-    return ABSENT not in values, -key.count(".")
-
-
-def _told(columns: Sequence[Sequence[str]], chosen: Sequence[int]) -> int:
-    """Return how many groups the chosen keys distinguish."""
-    return len(set(zip(*(columns[index] for index in chosen), strict=True)))
+def _readability(key: str, values: Sequence[str]) -> tuple[bool, int]:
+    """Sort settings for labels: first those of all seeds, then those near the root."""
+    return ABSENT in values, key.count(".")
 
 
 def value_of(seed: SeedRun, key: str) -> str:
-    """The value of a setting as a label shows it."""
+    """Return the value of a setting as text."""
     if key == "run":
         return seed.run
-    shared = settings_of(seed)
-    return shared[key] if key in shared else str(seed.config.get(key, ABSENT))
+    return settings_of(seed).get(key, str(seed.config.get(key, ABSENT)))
 
 
 def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
-    """Return a seed for every variant in evaluation.json, with the variant as a setting."""
+    """Return one seed for every held-out score, with the variant as a setting."""
     return [
         dataclasses.replace(
             seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={}
@@ -130,18 +125,16 @@ def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
 
 
 def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
-    """The key, spelled out if only its last part was given."""
+    """Return the full key of a setting, which may be given by its last part."""
     known = sorted({each for seed in seeds for each in seed.config} | {"run"})
     if key in known:
         return key
     ending = [each for each in known if each.endswith(f".{key}")]
     if len(ending) == 1:
         return ending[0]
-    ends = {each.rpartition(".")[2]: each for each in known}
-    close = difflib.get_close_matches(key, known, n=1) or [
-        ends[one] for one in difflib.get_close_matches(key, ends, n=1)
-    ]
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    ends = {each.rpartition(".")[2]: each for each in known} | {each: each for each in known}
+    close = difflib.get_close_matches(key, ends, n=1)
+    hint = f" (did you mean {ends[close[0]]!r}?)" if close else ""
     if ending:
         hint = f": it may be {' or '.join(ending)}"
     shown = list(differing(seeds)) or [k for k in known if k not in SEED_KEYS]
@@ -152,42 +145,33 @@ def known_key(key: str, seeds: Sequence[SeedRun]) -> str:
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last part of every key, or as many parts as distinguish it from the others."""
+    """Return the last part of every key, or as many parts as are unique."""
     names = {}
     for key in keys:
         parts = key.split(".")
-        for count in range(1, len(parts) + 1):
-            name = ".".join(parts[-count:])
-            if sum(f".{other}".endswith(f".{name}") for other in keys) == 1:
-                break
-        names[key] = name
+        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        unique = (e for e in endings if sum(f".{other}".endswith(f".{e}") for other in keys) == 1)
+        names[key] = next(unique, key)
     return names
 
 
-def _in_order(values: set[str]) -> list[str]:
-    """Numbers by size, before text."""
-    return sorted(values, key=_rank)
-
-
 def _rank(value: str) -> tuple[bool, float, str]:
+    """Sort numbers by size, before text."""
     try:
-        number = float(value)
+        return False, float(value), value
     except ValueError:
         return True, 0.0, value
-    return False, number, value
 
 
 def _short(label: str) -> str:
-    """Cut the middle of a long label, because both ends may distinguish it."""
+    """Cut the middle of a long label, because both ends may be informative."""
     half = _LONGEST // 2 - 2
     return label if len(label) <= _LONGEST else f"{label[:half]}...{label[-half:]}"
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Labels that were cut to the same text get a number."""
-    seen: dict[str, int] = {}
-    result = []
-    for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        result.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return result
+    """Number equal labels."""
+    return [
+        label if label not in labels[:place] else f"{label} ({labels[:place].count(label) + 1})"
+        for place, label in enumerate(labels)
+    ]

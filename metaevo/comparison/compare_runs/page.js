@@ -1,12 +1,11 @@
-// Draws the plots of a comparison from the data in the page. Nothing is fetched and nothing computed
-// that a table shows: groups, middles and bands come from the program that wrote the page. Curves are
-// smoothed here, for the eye only.
+// Draws the plots of a comparison from the data in the page and fetches nothing. Groups, middle curves
+// and bands are computed in page.py; only the smoothing happens here.
 "use strict";
 (function () {
   const data = JSON.parse(document.getElementById("comparison-data").textContent);
   const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
   const DARK = ["#4DA6DE", "#FF8A3D", "#2CC79A", "#E39CC4", "#F2B733", "#8CCBF0"];
-  const MOST_BANDS = 16; // more of them hide each other
+  const MOST_BANDS = 16; // more bands hide each other
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const narrow = window.matchMedia("(max-width: 36rem)");
@@ -27,10 +26,10 @@
   const faint = (color) =>
     "rgba(" + [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16)).join(",") + ",0.18)";
 
-  // The mean of a point and its neighbours: `smooth` in curves.py. Gaps stay gaps.
+  // The mean of a point and its neighbours; fewer of them near the ends. Gaps stay gaps.
   function smooth(y) {
     if (control("smoothing").value === "raw") return y;
-    const half = Math.floor(y.length / (2 * data.smoothing));
+    const half = Math.floor(y.length / 40);
     return y.map((value, at) => {
       if (value === null) return null;
       const reach = Math.min(half, at, y.length - 1 - at);
@@ -67,11 +66,11 @@
 
   const config = {
     responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"],
-    showSendToCloud: false, plotlyServerURL: "", // nothing leaves the page, not even when asked
+    showSendToCloud: false, plotlyServerURL: "", // no button sends data
   };
 
   function show(id, traces, how) {
-    // The legend gets the room that its lines need, below the plot.
+    // The legend is below the plot, as high as its lines.
     const names = traces.filter((trace) => trace.showlegend !== false).map((trace) => trace.name);
     const width = document.getElementById(id).clientWidth - how.margin.l - how.margin.r;
     const entry = 50 + 7.5 * Math.max(1, ...names.map((name) => name.length));
@@ -83,7 +82,7 @@
     return Plotly.react(id, traces, how, config);
   }
 
-  // What was switched off stays off while the groups are the same ones.
+  // Hidden groups stay hidden until the grouping changes.
   let shownGrouping = null;
   function hidden(grouping) {
     const before = document.getElementById("curves").data || [];
@@ -205,7 +204,7 @@
   fill("lines", [["groups", "groups, 95% bands"], ["both", "groups and seeds"], ["seeds", "single seeds"]]);
   fill("smoothing", [["smooth", "smoothed"], ["raw", "raw"]]);
   fill("axis", axes.map((axis) => [axis, data.axisNames[axis]]), axes.includes(data.axis) ? data.axis : axes[0]);
-  // A page that reloads itself goes on with what was chosen.
+  // A page that reloads itself keeps its selection.
   let saved = [];
   try { saved = location.hash.slice(1).split("/").map(decodeURIComponent); } catch (error) { saved = []; }
   ["grouping", "task", "lines", "axis", "smoothing"].forEach((name, i) => {

@@ -1,27 +1,33 @@
-"""The interactive page: one file that needs no server and no network."""
+"""The interactive page of a comparison of runs: one file without server or network."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 from plotly.offline import get_plotlyjs
 
+from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.analysis import RunComparison
-from metaevo.comparison.compare_runs.views import views
-from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, tables
+from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
+from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun
+from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
 from metaevo.reports import page as report
 from metaevo.reports.numbers import column, counted
+from metaevo.statistics import FloatArray
 
-# The browser loads no other file, even if a name in the data or a later Plotly tries to.
+# The browser loads no other file, even if a name in the data or a later Plotly requests one.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; form-action 'none'; base-uri 'none'"
 )
 _BAR, _MOST_BARS = 38, 12
-"""Height of a group in the drawing of intervals in pixels, and how many it has at most."""
+"""Height in pixels and largest number of groups in the drawing of intervals."""
+_MOST_GROUPINGS, _MOST_GROUPS = 10, 60
+"""Single settings to group by, and groups with middle curves."""
+_RESAMPLES = 200
 _CSS = """
 .controls { display: flex; flex-wrap: wrap; gap: .6rem 1.4rem; margin: 0 0 .6rem; }
 .controls label { color: var(--soft); font-size: .9rem; max-width: 100%; }
@@ -44,9 +50,106 @@ td:not(.number) { overflow-wrap: break-word; min-width: 7rem; max-width: 24rem; 
 """
 
 
+# --- Data ---------------------------------------------------------------------------------------
+
+Series = list[float | None]
+
+
+def views(result: RunComparison) -> dict[str, object]:
+    """Return the data that page.js draws: seeds, groupings, and curves by axis and task."""
+    scored = [each for one in result.groups for each in one.by_seed()]
+    seeds = [seed for _, seed, *_ in scored]
+    number = {id(seed): index for index, seed in enumerate(seeds)}
+    named = _groupings(result, seeds)
+    groupings = [
+        {
+            "name": name,
+            "labels": [each.label for each in groups],
+            "members": [[number[id(seed)] for seed in each.seeds] for each in groups],
+        }
+        for name, groups in named.items()
+    ]
+    has_curves = result.selection.metric != EVALUATION
+    axes = [axis for axis in AXES if has_curves and all(axis in seed.axes for seed in seeds)]
+    tasks = sorted({seed.task for seed in seeds})
+    return {
+        "what": compared_quantity(result, scaled=False),
+        "metric": result.selection.metric.replace("_", " "),
+        "seeds": [
+            {"name": f"{seed.run} seed {seed.seed}", "task": task, "score": _rounded(score)}
+            for task, seed, score, _ in scored
+        ],
+        "tasks": tasks,
+        "groupings": groupings,
+        "axes": {
+            axis: {task: _panel(result, seeds, list(named.values()), axis, task) for task in tasks}
+            for axis in axes
+        },
+        "axisNames": AXES,
+        "axis": result.selection.axis,
+    }
+
+
+def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, list[Group]]:
+    """Return the groupings to choose from, first the one of the tables."""
+    every, run = "all settings that differ", "run"
+    own = [known_key(key, seeds) for key in result.options.group_by or ()]
+    found = {", ".join(own) or every: [each.group for each in result.groups]}
+    if own:
+        found.setdefault(every, group(seeds))
+    for key in list(differing(seeds))[:_MOST_GROUPINGS]:
+        found.setdefault(key, group(seeds, [key]))
+    if len({seed.run for seed in seeds}) > 1:
+        found.setdefault(run, group(seeds, [run]))
+    return found
+
+
+def _panel(
+    result: RunComparison,
+    seeds: Sequence[SeedRun],
+    groupings: Sequence[Sequence[Group]],
+    axis: str,
+    task: str,
+) -> dict[str, object]:
+    """Return the curves of a task, and the middle curves by grouping and group."""
+    mine = {index: seed for index, seed in enumerate(seeds) if seed.task == task}
+    raw = [curves.curve(seed, result.selection.metric, axis) for seed in mine.values()]
+    points = curves.grid(raw)
+    row = dict(zip(map(id, mine.values()), curves.align(raw, points), strict=True))
+
+    def middle(members: Group) -> dict[str, Series] | None:
+        aligned = [row[id(seed)] for seed in members.on(task)]
+        if not aligned:
+            return None
+        part = curves.middle(points, np.stack(aligned), _RESAMPLES)
+        named = {"x": part.x, "y": part.iqm, "low": part.low, "high": part.high}
+        return {name: _list(values) for name, values in named.items()}
+
+    return {
+        "x": _list(points),
+        "curves": {str(index): _list(row[id(seed)]) for index, seed in mine.items()},
+        "middles": [
+            [middle(each) for each in groups] if len(groups) <= _MOST_GROUPS else []
+            for groups in groupings
+        ],
+    }
+
+
+def _list(values: FloatArray) -> Series:
+    return [_rounded(value) for value in values.tolist()]
+
+
+def _rounded(value: float) -> float | None:
+    """Round to six digits; JSON has no NaN."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None
+
+
+# --- HTML ---------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _List:
-    """Sentences, one below the other."""
+    """Sentences below each other."""
 
     heading: str
     lines: Iterable[str]
@@ -58,7 +161,7 @@ class _List:
 
 @dataclass(frozen=True)
 class _Groups:
-    """The table of groups, with a drawing of its intervals."""
+    """The table of groups next to a drawing of its intervals."""
 
     table: report.Table
     result: RunComparison
@@ -69,8 +172,8 @@ class _Groups:
         low, high = min(edges), max(edges)
         scale = 100 / ((high - low) or 1.0)
         bars = []
-        for at, row in enumerate(rows):
-            (left, right), y = row.iqm.interval, 14 + _BAR * at
+        for place, row in enumerate(rows):
+            (left, right), y = row.iqm.interval, 14 + _BAR * place
             left, middle, right = (scale * (each - low) for each in (left, row.iqm.value, right))
             bars.append(
                 f'<text x="0%" y="{y}">{escape(row.label)}</text>'
@@ -94,31 +197,31 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _Plots:
-    """The interactive part: controls, plots, data and program."""
+    """Controls, plots, data and program."""
 
-    data: dict[str, Any]
+    data: dict[str, object]
 
     def html(self) -> str:
-        of_all = _controls({"grouping": "group by", "task": "task"})
-        of_curves = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
+        common = _controls({"grouping": "group by", "task": "task"})
+        own = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
-            f'<h2>Plots</h2>\n{of_all}<div id="curves-part"><h2>Curves</h2>\n{of_curves}'
+            f'<h2>Plots</h2>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
             '<div id="curves" class="plot"></div>\n'
-            '<p class="note">Line: interquartile mean over seeds, as far as all seeds of a group '
-            "have come; band: 95% bootstrap interval. Click a name to hide it, double-click to see "
-            "it alone; drag to zoom, double-click the plot to reset.</p></div>\n"
+            '<p class="note">Line: interquartile mean over seeds, up to the end of the shortest '
+            "seed; band: 95% bootstrap interval. Click a name to hide it, double-click to isolate "
+            "it; drag to zoom, double-click the plot to reset.</p></div>\n"
             '<h2>Scores of single seeds</h2>\n<div id="scores" class="plot"></div>\n'
             '<h2>Performance profile</h2>\n<div id="profile" class="plot"></div>\n'
-            '<p class="note">The share of seeds with more than this score. A curve above another '
-            "one everywhere is better by any statistic.</p>\n"
+            '<p class="note">The share of seeds with more than this score. A group with the higher '
+            "curve everywhere is better by any statistic.</p>\n"
             f'<script type="application/json" id="comparison-data">{embedded(self.data)}</script>\n'
             f"<script>{_in_script(get_plotlyjs())}</script>\n<script>{_in_script(script)}</script>\n"
         )
 
 
 def _controls(names: dict[str, str]) -> str:
-    """Selectors by the last part of their id; the program hides selectors with one option."""
+    """Return selectors by the last part of their id, which page.js fills."""
     labels = "".join(
         f'<label>{text} <select id="choose-{name}"></select></label>\n'
         for name, text in names.items()
@@ -126,8 +229,8 @@ def _controls(names: dict[str, str]) -> str:
     return f'<div class="controls">\n{labels}</div>\n'
 
 
-def embedded(data: Any) -> str:
-    """JSON that ends no script element and starts no comment, whatever names are in it."""
+def embedded(data: object) -> str:
+    """Return JSON that cannot end a script element or start a comment."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -135,21 +238,21 @@ def embedded(data: Any) -> str:
 
 
 def _in_script(code: str) -> str:
-    """JavaScript inside a script element; in strings and regular expressions it stays the same."""
+    """Escape JavaScript for a script element, without a change of strings and expressions."""
     return code.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def write(result: RunComparison, path: Path, *, reload_seconds: float | None = None) -> Path:
-    """Write the page.
+    """Write the page and return its path.
 
     Args:
         result: the comparison.
         path: of the file.
-        reload_seconds: the page loads itself again after so long; for `--watch`.
+        reload_seconds: interval at which the page reloads itself; for `--watch`.
     """
-    parts: list[report.Section] = [report.Text("Conclusion", conclusions(result))]
+    parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]
     if result.notes:
-        parts.append(_List("To know", result.notes))
+        parts.append(_List("Notes", result.notes))
     first, *others = tables(result)
     parts += [_Groups(first, result), _Plots(views(result)), *others]
     parts.append(report.KeyValues("How this was computed", vars(result.options)))

@@ -9,14 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from metaevo.comparison.compare_runs.directions import EVALUATION
-from metaevo.comparison.compare_runs.seed_run import FloatArray, SeedRun, Source, column
+from metaevo.comparison.compare_runs.seed_run import (
+    EVALUATION,
+    SeedRun,
+    Source,
+    column,
+)
 from metaevo.config import files, flatten
 from metaevo.config.files import read_json
 from metaevo.runs.latest import evolutions_in
 from metaevo.runs.metrics import Records
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import Evaluation
+from metaevo.statistics import FloatArray
 
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}

@@ -1,21 +1,39 @@
-"""The common form of all runs: curves, settings and scores of one seed."""
+"""One seed of a run: curves, settings, scores; and which values of a metric are better."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from metaevo.statistics import FloatArray
+from purerl.metrics import BETTER, Direction
+
+EVALUATION = "evaluation"
+"""The metric name of the scores in evaluation.json."""
+_HIGHER = (
+    "mean_return", "low", "high", "final_return", "reward_per_step", "fitness_mean",
+    "fitness_best", "fitness_of_mean", "fitness_low", "fitness_high", "value", "best_value",
+    EVALUATION,
+)  # fmt: skip
+_KNOWN: dict[str, Direction | None] = {
+    **BETTER,
+    **dict.fromkeys(_HIGHER, "higher"),
+    "diverged": "lower",
+    **dict.fromkeys(("episodes", "fitness_std", "tied", "sigma", "fraction")),
+}
+_HIGHER_ELSEWHERE = re.compile(r"(^|_)(returns?|rewards?|fitness|score|success)$|^ep_rew_mean$")
+"""Endings of metrics of other programs that are better if high."""
 
 AXES = {
     "steps": "environment steps",
     "generations": "generations",
     "seconds": "seconds",
 }
-"""What curves can be aligned by, and how a figure names it."""
+"""Axes that curves can be aligned by, with their labels."""
 SEED_KEYS = ("seed", "seeds", "random_seed", "run_seed")
-"""Last parts of config keys that only choose the random numbers of a run."""
+"""Last parts of config keys that select the random seed."""
 BOOKKEEPING = (
     "run.wandb", "run.checkpoint", "run.keep_checkpoints", "run.block_seconds", "run.chunk_size",
     "run.num_devices", "run.log_every", "run.track", "run.evolution_seeds", "evolution.chunk_size",
@@ -24,24 +42,20 @@ BOOKKEEPING = (
     "environment.python", "environment.jax", "environment.flax", "environment.optax",
     "environment.evosax", "environment.gymnax", "environment.numpy",
 )  # fmt: skip
-"""Beginnings of config keys that change how a run is executed and recorded, but not its result."""
+"""Prefixes of config keys without an effect on the result."""
 RUN_ID, AGENT = "resolved.run_id", "agent"
-"""Keys of our own trackers: which run a mirror is of, and which of its agents."""
+"""Keys that our trackers write: the id of the run, and the index of the agent."""
 TASK_KEYS = (
-    "task.env",
-    "task.env_params",
-    "env",
-    "env_id",
-    "env_name",
-    "environment",
-    "env_params",
-    "study",
-    "role",
-    "game.payoffs",
-    "game.opponent_payoffs",
-    "game.discount",
-)
-"""Config keys that define the task: scores on different tasks are never pooled."""
+    "task.env", "task.env_params", "env", "env_id", "env_name", "environment", "env_params",
+    "study", "role", "game.payoffs", "game.opponent_payoffs", "game.discount",
+)  # fmt: skip
+"""Config keys that define the task. Scores on different tasks are never pooled."""
+
+
+def direction(metric: str) -> Direction | None:
+    """Return whether higher or lower values of a metric are better; None if unknown."""
+    name = metric.rpartition("/")[2]
+    return _KNOWN.get(name, "higher" if _HIGHER_ELSEWHERE.search(name) else None)
 
 
 @dataclass(frozen=True)
@@ -49,21 +63,21 @@ class SeedRun:
     """One seed of one run."""
 
     run: str
-    """name of the run that it belongs to, as the user gave it"""
+    """name of its run"""
     seed: str
-    """which random numbers it had; seeds of other runs with the same name match it"""
+    """name of the random seed; equal names in two runs are matched"""
     config: dict[str, Any]
-    """its settings under dotted keys"""
+    """settings by dotted key"""
     axes: dict[str, FloatArray]
-    """where its records lie, by the names of AXES: [records] each"""
+    """[records] positions by name in `AXES`"""
     metrics: dict[str, FloatArray]
-    """recorded metrics by name: [records] each, NaN where missing"""
+    """[records] values by name, NaN where missing"""
     default: str | None = None
-    """the metric that it is judged by if none is named"""
+    """default metric"""
     scores: dict[str, float] = field(default_factory=dict)
-    """of evaluation.json, by the name of the variant"""
+    """held-out scores by variant"""
     has_own_seed: bool = True
-    """whether `seed` is known, so that equal ones of two runs match"""
+    """whether `seed` is known"""
 
     @property
     def is_mean(self) -> bool:
@@ -72,7 +86,7 @@ class SeedRun:
 
     @property
     def task(self) -> str:
-        """The task that it was trained on."""
+        """Environment, parameters, study and game."""
         parts = [self.config[key] for key in TASK_KEYS if self.config.get(key) not in (None, {})]
         parts += [
             f"{key.rpartition('.')[2]}={value}"
@@ -83,9 +97,9 @@ class SeedRun:
 
 
 def settings_of(seed: SeedRun) -> dict[str, str]:
-    """Return the settings that a group shares as text, without seeds, bookkeeping and the task."""
+    """Return settings as text, without the seed, bookkeeping and the task."""
     searches = any(key == "evolve" or key.startswith("sweep.") for key in seed.config)
-    # A training's fitness only judges it.
+    # In a training the section `fitness` has no effect.
     bookkeeping = BOOKKEEPING if searches else (*BOOKKEEPING, "fitness.")
     return {
         key: _text(value)
@@ -99,7 +113,7 @@ def settings_of(seed: SeedRun) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    """1e-3 and 0.001, 1 and 1.0 are the same setting."""
+    """Format a value; 1 and 1.0 are equal."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     return str(value)
@@ -107,24 +121,23 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A run with its seeds, and how far it is."""
+    """A run with its seeds and its progress."""
 
     name: str
     kind: str
-    """where it was read from: run directory, wandb, wandb offline, mlflow"""
+    """run directory, wandb, wandb offline, or mlflow"""
     seeds: list[SeedRun]
     state: str
     """finished, still going on, stopped, failed, ..."""
     progress: float | None = None
-    """finished share of the run, if known"""
+    """in [0, 1], if known"""
     notes: list[str] = field(default_factory=list)
-    """remarks for the comparison"""
     repeats: int = 0
-    """seeds that were left out because another run has them too"""
+    """number of seeds left out because another run repeats them"""
 
     @property
     def status(self) -> str:
-        """The state in words."""
+        """The state, with the progress of an unfinished run."""
         if self.state == "finished" or self.progress is None:
             return self.state
         return f"{self.state}: {self.progress:.0%}"
@@ -136,7 +149,7 @@ class Source:
 
 
 def column(values: ArrayLike | list[Any]) -> FloatArray:
-    """Return numbers of records; NaN for missing values and other types."""
+    """Convert recorded values to floats; NaN for other types and non-finite numbers."""
     if isinstance(values, list):
         values = [_number(value) for value in values]
     array = np.asarray(values, dtype=np.float64)

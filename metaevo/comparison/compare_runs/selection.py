@@ -1,19 +1,18 @@
-"""The metric, the seeds that have it, the axis, and the common length."""
+"""Metric, axis, seeds and common length of a comparison of runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.directions import EVALUATION, direction
-from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun, Source
+from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun, Source, direction
 from metaevo.config import ConfigError
+
+_NOTHING = "no run has recorded anything to compare yet"
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The seeds that can be compared, with metric and axis."""
+    """The seeds to compare, with metric and axis."""
 
     metric: str
     variant: str | None
@@ -21,13 +20,29 @@ class Selection:
     axis: str
     seeds: list[SeedRun]
     ends: dict[str, float]
-    """how far along the axis all seeds of a task have come: they are judged there"""
+    """by task, the position on the axis at which all seeds are scored"""
     full_length: bool
 
     @property
     def lower_is_better(self) -> bool:
         """Whether low values of the metric are known to be better."""
         return direction(self.metric) == "lower"
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether it is known if high or low values are better."""
+        return direction(self.metric) is not None
+
+    def curve(self, seed: SeedRun) -> curves.Curve:
+        """Return the metric of a seed along the axis."""
+        return curves.curve(seed, self.metric, self.axis)
+
+    def score(self, seed: SeedRun, how: curves.Score) -> float:
+        """Return the score of a seed; NaN if it has none."""
+        if self.metric == EVALUATION:
+            return next(iter(seed.scores.values()))
+        end = curves.reach(seed, self.axis) if self.full_length else self.ends[seed.task]
+        return curves.score(*self.curve(seed), end, how, lower_is_better=self.lower_is_better)
 
 
 def select(
@@ -37,10 +52,10 @@ def select(
     full_length: bool,
     notes: list[str],
 ) -> Selection:
-    """Choose metric, seeds and axis; add remarks to the notes.
+    """Choose metric, seeds and axis, and append to the notes.
 
     Raises:
-        ConfigError: a run lacks the metric or the axis, or no run has anything yet.
+        ConfigError: a run lacks the metric or the axis, or no run has any records yet.
     """
     notes += [f"{source.name}: {note}" for source in sources for note in source.notes]
     notes += [f"{source.name}: {source.status}" for source in sources if not source.complete]
@@ -56,10 +71,10 @@ def select(
                 f"{source.name}: has no metric {metric or chosen!r}; it has: {_names(source)}"
             )
         if not mine and not source.repeats:
-            notes.append(f"{source.name}: left out, it has recorded nothing to compare yet")
+            notes.append(f"{source.name}: left out, because it has no records yet")
         seeds += mine
     if not seeds:
-        raise ConfigError("no run has recorded anything to compare yet")
+        raise ConfigError(_NOTHING)
     if chosen == EVALUATION:
         return Selection(chosen, variant, "steps", seeds, {}, full_length)
     axis = align or curves.default_axis(seeds)
@@ -67,10 +82,10 @@ def select(
         if axis not in seed.axes:
             known = ", ".join(each for each in AXES if each in seed.axes)
             raise ConfigError(f"{seed.run}: cannot be aligned by {axis}; it has: {known}")
-    if chosen not in ("mean_return",) and any(seed.is_mean for seed in seeds):
+    if chosen != "mean_return" and any(seed.is_mean for seed in seeds):
         notes.append(f"{chosen} is recorded as a mean over a run's seeds: a run counts as one seed")
-    ends = _ends(seeds, axis, full_length, notes)
-    return Selection(chosen, variant, axis, seeds, ends, full_length)
+    return Selection(chosen, variant, axis, seeds, _ends(seeds, axis, full_length, notes),
+                     full_length)  # fmt: skip
 
 
 def _has(seed: SeedRun, metric: str, variant: str | None) -> bool:
@@ -80,10 +95,7 @@ def _has(seed: SeedRun, metric: str, variant: str | None) -> bool:
 
 
 def _default(sources: Sequence[Source], notes: list[str]) -> str:
-    """Return the default metric, on which the runs have to agree.
-
-    Evolutions are judged by held-out scores if all have them.
-    """
+    """Return the common default metric; held-out scores if all evolutions have the same ones."""
     held_out = {
         source.name: {each.default for each in source.seeds if _is_held_out(each)}
         for source in sources
@@ -92,36 +104,32 @@ def _default(sources: Sequence[Source], notes: list[str]) -> str:
     names = set().union(*held_out.values())
     if len(names) == 1 and all(held_out.values()):
         notes.append(
-            "judged by the held-out scores of what each evolution found, a seed for each agent "
-            "that learned with it: they say nothing about another evolution with the same settings "
+            "evolutions are compared by the held-out scores of their results, with one seed for "
+            "each agent: the intervals do not cover the variation between evolutions "
             "(--metric fitness_of_mean shows the curves)"
         )
         return str(names.pop())
     if len(names) > 1:
         notes.append(
-            "the runs are not judged by their held-out scores, which are of different variants: "
+            "held-out scores are not used, because they are of different variants: "
             f"{', '.join(sorted(map(str, names)))}"
         )
     elif names:
         without = ", ".join(name for name, found in held_out.items() if not found)
-        notes.append(f"the runs are not judged by held-out scores, which {without} lacks")
+        notes.append(f"held-out scores are not used, because {without} has none")
     defaults: dict[str, str] = {}
     for source in sources:
-        found = next(
-            (each.default for each in source.seeds if each.default and not _is_held_out(each)), None
-        )
+        found = next((s.default for s in source.seeds if s.default and not _is_held_out(s)), None)
         if found:
             defaults.setdefault(found, source.name)
         elif any(seed.metrics for seed in source.seeds):
-            raise ConfigError(f"{source.name}: name a metric with --metric: {_names(source)}")
+            raise ConfigError(f"{source.name}: choose a metric with --metric: {_names(source)}")
     if len(defaults) > 1:
         shown = ", ".join(f"{name} ({run})" for name, run in defaults.items())
-        raise ConfigError(f"the runs are judged by different metrics: {shown}; choose by --metric")
-    if not defaults:
-        if any(seed.scores for source in sources for seed in source.seeds):
-            return EVALUATION
-        raise ConfigError("no run has recorded anything to compare yet")
-    return next(iter(defaults))
+        raise ConfigError(f"the runs have different default metrics: {shown}; choose with --metric")
+    if not defaults and not any(seed.scores for source in sources for seed in source.seeds):
+        raise ConfigError(_NOTHING)
+    return next(iter(defaults), EVALUATION)
 
 
 def _is_held_out(seed: SeedRun) -> bool:
@@ -138,22 +146,17 @@ def _names(source: Source) -> str:
 def _ends(
     seeds: Sequence[SeedRun], axis: str, full_length: bool, notes: list[str]
 ) -> dict[str, float]:
-    tasks: dict[str, list[SeedRun]] = {}
+    reaches: dict[str, list[float]] = {}
     for seed in seeds:
-        tasks.setdefault(seed.task, []).append(seed)
-    ends = {task: curves.common_reach(each, axis) for task, each in tasks.items()}
-    for task, each in tasks.items():
-        reaches = np.array([curves.reach(seed, axis) for seed in each])
-        # A wall clock never stops at the same time twice.
-        if reaches.max() <= ends[task] * (1.001 if axis != "seconds" else 1.2):
+        reaches.setdefault(seed.task, []).append(curves.reach(seed, axis))
+    for task, each in reaches.items():
+        # Wall clocks of equal runs differ a little.
+        if max(each) <= min(each) * (1.001 if axis != "seconds" else 1.2):
             continue
         on = f" on {task}" if task else ""
-        if full_length:
-            notes.append(f"runs{on} differ in length; each is judged at its own end")
-        else:
-            notes.append(
-                f"runs{on} differ in length: all are judged at {ends[task]:,.6g} {AXES[axis]}, "
-                f"which all have reached (the longest has {reaches.max():,.6g}); "
-                "--full-length judges each at its own end"
-            )
-    return ends
+        how = "each is scored at its own end" if full_length else (
+            f"all are scored at {min(each):,.6g} {AXES[axis]}, which all have reached (the longest "
+            f"run has {max(each):,.6g}); --full-length scores each at its own end"
+        )  # fmt: skip
+        notes.append(f"runs{on} differ in length: {how}")
+    return {task: min(each) for task, each in reaches.items()}

@@ -5,7 +5,7 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from metaevo.comparison.compare_runs import mlflow_runs, run_directories, wandb_runs
+from metaevo.comparison.compare_runs import run_directories, trackers
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.reports.numbers import counted
@@ -13,13 +13,12 @@ from metaevo.runs.latest import run_path
 
 
 def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
-    """Return the runs, each once, and notes about seeds that are left out.
+    """Return the runs and notes about seeds that are left out.
 
-    A seed with the settings and the random numbers of another one is no second observation:
-    the longer one counts.
+    Of several seeds with equal settings and random numbers, only the longest is kept.
 
     Raises:
-        ConfigError: a name stands for no run, or one cannot be read.
+        ConfigError: a name matches no run, or a run cannot be read.
     """
     sources: dict[str, Source] = {}
     for name in names:
@@ -29,10 +28,10 @@ def read_all(names: Sequence[str]) -> tuple[list[Source], list[str]]:
 
 
 def _read(name: str) -> list[Source]:
-    if name.startswith(wandb_runs.PREFIX):
-        return wandb_runs.read(name)
-    if name.startswith(mlflow_runs.PREFIX):
-        return mlflow_runs.read(name)
+    if name.startswith(trackers.WANDB):
+        return trackers.read_wandb(name)
+    if name.startswith(trackers.MLFLOW):
+        return trackers.read_mlflow(name)
     paths = [run_path(name)]
     if not paths[0].exists() and glob.has_magic(name):
         paths = [Path(found) for found in sorted(glob.glob(name, recursive=True))]
@@ -48,22 +47,20 @@ def _read(name: str) -> list[Source]:
 
 
 def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
-    best: dict[str, tuple[int, SeedRun]] = {}
+    best: dict[str, SeedRun] = {}
     for source in sources:
         for seed in source.seeds:
-            key = repr((seed.seed, _identity(seed)))
-            points = max((len(axis) for axis in seed.axes.values()), default=0)
-            if key not in best or points > best[key][0]:
-                best[key] = (points, seed)
-    kept = {id(seed) for _, seed in best.values()}
+            first = best.setdefault(_identity(seed), seed)
+            if _points(seed) > _points(first):
+                best[_identity(seed)] = seed
     notes, result = [], []
     for source in sources:
-        seeds = [seed for seed in source.seeds if id(seed) in kept]
-        repeats = sum(id(seed) not in kept and not seed.is_mean for seed in source.seeds)
+        seeds = [seed for seed in source.seeds if best[_identity(seed)] is seed]
+        repeats = sum(not s.is_mean for s in source.seeds) - sum(not s.is_mean for s in seeds)
         if seeds and repeats:
             notes.append(
-                f"{source.name}: {counted(repeats, 'seed')} with settings and random numbers of "
-                "another run are left out, because they are no further observations"
+                f"{source.name}: {counted(repeats, 'seed')} left out, because another run has the "
+                "same settings and random seeds"
             )
         elif repeats:
             notes.append(f"{source.name}: left out, because it repeats another run")
@@ -71,8 +68,12 @@ def _without_repeats(sources: list[Source]) -> tuple[list[Source], list[str]]:
     return result, notes
 
 
-def _identity(seed: SeedRun) -> object:
-    """Return the identity of a seed in addition to its name: the settings, or the run."""
+def _points(seed: SeedRun) -> int:
+    return max((len(axis) for axis in seed.axes.values()), default=0)
+
+
+def _identity(seed: SeedRun) -> str:
+    """Identify a seed by its name, its settings and its task, or by its run."""
     if not seed.has_own_seed:
-        return seed.run
-    return sorted(settings_of(seed).items()), seed.task
+        return repr((seed.seed, seed.run))
+    return repr((seed.seed, sorted(settings_of(seed).items()), seed.task))

@@ -1,13 +1,13 @@
-"""A comparison as sentences and tables, the same in the terminal and on the page."""
+"""A comparison of runs in sentences and tables, for the terminal and the page."""
 
 import math
 
-from metaevo.comparison.compare_runs.analysis import PairResult, RunComparison, change_together
-from metaevo.comparison.compare_runs.directions import EVALUATION, direction
-from metaevo.comparison.compare_runs.seed_run import AXES
+from metaevo.comparison.compare_runs.analysis import PairResult, RunComparison
+from metaevo.comparison.compare_runs.grouping import change_together
+from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION
 from metaevo.reports.numbers import counted, estimate, fixed, interval, number, p_value
 from metaevo.reports.page import Table
-from metaevo.statistics import MOST_RUNS
+from metaevo.statistics import MOST_RUNS, Estimate
 
 
 def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
@@ -15,7 +15,7 @@ def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
 
     Args:
         result: the comparison.
-        scaled: whether to add that scores of several tasks are scaled.
+        scaled: whether to mention that scores of several tasks are scaled.
     """
     chosen = result.selection
     scale = ", scaled on each task from 0 to 1" if scaled and len(result.optimum) > 1 else ""
@@ -31,26 +31,21 @@ def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
     return f"{name}, {how[result.options.score]}{scale}"
 
 
-def _is_directed(result: RunComparison) -> bool:
-    """Whether it is known if high or low values are better."""
-    return direction(result.selection.metric) is not None
-
-
-def conclusions(result: RunComparison) -> list[str]:
-    """Return the conclusion in a sentence or two; the numbers behind it are in the tables."""
+def conclusion(result: RunComparison) -> str:
+    """Return the conclusion; the numbers behind it are in the tables."""
     best = result.groups[0]
     if len(result.groups) == 1:
-        return [
+        return (
             f"There is only one group ({best.label}, {counted(best.count, 'seed')}), so there is "
-            "no comparison. Group by a setting with --group-by, or name more runs."
-        ]
+            "no comparison. Group by a setting with --group-by, or add more runs."
+        )
     if not result.pairs:
-        return ["The groups have no task in common: nothing can be compared."]
+        return "The groups have no task in common, so they cannot be compared."
     value = {each.label: number(each.iqm.value) for each in result.groups}
     mine = [pair for pair in result.pairs if pair.first == best.label]
     if not mine:
-        return [f"{best.label} leads ({value[best.label]}), but shares no task with the others."]
-    better = "better than" if _is_directed(result) else "higher than"
+        return f"{best.label} leads ({value[best.label]}), but shares no task with the others."
+    better = "better than" if result.selection.is_directed else "higher than"
     beaten = [pair.second for pair in mine if pair.verdict == "better"]
     rivals = [pair for pair in mine if pair.verdict != "better"]
     if rivals:
@@ -61,25 +56,25 @@ def conclusions(result: RunComparison) -> list[str]:
         if beaten:
             names = f"the other {len(beaten)}" if len(beaten) > 1 else beaten[0]
             text += f" It is {better} {names}."
-        return [text]
+        return text
     lead = mine[0].contrast.difference
     by = f"by {estimate(abs(lead.value), *sorted(map(abs, lead.interval)))}"
     first = f"{best.label} ({value[best.label]})"
     second = f"{mine[0].second} ({value[mine[0].second]})"
     if len(mine) == 1:
-        return [f"{first} is {better} {second}, {by}."]
+        return f"{first} is {better} {second}, {by}."
     others = "both others" if len(mine) == 2 else f"all {len(mine)} others"
-    return [f"{first} is {better} {others}; the next is {second}, behind {by}."]
+    return f"{first} is {better} {others}; the next is {second}, behind {by}."
 
 
 def _needs(pair: PairResult) -> str:
-    """What would separate a pair without a verdict."""
+    """Explain what would decide an undecided pair."""
     rival, (a, b) = pair.second, pair.seeds
-    if not pair.claimable:
-        return "seeds without a score are left out, so that nothing is claimed"
-    few = f"{a} against {b} seeds are too few to tell" if pair.smallest_p > 0.05 else ""
+    if not pair.complete:
+        return "seeds without a score are left out, so no conclusion is drawn"
+    few = f"{a} against {b} seeds are too few to decide" if pair.smallest_p > 0.05 else ""
     if not math.isfinite(pair.needed):
-        return few or f"nothing separates it from {rival}"
+        return few or f"it does not differ from {rival}"
     if pair.needed > MOST_RUNS:
         return f"more than {MOST_RUNS:,} seeds would be needed to separate it from {rival}"
     if pair.needed <= min(pair.seeds):
@@ -89,7 +84,7 @@ def _needs(pair: PairResult) -> str:
 
 
 def tables(result: RunComparison) -> list[Table]:
-    """Return all tables, the most important first, without empty ones."""
+    """Return all tables with rows, the most important first."""
     found = [
         _groups(result), _pairs(result), _tasks(result), _paired(result), _efficiency(result),
         _effects(result), _sources(result),
@@ -103,20 +98,21 @@ def _groups(result: RunComparison) -> Table:
         f"Groups: {compared_quantity(result)}",
         ["group", "seeds", "IQM", "95% interval", "mean", "std", "optimality gap", "gap 95%"],
         [
-            [
-                each.label, each.count, each.iqm.value, each.iqm.interval, each.mean, each.std,
-                each.gap.value, each.gap.interval,
-            ]
+            [each.label, each.count, *each.iqm, each.mean, each.std, *each.gap]
             for each in result.groups
         ],
         note="IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. "
         f"Optimality gap: mean distance below {optimum} ({result.optimum_is}).",
         highlight=0 if result.pairs else None,
-    )  # fmt: skip
+    )
+
+
+def _difference(found: Estimate) -> str:
+    return estimate(found.value, *found.interval, sign=True)
 
 
 def _pairs(result: RunComparison) -> Table:
-    verdicts = {"better": "higher", "worse": "lower"} if not _is_directed(result) else {}
+    words = {} if result.selection.is_directed else {"better": "higher", "worse": "lower"}
     several = f", adjusted by Holm's method for all {result.comparisons} pairs"
     return Table(
         "Comparisons",
@@ -124,9 +120,8 @@ def _pairs(result: RunComparison) -> Table:
          "seeds needed"],
         [
             [
-                pair.first, pair.second, verdicts.get(pair.verdict, pair.verdict),
-                estimate(pair.contrast.difference.value, *pair.contrast.difference.interval,
-                         sign=True),
+                pair.first, pair.second, words.get(pair.verdict, pair.verdict),
+                _difference(pair.contrast.difference),
                 estimate(pair.contrast.probability.value, *pair.contrast.probability.interval,
                          decimals=2),
                 p_value(pair.adjusted_p), _seeds_needed(pair.needed),
@@ -147,10 +142,10 @@ def _seeds_needed(needed: float) -> str:
 
 def _tasks(result: RunComparison) -> Table:
     rows = [
-        [task, each.label, len(each.scored.scores[task]), value.value, value.interval]
+        [task, each.label, len(each.scores[task]), *each.by_task[task]]
         for task in result.optimum
         for each in result.groups
-        if (value := each.by_task.get(task)) is not None
+        if task in each.by_task
     ]
     columns = ["task", "group", "seeds", "IQM", "95% interval"]
     return Table("By task", columns, rows if len(result.optimum) > 1 else [])
@@ -162,9 +157,7 @@ def _paired(result: RunComparison) -> Table:
         ["group", "against", "pairs", "mean difference [95%]", "Wilcoxon p", "correlation"],
         [
             [
-                pair.first, pair.second, each.pairs,
-                estimate(each.difference.value, *each.difference.interval, sign=True),
-                p_value(each.p),
+                pair.first, pair.second, each.pairs, _difference(each.difference), p_value(each.p),
                 None if math.isnan(each.correlation) else fixed(each.correlation, 2),
             ]
             for pair in result.pairs
@@ -189,10 +182,8 @@ def _efficiency(result: RunComparison) -> Table:
         ends = interval(*row.interval) if None not in row.interval else (
             f"[{', '.join('never' if end is None else number(end) for end in row.interval)}]"
         )  # fmt: skip
-        rows.append([
-            *([row.task] * several), row.label, reached, ends,
-            f"{row.seeds_that_reach} of {row.seeds}",
-        ])  # fmt: skip
+        seeds = f"{row.seeds_that_reach} of {row.seeds}"
+        rows.append([*([row.task] * several), row.label, reached, ends, seeds])
     return Table(
         f"{AXES[result.selection.axis].capitalize()} to reach {', '.join(levels)}",
         [
@@ -219,9 +210,8 @@ def _effects(result: RunComparison) -> Table:
         ["setting", "value", "seeds", "IQM", "95% interval", "difference [95%]", "p"],
         [
             [
-                row.key, row.value, row.count, row.iqm.value, row.iqm.interval,
-                row.difference
-                and estimate(row.difference.value, *row.difference.interval, sign=True),
+                row.key, row.value, row.count, *row.iqm,
+                row.difference and _difference(row.difference),
                 None if row.p is None else p_value(row.p),
             ]
             for row in result.effects
@@ -243,11 +233,9 @@ def _sources(result: RunComparison) -> Table:
 
 
 def terminal(result: RunComparison) -> str:
-    """Return the whole comparison as text."""
+    """Return the whole comparison as text, without control characters."""
     parts = [table.text() for table in tables(result)]
-    parts += ["\n".join(f"- {line}" for line in conclusions(result))]
+    parts.append(f"- {conclusion(result)}")
     if result.notes:
         parts.append("\n".join(f"note: {note}" for note in result.notes))
-    # A name cannot move the cursor.
-    text = "\n\n".join(parts)
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in "\n\n".join(parts))

@@ -12,7 +12,8 @@ from metaevo.commands import compare as command
 from metaevo.commands.compare import main
 from metaevo.comparison.compare_runs import page
 from metaevo.comparison.compare_runs.analysis import compare_runs
-from metaevo.comparison.compare_runs.words import compared_quantity, conclusions, tables, terminal
+from metaevo.comparison.compare_runs.grouping import change_together
+from metaevo.comparison.compare_runs.words import conclusion, terminal
 from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 
@@ -31,8 +32,6 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     assert pair.paired is not None
     assert pair.paired.pairs == 6  # the same run.seed and index
     assert pair.paired.difference.value == pytest.approx(40, abs=0.01)
-    (line,) = conclusions(result)
-    assert line.startswith("learning_rate=0.5 (140.0) is better than learning_rate=0.1 (100.0)")
     by_value = {row.value: row for row in result.effects}
     assert by_value["0.5"].difference is None
     assert by_value["0.1"].difference.value == pytest.approx(-40, abs=0.1)
@@ -52,7 +51,7 @@ def test_few_seeds_conclude_nothing_and_say_how_many_would(make_run):
 def test_equal_groups_stay_undecided(make_run):
     result = analyse(make_run("a", 100.0), make_run("b", 100.1, rate=0.5))
     assert result.pairs[0].verdict == "undecided"
-    assert "more than 1,000 seeds" in conclusions(result)[0]
+    assert result.pairs[0].needed > 1000
 
 
 def test_several_comparisons_are_allowed_for(make_run):
@@ -66,11 +65,8 @@ def test_several_comparisons_are_allowed_for(make_run):
     many = analyse(*(make_run(f"m{i}", 6.0 * i, rate=i / 10, seeds=9) for i in range(12)))
     assert len(many.pairs) == 11  # the best against the others, allowed for all 66
     assert many.comparisons == 66
-    (line,) = conclusions(many)
-    beaten = sum(pair.verdict == "better" for pair in many.pairs)
-    assert beaten == 10  # it is sure of all but the next one
-    assert line.startswith("Undecided: learning_rate=1.1 leads (66.00); about ")
-    assert line.endswith("from learning_rate=1. It is better than the other 10.")
+    assert [pair.verdict for pair in many.pairs] == ["undecided"] + ["better"] * 10
+    assert "Undecided" in conclusion(many)
     order = [row.label for row in many.groups]
     assert order == [f"learning_rate={i / 10:g}" for i in reversed(range(12))]
     assert [row.label for row in many.efficiency] == [each.label for each in many.groups] == order
@@ -82,8 +78,7 @@ def test_runs_of_different_length_are_judged_where_all_have_come(make_run):
     assert result.selection.ends == {"CartPole-v1": 300}
     # At 300 of 1,000 steps the curve has come to 0.6 of its level: both have.
     assert [row.iqm.value for row in result.groups] == pytest.approx([60, 60], abs=0.1)
-    assert any("judged at 300 environment steps" in note for note in result.notes)
-    assert f"{short}: stopped: 30%" in result.notes
+    assert [source.complete for source in result.sources] == [True, False]
     whole = analyse(long, short, full_length=True)
     assert [row.iqm.value for row in whole.groups] == pytest.approx([100, 60], abs=0.1)
 
@@ -100,17 +95,15 @@ def test_tasks_are_strata(make_run):
     assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert result.groups[0].by_task["Pendulum-v1"].value == pytest.approx(-200, abs=1)
     assert 0.9 < result.groups[0].iqm.value <= 1  # scaled to the worst and best of each task
-    assert "scaled on each task from 0 to 1" in compared_quantity(result)
     assert result.pairs[0].verdict == "better"
     # 4 against 4 separated on both tasks: 2 of 70 x 70 permutations.
     assert result.pairs[0].contrast.p < 0.002
-    assert any(table.heading == "By task" for table in tables(result))
     alone = analyse(paths[0], paths[3])
     assert alone.pairs == []
-    assert "no task in common" in conclusions(alone)[0]
+    assert "better" not in conclusion(alone)
 
 
-def test_settings_that_change_together_are_said_to(make_run):
+def test_settings_that_change_together_have_one_effect(make_run):
     paths = [
         make_run(f"{rate}{extra}", level, rate=rate, learner=learner, extra={"e": extra})
         for rate, learner, extra, level in [
@@ -122,8 +115,7 @@ def test_settings_that_change_together_are_said_to(make_run):
         "hyperparams.e",
         "learner",
     ]
-    (table,) = [each for each in tables(result) if each.heading == "Settings that differ"]
-    assert "learner always changes together with hyperparams.learning_rate" in table.note
+    assert change_together(result.seeds) == [["learner", "hyperparams.learning_rate"]]
     rate = next(row for row in result.effects if row.value == "ppo")
     assert rate.count == 12
     assert rate.difference.value == pytest.approx(-40, abs=0.5)
@@ -136,7 +128,6 @@ def test_metrics_scores_and_variants(make_run):
     assert analyse(*paths, score="area").groups[1].iqm.value < 85
     entropy = analyse(*paths, metric="entropy")
     assert [row.count for row in entropy.groups] == [1, 1]
-    assert any("counts as one seed" in note for note in entropy.notes)
     scores = analyse(*paths, metric="evaluation:greedy policy")
     assert [row.iqm.value for row in scores.groups] == pytest.approx([140, 100], abs=0.1)
     assert scores.efficiency == []
@@ -174,23 +165,20 @@ def test_seeds_without_a_score_are_the_worst(make_run):
     for record in records:
         run.append_metrics({**record, "returns": [None, *record["returns"][1:]]})
     result = analyse(path)
-    (scores,) = result.groups[0].scored.scores.values()
+    (scores,) = result.groups[0].scores.values()
     assert scores[0] == scores[1:].min()
-    assert any("1 of 4 seeds on CartPole-v1 have no score" in note for note in result.notes)
 
 
-def test_the_command_writes_table_page_figures_and_numbers(make_run, tmp_path, capsys):
+def test_the_command_writes_table_page_and_numbers(make_run, tmp_path, capsys):
     paths = [make_run("a", 100.0), make_run("b", 140.0, rate=0.5)]
     output = tmp_path / "out"
     assert main([*map(str, paths), "--output", str(output)], description=None) == 0
     printed = capsys.readouterr().out
-    assert "learning_rate=0.5 (140.0) is better than" in printed
+    assert "learning_rate=0.5" in printed
     assert str(output / "index.html") in printed
     numbers = json.loads((output / "comparison.json").read_text())
     assert numbers["pairs"][0]["difference"] == pytest.approx(40, abs=0.1)
     assert len(numbers["scores"]) == 12
-    for name in ("curves", "scores"):
-        assert (output / "figures" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     html = (output / "index.html").read_text()
     assert "default-src 'none'" in html
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="?http', html)
@@ -235,7 +223,6 @@ def test_watching_ends_with_the_last_run(make_run, tmp_path, capsys, monkeypatch
     assert seen == [7.0]
     printed = capsys.readouterr().out
     assert "stopped: 50%" in printed
-    assert "all runs are finished" in printed
     assert 'http-equiv="refresh"' not in (tmp_path / "out" / "index.html").read_text()
 
     def interrupt(seconds: float) -> None:

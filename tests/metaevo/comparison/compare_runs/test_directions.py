@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs.analysis import compare_runs
-from metaevo.comparison.compare_runs.directions import direction
-from metaevo.comparison.compare_runs.words import conclusions, terminal
+from metaevo.comparison.compare_runs.seed_run import direction
+from metaevo.comparison.compare_runs.words import conclusion
 from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo, q_learning
@@ -78,9 +78,8 @@ def test_seeds_that_diverged_do_not_win_where_low_values_are_better(trainings):
     (pair,) = result.pairs
     assert [row.label for row in result.groups] == ["learning_rate=0.1", "learning_rate=0.5"]
     assert (pair.first, pair.verdict) == ("learning_rate=0.1", "undecided")
-    diverged = result.groups[1].scored.scores["CartPole-v1"]
+    diverged = result.groups[1].scores["CartPole-v1"]
     assert diverged.tolist() == [1.0, 1.1] + [pytest.approx(5.9)] * 8
-    assert any("8 of 20 seeds" in note and "count as the worst" in note for note in result.notes)
 
 
 def test_nothing_is_claimed_where_nobody_knows_how_bad_a_missing_value_is(trainings):
@@ -91,8 +90,7 @@ def test_nothing_is_claimed_where_nobody_knows_how_bad_a_missing_value_is(traini
         "learning_rate=0.1": 10, "learning_rate=0.5": 2,
     }  # fmt: skip
     assert result.effects == []
-    assert any("nothing is claimed" in note for note in result.notes)
-    assert "Undecided" in conclusions(result)[-1]
+    assert "Undecided" in conclusion(result)
 
 
 def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
@@ -115,7 +113,6 @@ def test_a_lower_loss_is_better_and_reached_from_above(tmp_path):
     assert {row.value: row.difference for row in result.effects}["0.5"] is None
     best = compare_runs(paths, metric="value_loss", score="best")
     assert best.groups[0].iqm.value == pytest.approx(2.025)
-    assert "learning_rate=0.5" in terminal(result).splitlines()[3]
 
 
 def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
@@ -125,7 +122,6 @@ def test_a_mean_over_the_agents_that_survived_counts_as_missing(tmp_path):
                  diverged=diverged, agents=10)  # fmt: skip
     result = compare_runs([str(tmp_path / "a"), str(tmp_path / "b")], metric="value_loss")
     assert [row.iqm.value for row in result.groups] == [5.0, 5.0]
-    assert any("8 of its 10 agents diverged" in note for note in result.notes)
 
 
 def evolution(path, sigma, held_out, of_mean):
@@ -156,8 +152,6 @@ def test_evolutions_are_judged_by_their_held_out_scores(tmp_path):
     assert (pair.first, pair.verdict) == ("sigma=0.5", "better")
     assert pair.contrast.difference.value == pytest.approx(10)
     assert [row.count for row in result.groups] == [8, 8]
-    assert any("held-out scores" in note for note in result.notes)
     paths.append(evolution(tmp_path / "c", 0.9, None, 50.0))
     result = compare_runs(paths)
     assert result.selection.metric == "fitness_of_mean"
-    assert any("held-out scores, which" in n and "/c lacks" in n for n in result.notes)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import curves, run_directories
-from metaevo.comparison.compare_runs.efficiency import first_reach, middle
+from metaevo.comparison.compare_runs.curves import first_reach, middle
 from metaevo.comparison.compare_runs.grouping import differing, group
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
@@ -109,19 +109,9 @@ def test_curves_are_aligned_where_they_are_known():
     aligned = curves.align([first, second], points)
     np.testing.assert_array_equal(aligned[0], [0, 5, 10, 15, 20])
     np.testing.assert_array_equal(aligned[1], [np.nan, 1, 2, 3, np.nan])
-    assert curves.shared(aligned).tolist() == [False, True, True, True, False]
+    assert curves.middle(points, aligned).x.tolist() == [5, 10, 15]
     many = curves.grid([(np.linspace(0, 1, 1000), np.zeros(1000))])
     assert len(many) == curves.POINTS
-
-
-def test_smoothing_keeps_lines_and_flattens_what_is_ragged():
-    line = np.linspace(3.0, 8.0, 60)
-    np.testing.assert_allclose(curves.smooth(line), line)
-    ragged = curves.smooth(np.tile([0.0, 3.0, 0.0], 20))
-    np.testing.assert_allclose(ragged[1:-1], 1.0)  # over three points
-    assert ragged[0] == 0  # which has no neighbour on one side
-    assert curves.smooth(np.array([1.0, 9.0])).tolist() == [1, 9]
-    assert curves.smooth(np.empty(0)).size == 0
 
 
 def test_missing_values_are_bridged_and_never_counted_as_zero():

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metaevo.comparison.compare_runs import (
-    mlflow_runs,
-    run_directories,
-    sources,
-    tracked_runs,
-    wandb_runs,
-)
+from metaevo.comparison.compare_runs import run_directories, sources, trackers
 from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
@@ -132,9 +126,7 @@ def test_a_copy_of_a_run_is_left_out_for_one_reason(make_run, tmp_path: Path):
     shutil.copytree(run, tmp_path / "copy")
     result = compare_runs([run, tmp_path / "copy"])
     assert [each.count for each in result.groups] == [6]
-    about = [note for note in result.notes if str(tmp_path / "copy") in note]
-    assert len(about) == 1
-    assert "repeats another run" in about[0]
+    assert sum(str(tmp_path / "copy") in note for note in result.notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -196,7 +188,7 @@ def test_online_runs_are_read_through_the_api():
             fake_run("r3", "crashed", {}, []),
         ]
     )
-    found = wandb_runs.read("wandb:me/project", lambda: api)
+    found = trackers.read_wandb("wandb:me/project", lambda: api)
     assert [source.state for source in found] == ["finished", "still going on", "crashed"]
     (seed,) = found[0].seeds
     assert (seed.seed, seed.default) == ("1", "charts/episodic_return")
@@ -206,7 +198,7 @@ def test_online_runs_are_read_through_the_api():
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.axes["seconds"], [0, 2, 4])
     assert found[2].seeds == []
-    (one,) = wandb_runs.read("wandb:me/project/r2", lambda: api)
+    (one,) = trackers.read_wandb("wandb:me/project/r2", lambda: api)
     assert one.name == "wandb:me/project/r2"
 
 
@@ -215,9 +207,9 @@ def test_a_server_that_does_not_answer_is_one_line():
         raise OSError("no\nroute")
 
     with pytest.raises(ConfigError, match="wandb cannot be read: no route"):
-        wandb_runs.read("wandb:me/project", refuse)
+        trackers.read_wandb("wandb:me/project", refuse)
     with pytest.raises(ConfigError, match="there is no wandb run"):
-        wandb_runs.read("wandb:me/project", lambda: FakeApi([]))
+        trackers.read_wandb("wandb:me/project", lambda: FakeApi([]))
 
 
 @pytest.mark.long
@@ -247,11 +239,11 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # A killed run lacks its end.
     (file,) = (file for file in tmp_path.rglob("*.wandb") if not file.parent.is_symlink())
     file.write_bytes(file.read_bytes()[:-200])
-    (cut,) = wandb_runs.read(f"wandb:{tmp_path}")
+    (cut,) = trackers.read_wandb(f"wandb:{tmp_path}")
     assert cut.state == "still going on or killed"
     file.write_bytes(b"no log of wandb")
     with pytest.raises(ConfigError, match="cannot read it"):
-        wandb_runs.read(f"wandb:{tmp_path}")
+        trackers.read_wandb(f"wandb:{tmp_path}")
 
 
 # --- MLflow -------------------------------------------------------------------------------------
@@ -278,9 +270,9 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
                 client.log_metric(child, "return", 1.0 * step + seed, step=10 * step)
             if seed:
                 client.set_terminated(child)
-        found = mlflow_runs.read(f"mlflow:{uri}#an experiment")
+        found = trackers.read_mlflow(f"mlflow:{uri}#an experiment")
         with pytest.raises(ConfigError, match=r"no experiment 'other'; there are: .*an exp"):
-            mlflow_runs.read(f"mlflow:{uri}#other")
+            trackers.read_mlflow(f"mlflow:{uri}#other")
     by_seed = {source.seeds[0].seed: source for source in found}
     assert sorted(by_seed) == ["0", "1"]
     assert by_seed["0"].state == "still going on"
@@ -291,7 +283,7 @@ def test_nested_runs_of_mlflow_are_seeds(tmp_path: Path):
     np.testing.assert_array_equal(seed.axes["steps"], [0, 10, 20])
     np.testing.assert_array_equal(seed.metrics["return"], [1, 2, 3])
     with pytest.raises(ConfigError, match="there is no database"):
-        mlflow_runs.read(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
+        trackers.read_mlflow(f"mlflow:sqlite:///{tmp_path}/missing.db#an experiment")
     assert not (tmp_path / "missing.db").exists()  # MLflow would have made an empty one
 
 
@@ -305,21 +297,19 @@ def test_agents_that_a_tracker_has_singly_are_the_seeds_of_their_run():
     rows = [{"update/index": index, "update/frames": 40, "update/mean_return": 1.0}
             for index in range(3)]  # fmt: skip
     runs = [
-        tracked_runs.seed_run("mean", {**config, "seeds": 2}, rows, "x"),
+        trackers.seed_run("mean", {**config, "seeds": 2}, rows, "x"),
         *(
-            tracked_runs.seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
+            trackers.seed_run(str(agent), {**config, "agent": agent, "seeds": 1}, rows, "x")
             for agent in range(2)
         ),
-        tracked_runs.seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
+        trackers.seed_run("other", {**config, "resolved": {"run_id": "def"}}, rows, "x"),
     ]
-    found = tracked_runs.without_means(
-        [Source(run.run, "wandb", [run], "finished") for run in runs]
-    )
+    found = trackers.without_means([Source(run.run, "wandb", [run], "finished") for run in runs])
     assert [source.name for source in found] == ["0", "1", "other"]
     seeds = [source.seeds[0] for source in found]
     assert [seed.seed for seed in seeds] == ["5/0", "5/1", "5"]
     assert [settings_of(seed) for seed in seeds] == [{"hyperparams.lr": "0.1"}] * 3
     np.testing.assert_array_equal(seeds[0].axes["steps"], [40, 40, 40])
     # `agent` is a setting like any other in somebody else's run
-    (foreign,) = [tracked_runs.seed_run("f", {"agent": "dqn"}, rows, "x")]
+    (foreign,) = [trackers.seed_run("f", {"agent": "dqn"}, rows, "x")]
     assert settings_of(foreign) == {"agent": "dqn"}
