@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from metaevo.evolution.evaluation import Evaluations, evaluate
     from metaevo.evolution.evolution import EvolutionConfig
     from metaevo.evolution.problem import Evaluation, MetaProblem
-    from metaevo.evolution.strategy import StrategyConfig
+    from metaevo.evolution.strategy import Strategy, StrategyConfig
     from metaevo.studies.api import Found, compare, evolve
     from metaevo.studies.learner_problem import ComparisonResult, ContenderResult, LearnerProblem
     from metaevo.studies.settings import RunConfig
@@ -39,6 +39,7 @@ __all__ = [
     "MetaProblem",
     "RunComparison",
     "RunConfig",
+    "Strategy",
     "StrategyConfig",
     "SweepConfig",
     "SweepResult",
@@ -66,6 +67,7 @@ _HOMES = {
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.analysis",
     "RunConfig": "metaevo.studies.settings",
+    "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.strategy",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",

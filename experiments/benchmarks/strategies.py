@@ -27,6 +27,9 @@ from experiments.benchmarks.machine import command_line, save
 from experiments.benchmarks.processes import progress
 from metaevo import statistics
 from metaevo.components import value_loss
+from metaevo.evolution import strategies
+from metaevo.evolution.evolution import with_worst_for_failed
+from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl import envs, q_learning
@@ -149,19 +152,22 @@ def evolve(
         fitness_shaping="auto" if variant.rank is None else "identity",
     )
     example = LOSS.init(jax.random.key(0))
-    strategy = Strategy(config, example)
     keys = jnp.tile(jax.vmap(lambda seed: key_for(seed, Purpose.EVOLUTION))(jnp.arange(seeds)), 2)
     sigmas = jnp.repeat(jnp.float32(SIGMAS), seeds)
     low, high = jnp.array(bounds).T[:, :, None]
 
+    def strategy(sigma: jax.Array) -> Strategy:
+        steps = {"sigma": sigma, "learning_rate": variant.learning_rate}
+        return strategies.make(config, example, **steps)
+
     def start(run):
         key, sigma = run
-        return strategy.with_steps(sigma, variant.learning_rate).init(key, LOSS.init)
+        return strategy(sigma).init(key, LOSS.init)
 
     def ask(run):
         key, sigma, state, generation = run
         ask_key, train_key = jax.random.split(jax.random.fold_in(key, generation))
-        population, state = strategy.with_steps(sigma, variant.learning_rate).ask(ask_key, state)
+        population, state = strategy(sigma).ask(ask_key, state)
         pair = jnp.arange(POPULATION) % (POPULATION // 2)
         luck = pair if variant.own_keys else jnp.zeros_like(pair)
         task = jnp.arange(len(slips))[:, None] * jnp.ones_like(pair)
@@ -178,8 +184,9 @@ def evolve(
         if variant.one_task:
             scores = jnp.mean(scores, axis=0, keepdims=True)
         fitness = jnp.mean(scores, axis=0) if variant.rank is None else variant.rank(scores)
-        this = strategy.with_steps(sigma, variant.learning_rate)
-        state = this.tell(jax.random.key(0), population, fitness, state)
+        this = strategy(sigma)
+        evaluation = Evaluation(with_worst_for_failed(fitness), {})
+        state = this.tell(jax.random.key(0), population, evaluation, state)
         return state, this.best(state)
 
     def over_runs(function):  # one after another: CMA-ES calls LAPACK, which must not be batched

@@ -11,11 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.config import ConfigError, exit_on_config_error, show
+from metaevo.config import ConfigError, consent, exit_on_config_error, show
 from metaevo.config.command_line import Parser
-from metaevo.runs import consent
 from purerl import envs
-from purerl.custom_env import is_custom
+from purerl.custom import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
 from purerl.envs.suite import tolerant
 from purerl.parts import masks
@@ -78,7 +77,7 @@ def select(patterns: Sequence[str]) -> list[str]:
         return names
     chosen = {}
     for pattern in patterns:
-        consent.check_environment(pattern)
+        consent.check("task.env", pattern)
         fitting = (
             [pattern]
             if is_custom(pattern)

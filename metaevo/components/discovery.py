@@ -19,8 +19,7 @@ import jax.numpy as jnp
 
 from metaevo.components import channels, players, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
-from metaevo.config import ConfigError, files, from_dict, show, to_dict
-from metaevo.runs import consent
+from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN, LEARNERS

@@ -18,9 +18,8 @@ from typing import Any
 from flax import struct
 
 from metaevo.components.slots import SLOTS, Slot
-from metaevo.config import ConfigError, files, show
+from metaevo.config import ConfigError, consent, files, show
 from metaevo.config.hints import of_value
-from metaevo.runs import consent
 from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 

@@ -1,6 +1,5 @@
 """Evolutions that cannot run, refused before anything is allocated or compiled."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -9,11 +8,10 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.config.numbers import INT_LIMIT
-from metaevo.evolution import devices
+from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.meta_gradient import MetaGradient, make_strategy
-from metaevo.evolution.problem import Evaluation, MetaProblem, ascend
-from metaevo.evolution.strategy import StrategyConfig, generations_limit
+from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.strategy import StrategyConfig
 
 
 def check_evolution(
@@ -22,7 +20,7 @@ def check_evolution(
     """Find out whether a strategy and its generations fit a problem, the devices and their memory.
 
     Args:
-        problem: of which `init` is traced and, for `meta_gradient`, its derivatives.
+        problem: of which `init` is traced.
         strategy: its settings.
         config: how candidates are evaluated.
 
@@ -39,24 +37,10 @@ def check_evolution(
     check_meta_params(shapes)
     check_population(strategy, shapes)
     solution = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    bound = make_strategy(strategy, solution)
+    bound = strategies.checked(strategy, solution)
     state = jax.eval_shape(lambda key: bound.init(key, problem.init), jax.random.key(0))
     devices.check_memory(f"strategy: {strategy.algorithm}", devices.num_bytes(state))
-    if isinstance(bound, MetaGradient):
-        climb = partial(ascend, problem, window=bound.window)
-        try:
-            jax.eval_shape(climb, jax.random.key(0), shapes)
-        except (NotImplementedError, TypeError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ConfigError(
-                f"strategy.algorithm = {strategy.algorithm!r}: has no derivatives here: {reason}"
-            ) from error
-    limit = generations_limit(strategy)
-    if config.generations > limit:
-        raise ConfigError(
-            f"evolution.generations = {config.generations}: {strategy.algorithm} runs for "
-            f"{limit:.0f}; set strategy.settings.num_generations"
-        )
+    bound.check(problem, config.generations)
     available, wanted = len(devices.select()), config.num_devices
     if wanted is not None and wanted > available:
         raise ConfigError(f"evolution.num_devices = {wanted}: there are {available} devices")

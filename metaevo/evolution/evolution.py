@@ -14,13 +14,10 @@ import numpy as np
 from annotated_types import Ge, Gt
 from flax import struct
 
-from metaevo.evolution import devices
-from metaevo.evolution.meta_gradient import MetaGradient, make_strategy
+from metaevo.evolution import devices, strategies
 from metaevo.evolution.problem import (
     MetaProblem,
-    ascend,
     bytes_per_evaluation,
-    evaluate_beside,
     frames_per_evaluation,
 )
 from metaevo.evolution.seeding import Purpose, key_for
@@ -30,6 +27,8 @@ BLOCK_CAPACITY = 64
 """Generations that the metrics buffer of one block has room for."""
 
 
+FITNESS_LIMIT = 1e15
+"""Beyond it, sums of squares over a population would leave float32."""
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
 
@@ -59,7 +58,7 @@ class State(struct.PyTreeNode):
     """All that evolution carries from one generation to the next."""
 
     strategy: Any
-    """the evosax algorithm's state"""
+    """the state of the strategy"""
     generation: jax.Array
     """[] int32, generations done"""
     elite: Any
@@ -92,12 +91,12 @@ class Evolution:
         Raises:
             ConfigError: if the strategy refuses its settings.
         """
-        self.problem, self.config = problem, config
+        self.problem, self.config, self.strategy_config = problem, config, strategy
         self.traced = _traced(seed, strategy, config)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
-        solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        self.strategy = make_strategy(strategy, solution)
-        self.population_size = strategy.population_size
+        self._solution = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        self.strategy = strategies.checked(strategy, self._solution)
+        self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
         self.evaluations = self.population_size * config.seeds_per_candidate
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
@@ -122,7 +121,7 @@ class Evolution:
         Raises:
             ValueError: if it differs in anything else.
         """
-        ours = self.strategy.config
+        ours = self.strategy_config
         if replace(strategy, sigma=ours.sigma, learning_rate=ours.learning_rate) != ours:
             raise ValueError("only sigma and learning_rate can change without compiling again")
         other = copy.copy(self)
@@ -135,7 +134,7 @@ class Evolution:
             return self
         config = replace(self.config, chunk_size=chunk_size)
         seed = int(self.traced.seed)
-        return Evolution(self.problem, self.strategy.config, config, seed=seed)
+        return Evolution(self.problem, self.strategy_config, config, seed=seed)
 
     def init(self) -> State:
         """Return the state before generation 0, replicated over the devices."""
@@ -209,8 +208,9 @@ class Evolution:
             evaluations += validations * self.config.validation_seeds
         return evaluations * frames_per_evaluation(self.problem)
 
-    def _strategy(self, traced: Traced) -> Strategy | MetaGradient:
-        return self.strategy.with_steps(traced.sigma, traced.learning_rate)
+    def _strategy(self, traced: Traced) -> Strategy:
+        steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
+        return strategies.make(self.strategy_config, self._solution, **steps)
 
     def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
         """Return [population_size, ...] from those of all rows [rows, ...]."""
@@ -248,17 +248,13 @@ class Evolution:
             meta_params = jax.tree.map(
                 lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
             )
-            # All candidates share the generation's keys (common random numbers); copies of the
-            # mean, of which there are gradients, have keys of their own.
-            own = row if strategy.by_gradient else row % seeds
+            own = row % seeds if strategy.common_keys else row
             candidate_key = jax.random.fold_in(evaluation_key, own)
             mean_key = jax.random.fold_in(validation_key, row - self._candidate_rows)
             key = jnp.where(validating, mean_key, candidate_key)
-            if isinstance(strategy, MetaGradient):
-                return ascend(self.problem, key, meta_params, strategy.window)
-            return evaluate_beside(self.problem, key, meta_params, mean)
+            return strategy.evaluate(self.problem, key, meta_params, mean)
 
-        # The first population of an algorithm without a mean has no best member yet.
+        # The first population of a strategy without a mean has no best member yet.
         due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
         if not strategy.has_mean:
             due = jnp.logical_and(due, state.generation > 0)
@@ -272,11 +268,11 @@ class Evolution:
             chunk_size=self.chunk_size,
             num_devices=self.num_devices,
         )
-        fitness = self._mean_over_seeds(evaluation.fitness)  # not finite if any agent failed
+        means = jax.tree.map(self._mean_over_seeds, evaluation)
+        fitness = means.fitness  # not finite if any agent failed
         finite = jnp.isfinite(fitness)
-        if strategy.by_gradient:
-            population = jax.tree.map(self._mean_over_seeds, evaluation.gradient)
-        told = strategy.tell(tell_key, population, fitness, asked)
+        ranked = means._replace(fitness=with_worst_for_failed(fitness))
+        told = strategy.tell(tell_key, population, ranked, asked)
 
         validation = evaluation.fitness[self._candidate_rows :]
         fitness_of_mean = jnp.where(validations > 0, jnp.mean(validation), jnp.nan)
@@ -293,7 +289,7 @@ class Evolution:
             "fitness_of_mean": fitness_of_mean,
             "diverged": jnp.sum(~finite),
             "tied": jnp.max(fitness) == jnp.min(fitness),
-            "sigma": strategy.sigma(state.strategy),
+            "sigma": strategy.current_sigma(state.strategy),
         }
         for name, values in evaluation.metrics.items():
             values = values[: self.evaluations]
@@ -305,6 +301,16 @@ class Evolution:
             elite_fitness=jnp.where(improved, fitness_of_mean, state.elite_fitness),
         )
         return state, metrics
+
+
+def with_worst_for_failed(fitness: jax.Array) -> jax.Array:
+    """Return finite fitness [population_size], with failed candidates below all others."""
+    finite = jnp.isfinite(fitness)
+    fitness = jnp.clip(fitness, -FITNESS_LIMIT, FITNESS_LIMIT)
+    low = jnp.min(jnp.where(finite, fitness, jnp.inf))
+    high = jnp.max(jnp.where(finite, fitness, -jnp.inf))
+    worst = low - (0.1 * (high - low) + 1e-3 * jnp.abs(low) + 1e-6)
+    return jnp.where(finite, fitness, jnp.where(jnp.any(finite), worst, 0.0))
 
 
 def _mean(values: jax.Array, where: jax.Array) -> jax.Array:

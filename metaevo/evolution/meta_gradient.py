@@ -4,7 +4,7 @@ Every member of the population is the mean, on a key of its own; what it learns 
 but a gradient (`Evaluation.gradient`). Otherwise it lives as an evolution does.
 """
 
-import copy
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,9 +13,10 @@ import optax
 from flax import struct
 
 from metaevo.config import ConfigError
-from metaevo.evolution.strategy import OPTIMIZERS, Strategy, StrategyConfig, decay
+from metaevo.evolution.evosax_strategy import OPTIMIZERS, decay
+from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, ascend
+from metaevo.evolution.strategy import Strategy, StrategyConfig
 
-META_GRADIENT = "meta_gradient"
 WINDOW = "window"
 """The setting: updates of a training through which derivatives go before they are cut off."""
 DEFAULT_WINDOW = 4
@@ -31,10 +32,10 @@ class State(struct.PyTreeNode):
     generation_counter: jax.Array
 
 
-class MetaGradient:
-    """Has the methods of `Strategy`; `tell` takes gradients where that takes the population."""
+class MetaGradient(Strategy):
+    """Ascends by `Evaluation.gradient`; the candidates are copies of the mean."""
 
-    has_mean, by_gradient = True, True
+    has_mean, common_keys = True, False
 
     def __init__(self, config: StrategyConfig, solution: Any):
         """Build the optimizer of the mean.
@@ -42,32 +43,26 @@ class MetaGradient:
         Raises:
             ConfigError: for a setting that means nothing here.
         """
-        self.config = config
+        self.config, self.population_size = config, config.population_size
         window = config.settings.get(WINDOW, DEFAULT_WINDOW)
         if not isinstance(window, int) or isinstance(window, bool) or window < 1:
             raise ConfigError(f"strategy.settings.window = {window!r}: must be an int, at least 1")
         if unknown := sorted({*config.settings} - {WINDOW}):
             raise ConfigError(
-                f"strategy.settings: {META_GRADIENT} has no setting {unknown[0]!r}; allowed: window"
+                f"strategy.settings: {config.algorithm} has no setting {unknown[0]!r}; "
+                "allowed: window"
             )
         self.window = window
-        self.optimizer = self._optimizer(config.learning_rate)
+        name = "adam" if config.optimizer in ("auto", "own") else config.optimizer
+        schedule = decay(
+            config.learning_rate, config.learning_rate_decay, config.learning_rate_limit
+        )
+        self.optimizer = OPTIMIZERS[name](schedule)
         leaves = jax.tree.leaves(solution)
         if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves):
-            raise ConfigError(f"strategy.algorithm = {META_GRADIENT!r}: not all numbers are floats")
-
-    def _optimizer(self, learning_rate: Any) -> optax.GradientTransformation:
-        name = self.config.optimizer
-        make = OPTIMIZERS["adam" if name in ("auto", "own") else name]
-        limit = self.config.learning_rate_limit
-        return make(decay(learning_rate, self.config.learning_rate_decay, limit))
-
-    def with_steps(self, sigma: Any, learning_rate: Any) -> "MetaGradient":
-        """Return the same strategy with another learning rate, which may be traced."""
-        del sigma
-        other = copy.copy(self)
-        other.optimizer = self._optimizer(learning_rate)
-        return other
+            raise ConfigError(
+                f"strategy.algorithm = {config.algorithm!r}: not all numbers are floats"
+            )
 
     def init(self, key: jax.Array, init_solution: Any) -> State:
         """Return the state before generation 0, with the mean `init_solution(key)`."""
@@ -81,16 +76,10 @@ class MetaGradient:
         repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), state.mean)
         return repeated, state
 
-    def tell(self, key: jax.Array, gradients: Any, fitness: jax.Array, state: State) -> State:
-        """Return the state after a step uphill; agents whose gradient is not finite are left out.
-
-        Args:
-            key: not used.
-            gradients: [population_size, ...] of the fitness, higher is better.
-            fitness: [population_size].
-            state: as returned by `ask`.
-        """
-        del key, fitness
+    def tell(self, key: jax.Array, population: Any, evaluation: Evaluation, state: State) -> State:
+        """Return the state after a step uphill; non-finite gradients are left out."""
+        del key, population
+        gradients = evaluation.gradient
         norms = jax.vmap(optax.tree.norm)(gradients)
         factor = jnp.where(
             jnp.isfinite(norms), jnp.minimum(1.0, LARGEST / jnp.maximum(norms, 1e-12)), 0.0
@@ -109,16 +98,22 @@ class MetaGradient:
         """Return the mean."""
         return state.mean
 
-    def sigma(self, state: State) -> jax.Array:
-        """Return NaN: nothing is perturbed."""
-        del state
-        return jnp.float32(jnp.nan)
+    def evaluate(
+        self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
+    ) -> Evaluation:
+        """Evaluate with a gradient."""
+        del best
+        return ascend(problem, key, meta_params, self.window)
 
-
-def make_strategy(config: StrategyConfig, solution: Any) -> Strategy | MetaGradient:
-    """Return the strategy of the settings.
-
-    Raises:
-        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
-    """
-    return (MetaGradient if config.algorithm == META_GRADIENT else Strategy)(config, solution)
+    def check(self, problem: MetaProblem, generations: int) -> None:
+        """Raise `ConfigError` if the problem has no derivatives."""
+        del generations
+        climb = partial(ascend, problem, window=self.window)
+        shapes = jax.eval_shape(problem.init, jax.random.key(0))
+        try:
+            jax.eval_shape(climb, jax.random.key(0), shapes)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(
+                f"strategy.algorithm = {self.config.algorithm!r}: has no derivatives here: {reason}"
+            ) from error

@@ -27,7 +27,8 @@ class Evaluation(NamedTuple):
     metrics: dict[str, jax.Array]
     """each [] float32; logged as means over the candidates of a generation."""
     gradient: Any = None
-    """[...] of the fitness or an estimate of it, as the meta-parameters; for `meta_gradient`"""
+    """[...] estimate of the gradient of the fitness, like the meta-parameters; None for a strategy
+    that takes none"""
 
 
 class MetaProblem(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, changed_keys, from_dict, show, to_dict
+from metaevo.config import ConfigError, changed_keys, consent, from_dict, show, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.config.files import write_text_atomic
 from metaevo.config.sections import LATER
@@ -106,6 +106,8 @@ def settings_to_resume(
     """
     run = open_run(args.run_dir, "", resume=True)
     saved: dict[str, Any] = run.read_config()["config"]
+    if getattr(args, "trust_source", False):
+        consent.trust_names()
     of_user, own = overrides.get("run"), saved.get("run")
     if is_mirrored and isinstance(own, dict) and not args.confirm_destination:
         given = {name for name in ("wandb", "mlflow") if getattr(args, name) is not None}

@@ -21,8 +21,17 @@ from typing import Any
 
 import jax
 
-from metaevo.config import MAX_BYTES, ConfigError, DiskError, checks, dump_yaml, files, mapping_of
-from metaevo.runs import consent, metrics, schema
+from metaevo.config import (
+    MAX_BYTES,
+    ConfigError,
+    DiskError,
+    checks,
+    consent,
+    dump_yaml,
+    files,
+    mapping_of,
+)
+from metaevo.runs import metrics, schema
 from metaevo.runs.metrics import Records
 
 _NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
@@ -168,7 +177,7 @@ class RunDirectory:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
         checked = checks.check(schema.Config, content, str(self.config_path))
-        consent.note_environments(checked["config"])
+        consent.note_names(checked["config"])
         return checked
 
     def update_resolved(self, changes: dict[str, Any]) -> None:

@@ -13,7 +13,8 @@ from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
-from metaevo.evolution.strategy import StrategyConfig
+from metaevo.evolution.strategies import settings_of
+from metaevo.evolution.strategy import Strategy, StrategyConfig
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
@@ -94,7 +95,7 @@ class Found:
 def evolve(
     problem: MetaProblem,
     *,
-    strategy: StrategyConfig | None = None,
+    strategy: StrategyConfig | Strategy | None = None,
     generations: int | None = None,
     evolution: EvolutionConfig | None = None,
     run: RunConfig | None = None,
@@ -116,7 +117,7 @@ def evolve(
 
     Args:
         problem: its meta-parameters are arrays in nested dicts, lists and tuples.
-        strategy: the evosax algorithm and its settings.
+        strategy: an evosax algorithm and its settings, or a strategy of your own.
         generations: how many in all; by default those of `evolution`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
@@ -137,7 +138,7 @@ def evolve(
     of_run = run or RunConfig()
     if evolution_seeds is not None:
         of_run = _with_seeds(of_run, evolution_seeds)
-    study, settings = _study_of(problem, strategy or StrategyConfig(), config, of_run)
+    study, settings = _study_of(problem, settings_of(strategy), config, of_run)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")

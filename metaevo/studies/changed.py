@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import discovery, players
-from metaevo.config import ConfigError, changed_keys, to_dict
+from metaevo.config import ConfigError, changed_keys, consent, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.runs.lifecycle import for_environment_of, saved_settings
 from metaevo.runs.run_directory import RunDirectory
@@ -47,6 +47,8 @@ def settings_of_run(
     def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
         run_dir = run_of(args)
         saved.update(RunDirectory.open(run_dir).read_config()["config"])
+        if args.trust_source:
+            consent.trust_names()
         if "evolve" in saved:
             discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
         elif "study" not in saved:

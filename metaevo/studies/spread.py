@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import discovery
-from metaevo.evolution.strategy import has_mean
+from metaevo.evolution.strategies import has_mean
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.evolution_plots import plot_evolutions
 from metaevo.reports.numbers import estimate, number

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from metaevo.components.parts import Evolved
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, consent, show
 from metaevo.config.hints import of_value
-from metaevo.runs import consent
 from metaevo.training.train_learner import Task
 from purerl import envs
 from purerl.learners import LEARNERS, LearnerEntry
@@ -136,7 +135,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     built = []
     default = {"observations": LEARNERS[learner].observations}
     for name, overrides in task.items():
-        consent.check_environment(name)
+        consent.check("task.env", name)
         try:
             env, params = envs.make(name, **{**default, **overrides})
         except (TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
-from purerl.custom_env import is_custom, load
+from purerl.custom import is_custom, load
 from purerl.envs import (
     brax_suite,
     craftax_suite,
@@ -117,7 +117,7 @@ def check_name(name: str) -> None:
         ValueError: with the reason why a suite's is left out, or with close names.
     """
     if is_custom(str(name)):
-        load(name)
+        _own_class(name)
         return
     suite, _, rest = str(name).partition("/")
     if suite in SUITES and rest in SUITES[suite].refused:
@@ -171,11 +171,21 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
 
 def _constructor(name: str) -> Any:
     if is_custom(name):
-        return load(name)
+        return _own_class(name)
     suite, _, rest = name.partition("/")
     if suite in SUITES:
         return SUITES[suite].constructor(rest)
     return OWN[name] if name in OWN else registration._registry[name]
+
+
+def _own_class(name: str) -> type:
+    found = load(name)
+    if not all(hasattr(found, each) for each in ("step_env", "default_params")):
+        raise ValueError(
+            f"{name} must be a gymnax environment: a class with default_params, reset_env, step_env"
+        )
+    cls: type = found
+    return cls
 
 
 def _hashable(value: Any) -> Any:

@@ -11,7 +11,10 @@ import pytest
 
 from metaevo.commands.compare import main as compare_runs
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.evolution.strategy import ALGORITHMS, Strategy, StrategyConfig, _with_worst_for_failed
+from metaevo.evolution.evolution import with_worst_for_failed
+from metaevo.evolution.evosax_strategy import ALGORITHMS, EvosaxStrategy
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import StrategyConfig
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
@@ -23,7 +26,7 @@ FAILED = np.arange(16) % 3 == 0
 
 @pytest.mark.parametrize("fitness", [HUGE, np.full(16, 3e38, np.float32), -np.abs(HUGE)])
 def test_what_strategies_are_told_is_finite_and_so_are_its_squares(fitness):
-    told = np.asarray(_with_worst_for_failed(jnp.where(FAILED, jnp.nan, fitness)))
+    told = np.asarray(with_worst_for_failed(jnp.where(FAILED, jnp.nan, fitness)))
     assert np.isfinite(np.sum(np.square(np.tile(told, 1000)), dtype=np.float32))
     assert told[FAILED].max() < told[~FAILED].min()
     assert (np.diff(told[~FAILED][np.argsort(fitness[~FAILED])]) >= 0).all()
@@ -32,13 +35,14 @@ def test_what_strategies_are_told_is_finite_and_so_are_its_squares(fitness):
 def huge(name, shaping):
     """A strategy's results after generations of huge, failed and ordinary fitness."""
     config = StrategyConfig(algorithm=name, population_size=16, sigma=0.3, fitness_shaping=shaping)
-    strategy = Strategy(config, jnp.zeros(16))
+    strategy = EvosaxStrategy(config, jnp.zeros(16))
     state = strategy.init(jax.random.key(0), lambda key: 0.1 * jax.random.normal(key, (16,)))
     generations = [HUGE, jnp.where(FAILED, jnp.nan, HUGE), HUGE * 1e-8, np.arange(16.0)]
     for index, fitness in enumerate(generations):
         key = jax.random.key(index)
         population, asked = strategy.ask(key, state)
-        state = strategy.tell(key, population, jnp.asarray(fitness, jnp.float32), asked)
+        told = with_worst_for_failed(jnp.asarray(fitness, jnp.float32))
+        state = strategy.tell(key, population, Evaluation(told, {}), asked)
         yield np.asarray(strategy.best(state))
 
 

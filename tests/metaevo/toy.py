@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components import value_loss
-from metaevo.evolution.evolution import Evolution, EvolutionConfig
+from metaevo.evolution.evolution import Evolution, EvolutionConfig, with_worst_for_failed
+from metaevo.evolution.evosax_strategy import EvosaxStrategy
 from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.evolution.strategy import StrategyConfig
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.train_learner import Task, TrainLearner
 from purerl import envs, ppo
@@ -118,7 +119,7 @@ class Stepper:
             sigma_decay=0.9,
             settings=settings,
         )
-        self.strategy = Strategy(config, jnp.zeros(16))
+        self.strategy = EvosaxStrategy(config, jnp.zeros(16))
         self.best = jax.jit(self.strategy.best)
 
         def init(key):
@@ -138,7 +139,8 @@ class Stepper:
                     jnp.where(bad, jnp.array([jnp.nan, jnp.inf, -jnp.inf, jnp.nan] * 4), fitness),
                 ]
             )
-            return self.strategy.tell(tell_key, population, options[mode], asked)
+            evaluation = Evaluation(with_worst_for_failed(options[mode]), {})
+            return self.strategy.tell(tell_key, population, evaluation, asked)
 
         self.state = jax.jit(init)(jax.random.key(0))
         self._step = jax.jit(step)

@@ -16,7 +16,7 @@ from metaevo.components.players import SELF, Opponent, Weights
 from metaevo.config import ConfigError
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
-from metaevo.evolution.strategy import has_mean
+from metaevo.evolution.strategies import has_mean
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory

@@ -341,13 +341,13 @@ def test_other_step_sizes_and_seeds_compile_nothing(name):
     traces = problem.traces
     steps = {"sigma": 0.17, "learning_rate": 0.23}
     fresh = evolution(Quadratic(noise=0.5), seed=5, algorithm=name, **steps, **decay)
-    state, metrics = run(first.with_settings(5, fresh.strategy.config), 3)
+    state, metrics = run(first.with_settings(5, fresh.strategy_config), 3)
     assert problem.traces == traces
     expected_state, expected = run(fresh, 3)
     assert_same(metrics, expected)
     assert_same(devices.first(state), devices.first(expected_state))
     with pytest.raises(ValueError, match="only sigma and learning_rate"):
-        first.with_settings(5, evolution(algorithm=name, population_size=8).strategy.config)
+        first.with_settings(5, evolution(algorithm=name, population_size=8).strategy_config)
 
 
 class SelfPlay(Quadratic):

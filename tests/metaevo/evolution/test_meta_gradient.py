@@ -67,7 +67,7 @@ def test_a_step_leaves_out_what_is_not_finite_and_clips_what_explodes():
     strategy = MetaGradient(config_of(optimizer="sgd", population_size=4), jnp.zeros(2))
     state = strategy.init(KEY, lambda key: jnp.zeros(2))
     gradients = jnp.array([[0.3, 0.0], [0.0, 400.0], [jnp.nan, 1.0], [0.1, -0.2]])
-    told = strategy.tell(KEY, gradients, jnp.zeros(4), state)
+    told = strategy.tell(KEY, None, Evaluation(jnp.zeros(4), {}, gradients), state)
     np.testing.assert_allclose(told.mean, 0.1 * np.array([0.4, 0.8]) / 4, rtol=1e-5)
 
 

@@ -11,14 +11,16 @@ import pytest
 from evosax.learned_evolution import les_tools
 
 from metaevo.config import ConfigError
-from metaevo.evolution.strategy import (
+from metaevo.evolution import strategies
+from metaevo.evolution.evolution import with_worst_for_failed
+from metaevo.evolution.evosax_strategy import (
     ALGORITHMS,
     UNPICKLING,
     UNSUITABLE,
-    Strategy,
-    StrategyConfig,
-    generations_limit,
+    EvosaxStrategy,
 )
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import StrategyConfig
 from tests.metaevo.toy import TARGET, assert_same, stepper
 
 IMPROVING = (
@@ -102,23 +104,25 @@ def test_failed_candidates_do_not_poison(name):
 
 
 def test_failed_candidates_rank_last():
-    strategy = Strategy(StrategyConfig(population_size=8, optimizer="sgd"), jnp.zeros(3))
+    strategy = EvosaxStrategy(StrategyConfig(population_size=8, optimizer="sgd"), jnp.zeros(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
     fitness = jnp.arange(8.0) - 20.0
 
     def told(fitness):
-        return strategy.tell(jax.random.key(2), population, fitness, asked)
+        evaluation = Evaluation(with_worst_for_failed(fitness), {})
+        return strategy.tell(jax.random.key(2), population, evaluation, asked)
 
     for bad in (jnp.nan, jnp.inf, -jnp.inf):
         assert_same(told(fitness.at[3].set(bad)).mean, told(fitness.at[3].set(-99.0)).mean)
 
 
 def test_higher_fitness_is_better():
-    strategy = Strategy(StrategyConfig(population_size=2, optimizer="sgd"), jnp.zeros(3))
+    strategy = EvosaxStrategy(StrategyConfig(population_size=2, optimizer="sgd"), jnp.zeros(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     population, asked = strategy.ask(jax.random.key(1), state)
-    told = strategy.tell(jax.random.key(2), population, jnp.array([1.0, 0.0]), asked)
+    evaluation = Evaluation(jnp.array([1.0, 0.0]), {})
+    told = strategy.tell(jax.random.key(2), population, evaluation, asked)
     assert float(jnp.vdot(told.mean, population[0] - population[1])) > 0
 
 
@@ -133,13 +137,13 @@ def test_schedules_are_geometric_in_the_generation():
         learning_rate_decay=0.5,
         learning_rate_limit=0.2,
     )
-    strategy = Strategy(config, jnp.zeros(3))
+    strategy = EvosaxStrategy(config, jnp.zeros(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
     sigmas, steps = [], []
     for _ in range(5):
         population, asked = strategy.ask(jax.random.key(1), state)  # the same directions each time
-        told = strategy.tell(jax.random.key(2), population, jnp.arange(8.0), asked)
-        sigmas.append(float(strategy.sigma(state)))
+        told = strategy.tell(jax.random.key(2), population, Evaluation(jnp.arange(8.0), {}), asked)
+        sigmas.append(float(strategy.current_sigma(state)))
         steps.append(float(jnp.linalg.norm(told.mean - state.mean)) * sigmas[-1])
         state = told
     np.testing.assert_allclose(sigmas, [0.5, 0.25, 0.125, 0.1, 0.1], rtol=1e-6)
@@ -183,18 +187,22 @@ def test_those_that_load_a_pickle_are_exactly_those_refused(monkeypatch):
 )
 def test_refuses(changed, key):
     with pytest.raises(ConfigError, match=key):
-        Strategy(StrategyConfig(**changed), jnp.zeros(4))
+        strategies.checked(StrategyConfig(**changed), jnp.zeros(4))
 
 
 def test_settings_reach_constructor_and_parameters():
     config = StrategyConfig(settings={"use_antithetic_sampling": False})
-    assert Strategy(config, jnp.zeros(4)).algorithm.use_antithetic_sampling is False
+    assert EvosaxStrategy(config, jnp.zeros(4)).algorithm.use_antithetic_sampling is False
     config = StrategyConfig(algorithm="DifferentialEvolution", settings={"crossover_rate": 0.25})
-    assert Strategy(config, jnp.zeros(4)).params.crossover_rate == 0.25
+    assert EvosaxStrategy(config, jnp.zeros(4)).params.crossover_rate == 0.25
 
 
 def test_only_diffusion_evolution_ends():
-    assert generations_limit(StrategyConfig()) == float("inf")
-    config = StrategyConfig(algorithm="DiffusionEvolution", settings={"num_generations": 10})
-    assert generations_limit(config) == 10
-    assert generations_limit(StrategyConfig(algorithm="DiffusionEvolution")) == 128
+    def checked(**changed):
+        strategy = strategies.checked(StrategyConfig(**changed), jnp.zeros(4))
+        strategy.check(None, 128)
+        strategy.check(None, 129)
+
+    checked()
+    with pytest.raises(ConfigError, match=r"generations = 129: DiffusionEvolution runs for 128"):
+        checked(algorithm="DiffusionEvolution")

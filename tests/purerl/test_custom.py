@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metaevo.config import ConfigError
-from metaevo.runs import consent
+from metaevo.config import ConfigError, consent
 from metaevo.training.task import TaskConfig, make_environments
 from purerl import envs, ppo
 
@@ -56,7 +55,7 @@ def test_code_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypa
     mark, path = tmp_path / "executed", tmp_path / "trap.py"
     path.write_text(f"open({str(mark)!r}, 'w').close()\n" + CORRIDOR.read_text())
     name = f"{path}:Corridor"
-    consent.note_environments({"evaluation": {"unseen": {"x": {"env": name}}}})
+    consent.note_names({"evaluation": {"unseen": {"x": {"env": name}}}})
     with pytest.raises(ConfigError, match="metaevo envs"):
         make_environments(TaskConfig(env=name), "ppo")
     assert not mark.exists()
@@ -64,7 +63,7 @@ def test_code_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypa
     consent._NAMED_BY_RUNS.clear()  # the user names it
     make_environments(TaskConfig(env=name), "ppo")
     assert mark.exists()
-    consent.note_environments({"task": {"env": name}})  # its run can be resumed
+    consent.note_names({"task": {"env": name}})  # its run can be resumed
     make_environments(TaskConfig(env=name), "ppo")
     path.write_text(path.read_text() + "\n# changed\n")
     with pytest.raises(ConfigError, match="changed"):

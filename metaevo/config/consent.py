@@ -1,0 +1,106 @@
+"""Source code that the user has executed by name, remembered by its SHA-256.
+
+A run directory cannot grant itself trust: the digests are kept in the user's cache folder.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from metaevo.config.errors import ConfigError, show
+from purerl import custom
+
+_NAMED_BY_RUNS: set[str] = set()
+"""Objects from outside metaevo that the config of a run directory names."""
+
+
+def note_names(config: Any) -> None:
+    """Note the objects of the user's own that a run directory names; see `check`.
+
+    Args:
+        config: the content of its config.yaml.
+    """
+    if isinstance(config, str) and custom.is_custom(config):
+        _NAMED_BY_RUNS.add(config)
+    elif isinstance(config, Mapping):
+        for key, value in config.items():
+            note_names(key)
+            note_names(value)
+    elif isinstance(config, list | tuple):
+        for value in config:
+            note_names(value)
+
+
+def trust_names() -> None:
+    """Forget the names of run directories noted so far, as `--trust-source` asks for."""
+    _NAMED_BY_RUNS.clear()
+
+
+def check(key: str, name: str) -> None:
+    """Raise if source code would be executed only because a run directory names it.
+
+    What the user names is remembered, so that its run can be resumed and compared.
+
+    Args:
+        key: the setting.
+        name: its value; one that is not of the user's own is ignored.
+
+    Raises:
+        ConfigError: if the user has not executed exactly this file by name.
+    """
+    if not custom.is_custom(name):
+        return
+    try:
+        digest = custom.source_digest(name)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if name not in _NAMED_BY_RUNS:
+        remember(digest)
+    elif not is_remembered(digest):
+        way = f"name it once: metaevo envs {name}" if key == "task.env" else "add --trust-source"
+        raise ConfigError(
+            f"{key} = {show(name)}: only the run directory names this file, or the file has "
+            f"changed since; to execute it, {way}"
+        )
+
+
+def load(key: str, name: str) -> Any:
+    """Return the object of the user's own that a setting names; its module is executed.
+
+    Args:
+        key: the setting.
+        name: `FILE.py:NAME` or `MODULE:NAME`.
+
+    Raises:
+        ConfigError: if there is none, or only a run directory names it.
+    """
+    check(key, name)
+    try:
+        return custom.load(name)
+    except ValueError as error:
+        raise ConfigError(f"{key} = {show(name)}: {error}") from error
+
+
+def remember(digest: str) -> None:
+    """Note source code that runs because the user named its file or module."""
+    folder = _folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (folder / digest).touch()
+    except OSError:
+        pass  # then `--trust-source` is needed
+
+
+def is_remembered(digest: str) -> bool:
+    """Whether this user has executed exactly this source code by name."""
+    path = _folder() / digest
+    try:
+        return path.is_file() and path.stat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "metaevo" / "sources"

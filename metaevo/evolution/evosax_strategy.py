@@ -1,0 +1,226 @@
+"""Any evosax algorithm by its name, as a `Strategy`.
+
+Two facts of evosax are kept in this file: it minimises (the sign is flipped in `tell`, nowhere
+else), and distribution-based and population-based algorithms start and end differently.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import evosax.algorithms as evosax_algorithms
+import jax
+import jax.numpy as jnp
+import optax
+from evosax.algorithms import distribution_based_algorithms
+from evosax.core.fitness_shaping import (
+    centered_rank_fitness_shaping_fn,
+    identity_fitness_shaping_fn,
+    standardize_fitness_shaping_fn,
+)
+
+from metaevo.config import ConfigError
+from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.strategy import Strategy, StrategyConfig
+
+UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
+"""Algorithms whose learned weights evosax loads with pickle, which this project never does."""
+UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
+"""Algorithms that keep several means, so that a run would have no single result, or sample from a
+distribution that a config cannot give."""
+ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
+
+OWN_SHAPING = {"DES", "SimpleES"}
+"""They take the root of their weights, which others' shaping makes negative."""
+
+SHAPING = {
+    "centered_rank": centered_rank_fitness_shaping_fn,
+    "standardize": standardize_fitness_shaping_fn,
+    "identity": identity_fitness_shaping_fn,
+}
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+    "adam": optax.adam,
+    "sgd": optax.sgd,
+    "rmsprop": optax.rmsprop,
+}
+
+
+class EvosaxStrategy(Strategy):
+    """An evosax algorithm for one search space."""
+
+    def __init__(self, config: StrategyConfig, solution: Any):
+        """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
+
+        Raises:
+            ConfigError: for an unknown setting, or a value that the algorithm refuses.
+        """
+        self.config, self.population_size = config, config.population_size
+        self.has_mean = has_mean(config.algorithm)
+        self.algorithm, self.params = _build(config, solution)
+
+    def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> Any:
+        """Return the state before generation 0.
+
+        With a mean it starts at `init_solution(key)`; a population-based algorithm begins with
+        `vmap(init_solution)` as its first population.
+        """
+        solution_key, state_key = jax.random.split(key)
+        if self.has_mean:
+            mean = init_solution(solution_key)
+            state = self.algorithm.init(state_key, mean, self.params)
+        else:
+            keys = jax.random.split(solution_key, self.config.population_size)
+            population = jax.vmap(init_solution)(keys)
+            unknown = jnp.zeros(self.config.population_size)
+            state = self.algorithm.init(state_key, population, unknown, self.params)
+            # Told after generation 0; worse than anything until then, or it would stay.
+            worst = {
+                name: jnp.full_like(getattr(state, name), jnp.inf)
+                for name in ("fitness", "fitness_best", "best_fitness")
+                if hasattr(state, name)
+            }
+            state = state.replace(**worst)
+        # Python scalars in evosax's fresh states would change type in the first generation.
+        return jax.tree.map(jnp.asarray, state)
+
+    def ask(self, key: jax.Array, state: Any) -> tuple[Any, Any]:
+        """Return the population, a pytree with a leading axis [population_size], and the state."""
+        population, asked = self.algorithm.ask(key, state, self.params)
+        if not self.has_mean:  # the first population is evaluated as it was initialised
+            start = state.generation_counter == 0
+            first = self.algorithm.get_population(state)
+            population = jax.tree.map(lambda a, b: jnp.where(start, a, b), first, population)
+        return population, asked
+
+    def tell(self, key: jax.Array, population: Any, evaluation: Evaluation, state: Any) -> Any:
+        """Return the state after a generation.
+
+        When all candidates are tied there is nothing to learn, yet some algorithms would drift:
+        only the generation advances.
+        """
+        fitness = evaluation.fitness
+        told, _ = self.algorithm.tell(key, population, -fitness, state, self.params)
+        told = jax.tree.map(lambda new, old: new.astype(old.dtype), told, state)
+        tied = jnp.max(fitness) == jnp.min(fitness)
+        if not self.has_mean:  # its first population must still get a fitness
+            tied = jnp.logical_and(tied, state.generation_counter > 0)
+        kept = state.replace(generation_counter=told.generation_counter)
+        if hasattr(state, "opt_state"):  # learning-rate schedules count generations
+            kept = kept.replace(opt_state=_with_counts_of(told.opt_state, state.opt_state))
+        state = jax.tree.map(lambda new, old: jnp.where(tied, old, new), told, kept)
+        if hasattr(self.algorithm, "std_schedule"):  # evosax is a generation late, and ties would
+            std = self.algorithm.std_schedule(state.generation_counter)  # hold the schedule up
+            state = state.replace(std=jnp.asarray(std, state.std.dtype))
+        return state
+
+    def best(self, state: Any) -> Any:
+        """Return the mean, or the best of the last population where there is no mean."""
+        if self.has_mean:
+            return self.algorithm.get_mean(state)
+        return self.algorithm.get_best_solution(state)
+
+    def current_sigma(self, state: Any) -> jax.Array:
+        """Return the mean standard deviation of the perturbations, NaN where there is none."""
+        return jnp.mean(jnp.asarray(getattr(state, "std", jnp.nan), jnp.float32))
+
+    def check(self, problem: MetaProblem, generations: int) -> None:
+        """Raise `ConfigError` for too many generations: Diffusion Evolution plans a number."""
+        del problem
+        limit = getattr(self.algorithm, "num_generations", generations)
+        if generations > limit:
+            raise ConfigError(
+                f"evolution.generations = {generations}: {self.config.algorithm} runs for "
+                f"{limit:.0f}; set strategy.settings.num_generations"
+            )
+
+
+def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
+    name = config.algorithm
+    cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
+    signature = inspect.signature(cls).parameters
+    constructor = {
+        key
+        for key, parameter in signature.items()
+        if isinstance(parameter.default, bool | int | float | type(None))
+    }
+    kwargs: dict[str, Any] = {
+        key: value for key, value in config.settings.items() if key in constructor
+    }
+    if "optimizer" in signature and (optimizer := _optimizer(config)) is not None:
+        kwargs["optimizer"] = optimizer
+    if "std_schedule" in signature:
+        kwargs["std_schedule"] = decay(config.sigma, config.sigma_decay, config.sigma_limit)
+    if (shaping := _shaping(config)) is not None:
+        kwargs["fitness_shaping_fn"] = shaping
+    try:
+        algorithm = cls(population_size=config.population_size, solution=solution, **kwargs)
+        params = algorithm.default_params
+    except (AssertionError, TypeError, ValueError) as error:
+        raise ConfigError(refusal(config, error)) from error
+
+    values = {key: getattr(params, key) for key in params.__dataclass_fields__}
+    scalars = {key for key, value in values.items() if jnp.ndim(value) == 0}
+    overrides = {"std_init": config.sigma} if "std_init" in scalars else {}
+    for key, value in config.settings.items():
+        if key in constructor:
+            continue
+        if key not in scalars:
+            allowed = ", ".join(sorted(constructor | scalars)) or "none"
+            raise ConfigError(
+                f"strategy.settings: {name} has no setting {key!r}; allowed: {allowed}"
+            )
+        overrides[key] = value
+    return algorithm, params.replace(**overrides)
+
+
+def refusal(config: StrategyConfig, error: Exception) -> str:
+    """Return the complaint about settings that an algorithm refuses."""
+    return (
+        f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
+        f"with settings {config.settings}: {error}"
+    )
+
+
+def _optimizer(config: StrategyConfig) -> optax.GradientTransformation | None:
+    name = config.optimizer
+    if name == "auto":
+        name = "adam" if config.algorithm in {"Open_ES", "PGPE"} else "own"
+    if name == "own":
+        return None
+    schedule = decay(config.learning_rate, config.learning_rate_decay, config.learning_rate_limit)
+    return OPTIMIZERS[name](schedule)
+
+
+def _shaping(config: StrategyConfig) -> Callable | None:
+    if config.fitness_shaping != "auto":
+        if config.algorithm in OWN_SHAPING:
+            raise ConfigError(
+                f"strategy.fitness_shaping = {config.fitness_shaping!r}: {config.algorithm} needs "
+                "weights that are not negative, as its own shaping makes them; allowed: auto"
+            )
+        return SHAPING[config.fitness_shaping]
+    # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.
+    return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
+
+
+def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]:
+    """Return a geometric schedule of the absolute generation; no total number of them is in it."""
+
+    def schedule(generation):
+        return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))
+
+    return schedule
+
+
+def _with_counts_of(new: Any, old: Any) -> Any:
+    """Return the old optimizer state with the step counts of the new one."""
+
+    def choose(new_leaf, old_leaf):
+        return new_leaf if jnp.issubdtype(jnp.result_type(new_leaf), jnp.integer) else old_leaf
+
+    return jax.tree.map(choose, new, old)
+
+
+def has_mean(name: str) -> bool:
+    """Return whether an algorithm has a mean, which is then the result of a run."""
+    return name in distribution_based_algorithms

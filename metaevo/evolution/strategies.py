@@ -1,0 +1,167 @@
+"""From settings to a `Strategy`: one of evosax's, meta-gradients, or one of the user's own."""
+
+import dataclasses
+import difflib
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from metaevo.config import ConfigError, consent, show
+from metaevo.evolution import evosax_strategy
+from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
+from metaevo.evolution.meta_gradient import MetaGradient
+from metaevo.evolution.problem import Evaluation
+from metaevo.evolution.strategy import Strategy, StrategyConfig
+from purerl.custom import is_custom
+
+META_GRADIENT = "meta_gradient"
+FORMS = "FILE.py:CLASS or MODULE:CLASS"
+REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "check"
+
+
+class GivenStrategy(StrategyConfig):
+    """The settings of a strategy passed as an object, as config.yaml records them."""
+
+    strategy: Strategy
+
+    @classmethod
+    def of(cls, strategy: Strategy) -> "GivenStrategy":
+        """Return the settings of a strategy.
+
+        Raises:
+            ConfigError: if it lacks a method, or its population is too small.
+        """
+        kind = type(strategy)
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        _check_methods(f"strategy = {show(name)}", strategy)
+        own = {
+            key: value
+            for key, value in getattr(strategy, "__dict__", {}).items()
+            if isinstance(value, bool | int | float)
+        }
+        named = {each.name for each in dataclasses.fields(cls)}
+        known: dict[str, Any] = {key: own.pop(key) for key in sorted(named & own.keys())}
+        config = cls(**known | {"algorithm": name, "settings": own})
+        object.__setattr__(config, "strategy", strategy)
+        return config
+
+
+def settings_of(strategy: StrategyConfig | Strategy | None) -> StrategyConfig:
+    """Return the settings of what a caller passes as a strategy.
+
+    Raises:
+        ConfigError: if it is none.
+    """
+    if strategy is None or isinstance(strategy, StrategyConfig):
+        return strategy or StrategyConfig()
+    return GivenStrategy.of(strategy)
+
+
+def make(config: StrategyConfig, solution: Any, **steps: Any) -> Strategy:
+    """Return the strategy of the settings.
+
+    Args:
+        config: the settings.
+        solution: an example of meta-parameters.
+        steps: `sigma` and `learning_rate` in place of those of the settings; may be traced.
+
+    Raises:
+        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+    """
+    if isinstance(config, GivenStrategy):
+        return config.strategy
+    config = dataclasses.replace(config, **steps)
+    name = config.algorithm
+    if is_custom(name):
+        return _construct(config)
+    if name == META_GRADIENT:
+        return MetaGradient(config, solution)
+    if name not in ALGORITHMS:
+        known = [*ALGORITHMS, META_GRADIENT]
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {', '.join(close)}?" if close else f"known: {', '.join(known)}"
+        reason = "loads a pickle, which is unsafe" if name in UNPICKLING else "is not known"
+        raise ConfigError(f"strategy.algorithm = {name!r} {reason}; {hint}, or {FORMS}")
+    return EvosaxStrategy(config, solution)
+
+
+def checked(config: StrategyConfig, solution: Any) -> Strategy:
+    """Return the strategy of the settings after tracing a generation, which compiles nothing.
+
+    Raises:
+        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+    """
+    strategy = make(config, solution)
+
+    def rehearse(key, steps, solution):
+        own = make(config, solution, **steps)
+        state = own.init(key, lambda key: solution)
+        population, asked = own.ask(key, state)
+        told = own.tell(key, population, Evaluation(jnp.zeros(size), {}, population), asked)
+        return population, state, told, own.best(told)
+
+    size = strategy.population_size
+    steps = {"sigma": jnp.float32(config.sigma), "learning_rate": jnp.float32(config.learning_rate)}
+    try:
+        population, state, told, best = jax.eval_shape(rehearse, jax.random.key(0), steps, solution)
+    except Exception as error:
+        raise ConfigError(evosax_strategy.refusal(config, error)) from error
+    many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (size, *jnp.shape(leaf))), solution)
+    for method, found, expected in (
+        ("ask", population, many),
+        ("tell", told, state),
+        ("best", best, solution),
+    ):
+        if _shapes(found) != _shapes(expected):
+            raise ConfigError(
+                f"strategy.algorithm = {show(config.algorithm)}: {method} returns "
+                f"{_shapes(found)}; must be {_shapes(expected)}"
+            )
+    return strategy
+
+
+def has_mean(config: StrategyConfig) -> bool:
+    """Return whether the algorithm of the settings has a mean, which is the result of a run."""
+    if isinstance(config, GivenStrategy):
+        return config.strategy.has_mean
+    if is_custom(config.algorithm):
+        return bool(consent.load("strategy.algorithm", config.algorithm).has_mean)
+    return config.algorithm == META_GRADIENT or evosax_strategy.has_mean(config.algorithm)
+
+
+def _construct(config: StrategyConfig) -> Strategy:
+    """Call a class of the user's own with the settings that it takes."""
+    where = f"strategy.algorithm = {show(config.algorithm)}"
+    cls = consent.load("strategy.algorithm", config.algorithm)
+    if not isinstance(cls, type):
+        raise ConfigError(f"{where}: must be a class that derives from metaevo.Strategy")
+    _check_methods(where, cls)
+    accepted = inspect.signature(cls).parameters
+    given = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
+    extra = given.pop("settings")
+    del given["algorithm"]
+    if "population_size" not in accepted:
+        raise ConfigError(f"{where}: its constructor must take population_size")
+    try:
+        strategy: Strategy = cls(**{k: v for k, v in given.items() if k in accepted}, **extra)
+    except Exception as error:
+        raise ConfigError(evosax_strategy.refusal(config, error)) from error
+    return strategy
+
+
+def _check_methods(where: str, strategy: Any) -> None:
+    missing = [name for name in REQUIRED if not callable(getattr(strategy, name, None))]
+    missing += [name for name in ("has_mean", "common_keys") if not hasattr(strategy, name)]
+    missing += sorted(getattr(strategy, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(
+            f"{where}: has no {', '.join(missing)}; derive from metaevo.Strategy and define init, "
+            "ask, tell and best"
+        )
+
+
+def _shapes(tree: Any) -> Any:
+    """Return the structure of a pytree with shapes and dtypes, for comparison and messages."""
+    return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", tree)

@@ -1,0 +1,83 @@
+"""Objects of the user's own by name: `my_env.py:Corridor` or `my_package.envs:Corridor`."""
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import sys
+from functools import cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+def is_custom(name: str) -> bool:
+    """Return whether a name has the form `FILE.py:NAME` or `MODULE:NAME`."""
+    where, colon, kind = name.rpartition(":")
+    is_module = all(map(str.isidentifier, where.split(".")))
+    return bool(colon) and kind.isidentifier() and (where.endswith(".py") or is_module)
+
+
+def source_digest(name: str) -> str:
+    """Return the SHA-256 of the file that defines an object, which is not executed.
+
+    Raises:
+        ValueError: if there is no such file or module.
+    """
+    return hashlib.sha256(_source(name).read_bytes()).hexdigest()
+
+
+def load(name: str) -> Any:
+    """Return an object; its module is executed once.
+
+    Raises:
+        ValueError: if there is no such file, module or object, or if its module raises.
+    """
+    where, _, kind = name.rpartition(":")
+    module = _load_module(where, source_digest(name))
+    if not hasattr(module, kind):
+        own = [
+            key
+            for key, value in vars(module).items()
+            if getattr(value, "__module__", module.__name__) == module.__name__ and key[0] != "_"
+        ]
+        raise ValueError(f"{where} has no {kind!r}; it has: {', '.join(own) or 'nothing'}")
+    return getattr(module, kind)
+
+
+@cache
+def _load_module(where: str, digest: str) -> ModuleType:
+    try:
+        if not where.endswith(".py"):
+            return importlib.import_module(where)
+        name = f"own_{Path(where).stem}_{digest[:8]}"
+        spec = importlib.util.spec_from_file_location(name, where)
+        if spec is None or spec.loader is None:
+            raise ImportError(where)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look up their annotations there
+        spec.loader.exec_module(module)
+        return module
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{where} cannot be imported: {reason}") from error
+
+
+def _source(name: str) -> Path:
+    where = name.rpartition(":")[0]
+    if where.endswith(".py"):
+        path = Path(where)
+    else:
+        if os.getcwd() not in sys.path:  # which a console script has not
+            sys.path.append(os.getcwd())
+        try:
+            spec: ModuleSpec | None = importlib.util.find_spec(where)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None or spec.origin is None:
+            raise ValueError(f"{name}: there is no module {where!r}")
+        path = Path(spec.origin)
+    if not path.is_file():
+        raise ValueError(f"{name}: there is no file {str(path)!r}")
+    return path

@@ -1,0 +1,130 @@
+"""Strategies of the user's own: as objects, and as `FILE.py:CLASS`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.config import ConfigError, consent
+from metaevo.evolution import strategies
+from metaevo.evolution.strategy import StrategyConfig
+from tests.metaevo.toy import Failing, Quadratic, assert_same, distance, evolution, run
+
+FILE = Path(__file__).parents[3] / "examples" / "random_search.py"
+NAME = f"{FILE}:RandomSearch"
+
+
+def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
+    config = {"validation_seeds": 2, "validation_every": 2, "generations": 30, "num_devices": 1}
+    this = evolution(Quadratic(noise=0.1), config, algorithm=NAME, settings={"shrink": 0.95})
+    state, metrics = run(this, 30)
+    assert distance(this.result(state)) < 0.5 < distance(this.result(this.init()))
+    assert np.isnan(metrics["fitness_of_mean"][0])  # without a mean, nothing to validate yet
+    divided, _ = run(this, 11, 19)
+    assert_same(divided, state)
+
+
+def test_other_step_sizes_are_those_of_a_new_strategy():
+    first = evolution(algorithm=NAME, sigma=0.3)
+    other = StrategyConfig(algorithm=NAME, population_size=16, sigma=0.6, learning_rate=0.1)
+    _, found = run(first.with_settings(0, other), 3)
+    _, expected = run(evolution(algorithm=NAME, sigma=0.6), 3)
+    assert_same(found, expected)
+
+
+def test_failed_candidates_are_told_as_the_worst():
+    this = evolution(Failing(), {"seeds_per_candidate": 1}, algorithm=NAME)
+    state, _ = run(this, 10)
+    assert np.isfinite(distance(this.result(state)))
+
+
+@dataclass(frozen=True)
+class Fixed(metaevo.Strategy):
+    """Proposes the same numbers in every generation."""
+
+    population_size: int = 4
+    shift: float = 1.0
+    has_mean = True
+
+    def init(self, key, init_solution):
+        return init_solution(key)
+
+    def ask(self, key, state):
+        steps = self.shift * jnp.arange(self.population_size)
+        return {k: v + steps.reshape(-1, *[1] * v.ndim) for k, v in state.items()}, state
+
+    def tell(self, key, population, evaluation, state):
+        return state
+
+    def best(self, state):
+        return state
+
+
+def test_an_object_evolves_in_memory_and_in_a_directory(tmp_path):
+    found = metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3)
+    run_dir = tmp_path / "run"
+    durable = metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3, run_dir=run_dir)
+    assert_same(found.meta_params, durable.meta_params)
+    with pytest.raises(ConfigError, match=r"strategy\.settings\.shift"):
+        metaevo.evolve(
+            Quadratic(), strategy=Fixed(shift=2.0), generations=4, run_dir=run_dir, resume=True
+        )
+    again = metaevo.evolve(
+        Quadratic(), strategy=Fixed(), generations=4, run_dir=run_dir, resume=True
+    )
+    assert len(again.metrics) == 4
+
+
+class Unfinished(metaevo.Strategy):
+    population_size = 4
+
+
+class Unnumbered(Fixed):
+    def __init__(self):
+        pass
+
+
+class Drifting(Fixed):
+    def tell(self, key, population, evaluation, state):
+        return population
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"algorithm": f"{FILE}:RandomSerch"}, "has no 'RandomSerch'; it has: .*RandomSearch"),
+        ({"algorithm": "nowhere.py:RandomSearch"}, "strategy.algorithm.*no file 'nowhere.py'"),
+        ({"algorithm": f"{FILE}:dataclass"}, "must be a class that derives from metaevo.Strategy"),
+        ({"algorithm": NAME, "settings": {"shrnk": 0.5}}, "shrnk"),
+        ({"algorithm": f"{__name__}:Unnumbered"}, "must take population_size"),
+        ({"algorithm": f"{__name__}:Unfinished"}, "has no ask, best, init, tell; derive"),
+        ({"algorithm": f"{__name__}:Drifting"}, "tell returns .*must be"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_compiles(changed, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        strategies.checked(StrategyConfig(**{"population_size": 4} | changed), {"x": jnp.zeros(3)})
+    assert "\n" not in str(raised.value)
+
+
+def test_an_object_that_is_no_strategy_is_refused():
+    with pytest.raises(ConfigError, match="has no init, ask"):
+        metaevo.evolve(Quadratic(), strategy=object())
+
+
+def test_a_file_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(consent, "_NAMED_BY_RUNS", set())
+    mark, path = tmp_path / "executed", tmp_path / "trap.py"
+    path.write_text(f"open({str(mark)!r}, 'w').close()\n" + FILE.read_text())
+    config = StrategyConfig(algorithm=f"{path}:RandomSearch")
+    consent.note_names({"strategy": {"algorithm": config.algorithm}})
+    with pytest.raises(ConfigError, match="--trust-source"):
+        strategies.checked(config, jnp.zeros(3))
+    assert not mark.exists()
+    consent.trust_names()
+    strategies.checked(config, jnp.zeros(3))
+    assert mark.exists()
