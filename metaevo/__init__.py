@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metaevo import statistics
-    from metaevo.comparison.compare_runs.analysis import RunComparison, compare_runs
+    from metaevo.comparison.compare_runs.analysis import compare_runs
+    from metaevo.comparison.compare_runs.results import RunComparison
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
     from metaevo.config import ConfigError
@@ -65,7 +66,7 @@ _HOMES = {
     "Found": "metaevo.studies.api",
     "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
-    "RunComparison": "metaevo.comparison.compare_runs.analysis",
+    "RunComparison": "metaevo.comparison.compare_runs.results",
     "RunConfig": "metaevo.studies.settings",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.strategy",

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from metaevo.comparison.compare_runs import figures, page
-from metaevo.comparison.compare_runs.analysis import Options, RunComparison, compare_runs
+from metaevo.comparison.compare_runs.analysis import compare_runs
+from metaevo.comparison.compare_runs.results import Options, RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, terminal
 from metaevo.config import ConfigError, exit_on_config_error

@@ -1,10 +1,9 @@
 """Every number of a comparison of runs, computed from their seeds."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -18,183 +17,24 @@ from metaevo.comparison.compare_runs.grouping import (
     value_of,
     with_variants,
 )
-from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun, Source
+from metaevo.comparison.compare_runs.results import (
+    EffectResult,
+    GroupResult,
+    Options,
+    PairResult,
+    RunComparison,
+)
+from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun
 from metaevo.comparison.compare_runs.selection import Selection, select
 from metaevo.config import ConfigError
 from metaevo.reports.numbers import counted
-from metaevo.statistics import Contrast, Estimate, FloatArray, Paired, Verdict
+from metaevo.statistics import Estimate, FloatArray, Paired
 
 _ALL_PAIRS = 5
 """With more groups, only the best group is compared with the others."""
 _MOST_KEYS, _MOST_VALUES = 12, 12
 _BEST_POSSIBLE = {"CartPole-v1": 500.0, "Catch-bsuite": 1.0, "FourRooms-misc": 1.0}
 """Maximum mean returns of environments with their default parameters."""
-
-Record = dict[str, str | float | None]
-"""A row of a table by column."""
-TableName = Literal["scores", "groups", "pairs", "effects", "efficiency"]
-
-
-@dataclass(frozen=True)
-class Options:
-    """Arguments of `compare_runs`."""
-
-    metric: str | None = None
-    score: curves.Score = "final"
-    group_by: tuple[str, ...] | None = None
-    align: str | None = None
-    threshold: float | None = None
-    optimum: float | None = None
-    full_length: bool = False
-
-
-@dataclass(frozen=True)
-class GroupResult:
-    """The scores of a group. Over several tasks, statistics are of the scaled scores."""
-
-    group: Group
-    scores: dict[str, FloatArray]
-    """by task, [seeds] as recorded"""
-    scaled: dict[str, FloatArray]
-    """by task, [seeds], higher is better; over several tasks 0 is the worst and 1 the best"""
-    complete: bool
-    """whether no seed without a score is left out"""
-    iqm: Estimate
-    mean: float
-    std: float
-    """within a task"""
-    gap: Estimate
-    """mean distance to the best possible score"""
-    by_task: dict[str, Estimate]
-    """unscaled IQM"""
-
-    @property
-    def label(self) -> str:
-        """The settings that distinguish the group."""
-        return self.group.label
-
-    @property
-    def count(self) -> int:
-        """Number of seeds, over all tasks."""
-        return sum(map(len, self.scores.values()))
-
-    def by_seed(self) -> Iterator[tuple[str, SeedRun, float, float]]:
-        """Yield task, seed, recorded score and scaled score."""
-        for task, scores in self.scores.items():
-            rows = zip(self.group.on(task), scores.tolist(), self.scaled[task].tolist(),
-                       strict=True)  # fmt: skip
-            for seed, score, scaled in rows:
-                yield task, seed, score, scaled
-
-
-@dataclass(frozen=True)
-class PairResult:
-    """Two groups, the better one first."""
-
-    first: str
-    second: str
-    seeds: tuple[int, int]
-    contrast: Contrast
-    adjusted_p: float
-    verdict: Verdict
-    needed: float
-    """estimated seeds per group for a decision; infinite if no number would decide"""
-    smallest_p: float
-    """adjusted p-value of completely separated scores"""
-    paired: Paired | None
-    complete: bool
-    """whether no seed without a score is left out"""
-
-
-@dataclass(frozen=True)
-class EffectResult:
-    """The seeds with one value of a setting, pooled over all other settings."""
-
-    key: str
-    value: str
-    count: int
-    iqm: Estimate
-    difference: Estimate | None
-    """from the value with the best IQM; None for that value"""
-    p: float | None
-    """adjusted for all rows"""
-
-
-@dataclass(frozen=True)
-class RunComparison:
-    """The result of `compare_runs`."""
-
-    sources: list[Source]
-    options: Options
-    selection: Selection
-    groups: list[GroupResult]
-    """best first"""
-    pairs: list[PairResult]
-    comparisons: int
-    """number of pairs that p-values are adjusted for"""
-    effects: list[EffectResult]
-    efficiency: list[curves.Efficiency]
-    optimum: dict[str, float]
-    """by task, the best possible score"""
-    optimum_is: str
-    """how the optimum is known"""
-    notes: list[str]
-    """about left-out runs, scaling and missing scores"""
-
-    @property
-    def seeds(self) -> list[SeedRun]:
-        """All seeds, in the order of the groups."""
-        return [seed for each in self.groups for seed in each.group.seeds]
-
-    def table(self, name: TableName = "scores") -> list[Record]:
-        """Return a table as records, such as `pandas.DataFrame` reads.
-
-        Args:
-            name: "scores" (one row per seed), "groups", "pairs", "effects" (of single settings) or
-                "efficiency" (steps to reach the threshold).
-        """
-        tables = self.tables()
-        if name not in tables:
-            raise ValueError(f"name = {name!r}: must be one of {', '.join(tables)}")
-        return tables[name]
-
-    def tables(self) -> dict[str, list[Record]]:
-        """Return all tables by name."""
-        return {
-            "scores": [
-                {"group": each.label, "task": task, "run": seed.run, "seed": seed.seed, "score": s}
-                for each in self.groups
-                for task, seed, s, _ in each.by_seed()
-            ],
-            "groups": [
-                {"group": each.label, "seeds": each.count, **_columns("iqm", each.iqm),
-                 "mean": each.mean, "std": each.std, **_columns("gap", each.gap)}
-                for each in self.groups
-            ],
-            "pairs": [
-                {"group": each.first, "against": each.second, "verdict": each.verdict,
-                 **_columns("difference", each.contrast.difference),
-                 **_columns("probability_of_improvement", each.contrast.probability),
-                 "p": each.adjusted_p, "seeds_needed": each.needed}
-                for each in self.pairs
-            ],
-            "effects": [
-                {"setting": each.key, "value": each.value, "seeds": each.count,
-                 **_columns("iqm", each.iqm), **_columns("difference", each.difference),
-                 "p": each.p}
-                for each in self.effects
-            ],
-            "efficiency": [
-                {"group": each.label, "task": each.task, "threshold": each.threshold,
-                 "reached_at": each.reached_at, "low": each.interval[0], "high": each.interval[1]}
-                for each in self.efficiency
-            ],
-        }  # fmt: skip
-
-
-def _columns(name: str, estimate: Estimate | None) -> Record:
-    value, (low, high) = (None, (None, None)) if estimate is None else estimate
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def compare_runs(

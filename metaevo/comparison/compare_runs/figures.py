@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import EngFormatter
 
-from metaevo.comparison.compare_runs.analysis import RunComparison
+from metaevo.comparison.compare_runs.results import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.reports import plots
 from metaevo.statistics import FloatArray

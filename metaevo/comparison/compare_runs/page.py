@@ -10,8 +10,8 @@ import numpy as np
 from plotly.offline import get_plotlyjs
 
 from metaevo.comparison.compare_runs import curves
-from metaevo.comparison.compare_runs.analysis import RunComparison
 from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
+from metaevo.comparison.compare_runs.results import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
 from metaevo.reports import page as report

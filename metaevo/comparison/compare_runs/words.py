@@ -2,8 +2,8 @@
 
 import math
 
-from metaevo.comparison.compare_runs.analysis import PairResult, RunComparison
 from metaevo.comparison.compare_runs.grouping import change_together
+from metaevo.comparison.compare_runs.results import PairResult, RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION
 from metaevo.reports.numbers import counted, estimate, fixed, interval, number, p_value
 from metaevo.reports.page import Table
