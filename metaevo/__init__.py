@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from metaevo.studies.learner_problem import ComparisonResult, ContenderResult, LearnerProblem
     from metaevo.studies.settings import RunConfig
     from metaevo.studies.sweeps import sweep
+    from metaevo.training.api import train
+    from metaevo.training.result import TrainingResult, load_training
     from metaevo.tuning.config import SweepConfig
     from metaevo.tuning.results import SweepResult
 
@@ -44,6 +46,7 @@ __all__ = [
     "StrategyConfig",
     "SweepConfig",
     "SweepResult",
+    "TrainingResult",
     "__version__",
     "compare",
     "compare_runs",
@@ -51,8 +54,10 @@ __all__ = [
     "evaluate",
     "evolve",
     "load",
+    "load_training",
     "statistics",
     "sweep",
+    "train",
 ]
 
 _HOMES = {
@@ -72,14 +77,17 @@ _HOMES = {
     "StrategyConfig": "metaevo.evolution.strategy",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
+    "TrainingResult": "metaevo.training.result",
     "compare": "metaevo.studies.api",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
     "load": "metaevo.components.discovery",
+    "load_training": "metaevo.training.result",
     "statistics": "metaevo.statistics",
     "sweep": "metaevo.studies.sweeps",
+    "train": "metaevo.training.api",
 }
 """Where each public name lives; imported when it is first used."""
 

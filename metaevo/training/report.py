@@ -19,9 +19,9 @@ from metaevo.runs.progress import Progress
 from metaevo.runs.quick import NOTE, mark
 from metaevo.runs.run import Run
 from metaevo.statistics import summarise
-from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, all_finite, mean_returns
-from metaevo.training.fitness import scores as scores_of
+from metaevo.training.fitness import FINAL_FRACTION, FitnessConfig, mean_returns
 from metaevo.training.population import Population
+from metaevo.training.result import WHOLE, TrainingResult
 from metaevo.training.settings import Trainee, TrainSettings
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
@@ -29,8 +29,6 @@ from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasiu
 from purerl.types import EpisodeSums
 
 AGENTS_AT_ONCE = 64
-WHOLE = "whole training (fitness)"
-"""What a sweep maximises: with its `best.yaml`, this row can confirm it."""
 FILM_STEPS = 300
 """Steps of the film, at most."""
 VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
@@ -82,26 +80,19 @@ def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> dict[str, Any]:
     return {key: value for key, value in overrides.items() if key != "observations"}
 
 
-def finish(
-    this: Trained,
-    policies: Any,
-    episodes: EpisodeSums,
-    *,
-    seconds: float,
-) -> None:
+def finish(this: Trained, result: TrainingResult, episodes: EpisodeSums, *, seconds: float) -> None:
     """Judge the policies, and write curves, figures and report.
 
     Args:
         this: the run, with all its updates done.
-        policies: stacked over agents.
+        result: the trained agents.
         episodes: fields [agents, points].
         seconds: of the training so far, for the log.
     """
     run, settings = this.run, this.run.settings
     directory = run.directory
     config = settings.train
-    steps = this.population.windows.ends() * config.frames_per_update
-    curves = mean_returns(episodes)
+    policies, steps, curves = result.policies, result.steps, result.returns
     _write_curves(directory.path / CURVES, steps, curves)
     plots.plot_learning_curves(
         {settings.learner: curves},
@@ -113,12 +104,11 @@ def finish(
     if settings.evaluation.film is not False and renderer(this.trainee.learner.env) is not None:
         _film(this, policies)
     rows = [_row("end of training", _final_returns(episodes))]
-    finite = np.asarray(all_finite(policies, axes=1))
-    rows.append(_row(WHOLE, scores_of(settings.fitness, episodes, finite)))
+    rows.append(_row(WHOLE, result.scores))
     rows += _play(this, policies)
-    result = {
+    evaluation = {
         "variants": rows,
-        "diverged": int(np.sum(~finite)),
+        "diverged": int(np.sum(result.diverged)),
         "episodes": settings.evaluation.episodes,
         "greedy": settings.evaluation.greedy,
         "steps_per_agent": config.num_updates * config.frames_per_update,
@@ -127,8 +117,8 @@ def finish(
     frames = config.num_updates * config.frames_per_update * settings.seeds
     run.log_evaluation(rows, [frames] * len(rows), seconds)
     _track_seeds(this, steps, curves)
-    write_json_atomic(directory.evaluation_path, result)
-    _write_report(this, result)
+    write_json_atomic(directory.evaluation_path, evaluation)
+    _write_report(this, evaluation)
     print(f"report: {directory.report_path}")
 
 

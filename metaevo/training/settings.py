@@ -1,6 +1,7 @@
 """What a training run trains: its settings, the parts that they describe, and what it saved."""
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
@@ -157,7 +158,11 @@ def named_function(settings: TrainableSettings, slot: str) -> str:
 
 
 def make_trainee(
-    settings: TrainableSettings, run_path: Path | None = None, *, trust_source: bool = False
+    settings: TrainableSettings,
+    run_path: Path | None = None,
+    *,
+    trust_source: bool = False,
+    given: Mapping[str, tuple[Callable[..., Any], Any]] | None = None,
 ) -> Trainee:
     """Build learner, losses and environment.
 
@@ -165,6 +170,7 @@ def make_trainee(
         settings: name learner, losses and environment.
         run_path: an existing run, whose copies of evolved losses are used.
         trust_source: whether source code that a run has saved may be executed.
+        given: functions with their meta-parameters, by slot, instead of those that settings name.
 
     Raises:
         ConfigError: if one of them cannot be built.
@@ -182,9 +188,12 @@ def make_trainee(
     functions, meta_params = {}, {}
     for slot in filling.slots_of(settings.learner):
         name = named_function(settings, slot)
-        function, own = filling.fill(
-            slot, name, settings.learner, run_path, trust_source=trust_source
-        )
+        if given is not None and slot in given:
+            name, (function, own) = "(a function)", given[slot]
+        else:
+            function, own = filling.fill(
+                slot, name, settings.learner, run_path, trust_source=trust_source
+            )
         SLOTS[slot].rehearse(f"{slot} = {name!r}", function, own, settings.hyperparams)
         meta_params[slot] = own
         functions[slot] = of_key(slot, function)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import metaevo
 from metaevo.commands import train as training
 from metaevo.components import discovery, find, parts
 from metaevo.config import from_dict
@@ -132,10 +133,10 @@ def test_agents_side_by_side_learn_as_alone(finished):
 
 
 def test_loaded_policies_act(finished):
-    learner, policies = trainee.load_policies(finished)
-    policy = jax.tree.map(lambda leaf: leaf[0], policies)
+    result = metaevo.load_training(finished)
+    policy = jax.tree.map(lambda leaf: leaf[0], result.policies)
     obs = np.zeros(4, np.float32)
-    action, _ = acting.act(learner, policy, None, jax.random.key(0), obs, greedy=True)
+    action, _ = acting.act(result.learner, policy, None, jax.random.key(0), obs, greedy=True)
     assert action in (0, 1)
 
 

@@ -32,7 +32,8 @@ from metaevo.runs import run_directory
 from metaevo.runs.tracking import mirror
 from metaevo.studies import run as evolution_run
 from metaevo.studies.learner import LearnerStudy
-from metaevo.training.settings import load_policies
+from metaevo.training import result as training_result
+from metaevo.training import run as training_run
 from metaevo.tuning import run as sweep_run
 from tests.faults.run_damage import damage
 
@@ -187,10 +188,10 @@ def prepared() -> Iterator[None]:
             (evolution_run, "conclude", nothing),
             (CheckedStudy, "compare", _stop),
             (CheckedStudy, "draw", nothing),
-            (training, "make_trainee", _kept(training.make_trainee, _settings)),
-            (training, "check_training", nothing),
-            (training, "Population", _kept(training.Population, _of_population)),
-            (training.training_report, "finish", nothing),
+            (training_run, "make_trainee", _kept(training_run.make_trainee, _settings)),
+            (training_result, "check_training", nothing),
+            (training_result, "Population", _kept(training_result.Population, _of_population)),
+            (training_run.training_report, "finish", nothing),
             (sweep_script, "make_objective", _kept(sweep_script.make_objective, _settings)),
             (sweep_run, "write_sweep_report", nothing),
             (compare_script, "_show", nothing),
@@ -249,7 +250,7 @@ def operations(name: str, run: Path) -> dict[str, Callable[[], Any]]:
             [str(run), "--output", str(run.parent / "comparison")], description=None
         ),
         "sync": lambda: send(run),
-        "load": lambda: (metaevo.load if name == "evolve" else load_policies)(run),
+        "load": lambda: (metaevo.load if name == "evolve" else metaevo.load_training)(run),
         "resume": lambda: script([*where, "--resume"]),
     }
     if name == "evolve":

@@ -16,7 +16,6 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, make_parts
-from metaevo.training.settings import load_policies
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
 
@@ -121,9 +120,11 @@ def test_a_training_keeps_the_channel_that_it_hears(talk, tmp_path):
             "--task.env", "CartPole-v1", "--evaluation.episodes", "1", *small]  # fmt: skip
     assert main(argv, description=None) == 0
     shutil.rmtree(source)
-    learner, policies = load_policies(tmp_path / "run")
-    first = jax.tree.map(lambda leaf: leaf[0], policies)
-    action, _ = acting.act(learner, first, None, jax.random.key(0), jnp.zeros(7), greedy=True)
+    result = metaevo.load_training(tmp_path / "run")
+    first = jax.tree.map(lambda leaf: leaf[0], result.policies)
+    action, _ = acting.act(
+        result.learner, first, None, jax.random.key(0), jnp.zeros(7), greedy=True
+    )
     assert action.shape == ()
     again = ["--resume", "--run-dir", str(tmp_path / "run"), "--evaluation.episodes", "2"]
     assert main(again, description=None) == 0

@@ -1,0 +1,108 @@
+"""Training from Python: `metaevo.train`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from metaevo.components import filling
+from metaevo.config import ConfigError, from_dict, show
+from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs.progress import Progress
+from metaevo.training.result import (
+    TrainingResult,
+    check_trainee,
+    load_training,
+    population_of,
+    result_of,
+)
+from metaevo.training.run import run_training
+from metaevo.training.settings import TrainSettings, make_trainee, training_class
+
+
+def train(
+    learner: str = "ppo",
+    *,
+    env: str = "CartPole-v1",
+    env_params: Mapping[str, Any] | None = None,
+    seeds: int = 8,
+    seed: int = 0,
+    run_dir: str | Path | None = None,
+    resume: bool = False,
+    **sections: Any,
+) -> TrainingResult:
+    """Train agents side by side on all devices, with hand-written or learned parts.
+
+    Examples:
+        >>> result = metaevo.train("ppo", env="CartPole-v1", hyperparams={"learning_rate": 3e-3})
+        >>> result.scores.mean()
+        >>> metaevo.train("ppo", make_optimizer="zoo:ppo-optimizer", run_dir="runs/ppo")
+        >>> metaevo.train("ppo", value_loss=metaevo.load("runs/my_loss"))
+
+    Args:
+        learner: by its name.
+        env: an environment's name, `my_env.py:Class` or `my_package:Class`.
+        env_params: overrides of its parameters.
+        seeds: agents, which differ in their random keys only.
+        seed: of all randomness.
+        run_dir: where to keep checkpoints, metrics, policies and a report; by default nothing is
+            written. A new directory, or with `resume` that of the run to continue; a finished run
+            is only read.
+        resume: continue from the last checkpoint.
+        sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
+            fills a slot, such as `value_loss`: the name of a hand-written function, the directory
+            of a run or a saved component, `zoo:NAME`, or without a run directory a function or a
+            pair of function and meta-parameters, as `metaevo.load` returns.
+
+    Raises:
+        ConfigError: naming the key that is wrong, before compilation.
+        KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
+    """
+    raw = {"learner": learner, "seeds": seeds, **sections}
+    raw["task"] = {"env": env, "env_params": dict(env_params or {})}
+    raw["run"] = {**sections.get("run", {}), "seed": seed}
+    kind = training_class(raw)
+    given = {}
+    for slot in filling.slots_of(learner):
+        value = raw.get(slot)
+        if callable(value) or isinstance(value, tuple):
+            given[slot] = _pair(slot, raw.pop(slot))
+        elif isinstance(value, Path):
+            raw[slot] = str(value)
+    settings = from_dict(kind, raw)
+    if run_dir is None:
+        if resume:
+            raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
+        if "evaluation" in sections:
+            raise ConfigError("evaluation: needs run_dir, because its results go to the report")
+        return _train_in_memory(settings, given)
+    if given:
+        raise ConfigError(
+            f"{', '.join(given)}: with run_dir, name a function or the directory of one, because a "
+            "run can be resumed only from files"
+        )
+    if run_training(settings, run_dir=Path(run_dir), resume=resume):
+        raise KeyboardInterrupt
+    return load_training(run_dir)
+
+
+def _pair(slot: str, value: Any) -> tuple[Any, Any]:
+    """Return a function and its meta-parameters; a hand-written function has none."""
+    pair = value if isinstance(value, tuple) else (value, None)
+    if len(pair) != 2 or not callable(pair[0]):
+        raise ConfigError(
+            f"{slot} = {show(value)}: must be a name, a function, or a pair of function and "
+            "meta-parameters"
+        )
+    return pair
+
+
+def _train_in_memory(settings: TrainSettings, given: Mapping[str, Any]) -> TrainingResult:
+    trainee = make_trainee(settings, given=given)
+    check_trainee(settings, trainee)
+    population = population_of(settings, trainee, settings.run.chunk_size)
+    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
+    total = population.num_updates * population.frames_per_update * settings.seeds
+    with Progress(total=total, desc="training", unit="frame", unit_scale=True) as bar:
+        agents = population.advance(population.init(keys), population.num_updates, bar.update)
+    rows = agents.rows.replace(agent=population.states(agents))
+    return result_of(population, rows)

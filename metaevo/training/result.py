@@ -1,0 +1,171 @@
+"""Trained agents: their policies, learning curves and scores."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from metaevo.config import ConfigError
+from metaevo.config.files import read_json
+from metaevo.reports import plots
+from metaevo.runs import schema
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.training.agents import Row
+from metaevo.training.checks import check_training
+from metaevo.training.fitness import all_finite, mean_returns, scores
+from metaevo.training.population import Population
+from metaevo.training.settings import Trainee, TrainSettings, load_policies
+from metaevo.training.train_learner import Task
+from purerl.types import Learner
+
+WHOLE = "whole training (fitness)"
+"""The row of evaluation.json with the scores; a sweep maximises the same."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The result of `metaevo.train`: agents that differ in their random keys only."""
+
+    learner: Learner
+    """with its environment, as `purerl.acting` takes it"""
+    policies: Any
+    """each leaf [seeds, ...]"""
+    steps: np.ndarray
+    """[points] environment steps of an agent at the points of the learning curves"""
+    returns: np.ndarray
+    """[seeds, points] mean return of the episodes that finished since the last point, or NaN"""
+    scores: np.ndarray
+    """[seeds] fitness of the whole training; NaN for an agent that diverged"""
+    diverged: np.ndarray
+    """[seeds] whether a parameter of the policy is not finite"""
+    path: Path | None
+    """the run directory, with a report and figures; None without one"""
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each agent and point of its learning curve."""
+        return [
+            {"seed": seed, "steps": steps, "return": value}
+            for seed, curve in enumerate(self.returns.tolist())
+            for steps, value in zip(self.steps.tolist(), curve, strict=True)
+        ]
+
+    def draw(self, folder: str | Path) -> list[Path]:
+        """Draw the learning curves: their mean with a 95% interval over the agents.
+
+        Args:
+            folder: of the figure; made if it does not exist.
+
+        Returns:
+            the PNG file.
+        """
+        path = Path(folder) / "learning_curves.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return [plots.plot_learning_curves({"": self.returns}, self.steps, path)]
+
+
+def population_of(
+    settings: TrainSettings, trainee: Trainee, chunk_size: int | None = None
+) -> Population:
+    """Lay out the agents of a training run.
+
+    Args:
+        settings: of the run.
+        trainee: that they describe.
+        chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+    """
+    return Population(
+        _task_of(trainee),
+        settings.hyperparams,
+        trainee.meta_params,
+        settings.fitness,
+        agents=settings.seeds,
+        log_every=settings.run.log_every,
+        metrics=True,
+        chunk_size=chunk_size,
+        num_devices=settings.run.num_devices,
+    )
+
+
+def check_trainee(settings: TrainSettings, trainee: Trainee) -> None:
+    """Find out before anything compiles whether devices and memory suffice.
+
+    Raises:
+        ConfigError: if they do not.
+    """
+    available, wanted = len(jax.devices()), settings.run.num_devices
+    if wanted is not None and wanted > available:
+        raise ConfigError(f"run.num_devices = {wanted}: there are {available} devices")
+    updates = settings.train.num_updates
+    check_training(
+        "seeds",
+        _task_of(trainee),
+        settings.hyperparams,
+        trainee.meta_params,
+        kept=settings.seeds,
+        at_once=min(settings.run.chunk_size or 1, settings.seeds),
+        points=updates // (settings.run.log_every or updates),
+    )
+
+
+def result_of(population: Population, rows: Row, path: Path | None = None) -> TrainingResult:
+    """Return the result of agents that have done all their updates.
+
+    Args:
+        population: that trained them.
+        rows: the agents, on the host.
+        path: of the run directory.
+    """
+    learner = population.task.learner
+    policies = jax.vmap(learner.policy)(rows.agent)
+    finite = np.asarray(all_finite(policies, axes=1))
+    return TrainingResult(
+        learner,
+        policies,
+        population.windows.ends() * population.frames_per_update,
+        mean_returns(rows.episodes),
+        scores(population.fitness, rows.episodes, finite),
+        ~finite,
+        path,
+    )
+
+
+def load_training(run_dir: str | Path, *, trust_source: bool = False) -> TrainingResult:
+    """Return the result of a finished training run: policies, learning curves, scores.
+
+    Examples:
+        >>> result = metaevo.load_training("runs/train/my_run")
+        >>> first = jax.tree.map(lambda leaf: leaf[0], result.policies)
+        >>> memory = acting.begin(result.learner)  # None, unless the policy is recurrent
+        >>> action, memory = acting.act(result.learner, first, memory, key, obs, greedy=True)
+
+    Args:
+        run_dir: of `metaevo train` or `metaevo.train`.
+        trust_source: execute the source code of learned parts that the run has saved. Only for runs
+            whose origin you trust.
+
+    Raises:
+        ConfigError: if the directory holds no finished training run, or a damaged one.
+    """
+    learner, policies = load_policies(run_dir, trust_source=trust_source)
+    directory = RunDirectory.open(Path(run_dir))
+    records = directory.read_metrics("update")
+    rows = read_json(directory.evaluation_path, schema.Evaluation)["variants"]
+    whole: list[Any] = next((row["scores"] for row in rows if row["name"] == WHOLE), [])
+    seeds = len(jax.tree.leaves(policies)[0])
+    if len(whole) != seeds or any(len(record.get("returns") or ()) != seeds for record in records):
+        raise ConfigError(f"{run_dir}: its files are of different numbers of agents")
+    return TrainingResult(
+        learner,
+        policies,
+        np.array([record["frames"] // seeds for record in records]),
+        np.array([record["returns"] for record in records], np.float32).T,
+        np.array(whole, np.float32),
+        ~np.asarray(all_finite(policies, axes=1)),
+        directory.path,
+    )
+
+
+def _task_of(trainee: Trainee) -> Task:
+    return Task(trainee.env_name, trainee.learner, trainee.env_params)
