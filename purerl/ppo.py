@@ -15,16 +15,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Interval
+from annotated_types import Ge, Interval
 from flax import struct
 
 from purerl.fast.gradient_steps import scan_gradient_steps
 from purerl.fast.next_values import next_values
-from purerl.fast.shuffling import minibatch_order
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import (
     losses,
     masks,
+    minibatches,
     networks,
     optimizers,
     parameters,
@@ -49,7 +49,7 @@ from purerl.types import (
 
 
 @dataclass(frozen=True)
-class Config(networks.ActorCriticConfig, rollouts.RolloutConfig):
+class Config(networks.ActorCriticConfig, minibatches.MinibatchConfig):
     """Static settings: a change recompiles.
 
     The defaults, here and of `Hyperparams`, equal CleanRL's `ppo.py` for classic control.
@@ -60,10 +60,6 @@ class Config(networks.ActorCriticConfig, rollouts.RolloutConfig):
         ValueError: if a batch cannot be divided into minibatches or no update fits.
     """
 
-    update_epochs: Annotated[int, Interval(gt=0, le=1_000_000)] = 4
-    """passes over each batch"""
-    num_minibatches: Annotated[int, Gt(0)] = 4
-    """minibatches, and gradient steps, of each pass"""
     normalize_advantages: Literal["minibatch", "batch", "none"] = "minibatch"
     """set over which advantages get mean 0 and standard deviation 1"""
     normalize_observations: bool = False
@@ -74,21 +70,8 @@ class Config(networks.ActorCriticConfig, rollouts.RolloutConfig):
     def __post_init__(self) -> None:
         """Check that minibatches fill a batch."""
         super().__post_init__()
-        if self.num_minibatches > 0 and self.batch_size % self.num_minibatches:
-            raise ValueError(
-                f"num_envs x num_steps = {self.batch_size} must be divisible by "
-                f"num_minibatches = {self.num_minibatches}"
-            )
-        if self.recurrent_size and self.num_envs % max(self.num_minibatches, 1):
-            raise ValueError(
-                f"num_envs = {self.num_envs} must be divisible by num_minibatches = "
-                f"{self.num_minibatches}: with recurrent_size, minibatches hold whole rollouts"
-            )
-
-    @property
-    def batch_size(self) -> int:
-        """Transitions that an update learns from."""
-        return self.num_envs * self.num_steps
+        if self.recurrent_size:
+            self.check_whole_rollouts()
 
 
 class Hyperparams(
@@ -330,13 +313,7 @@ class PPO:
             return updates, opt_state, metrics
 
         shuffle_key, key, slots_key = jax.random.split(state.key, 3)
-        order = minibatch_order(
-            shuffle_key,
-            epochs=config.update_epochs,
-            num_minibatches=config.num_minibatches,
-            batch_size=config.batch_size,
-            length=config.num_steps if config.recurrent_size else 1,
-        )
+        order = config.order(shuffle_key, whole_rollouts=bool(config.recurrent_size))
         steps = len(order)
         params, opt_state, metrics = scan_gradient_steps(
             gradient_step,
