@@ -1,7 +1,7 @@
 """Check data read from files with pydantic; report the first mismatch in one line."""
 
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from annotated_types import Ge, Le
 from pydantic import AllowInfNan, Strict, TypeAdapter, ValidationError
@@ -27,12 +27,12 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def check(kind: Any, data: T, where: str, key: str = "") -> T:
-    """Return data that was read from a run directory, if it is of a kind.
+def check(kind: type[T], data: object, where: str, key: str = "") -> T:
+    """Check data that was read from a file, and return it unchanged.
 
     Args:
-        kind: a dataclass above, or a type.
-        data: as it was read; it is returned unchanged.
+        kind: a type that pydantic knows, such as a `TypedDict`.
+        data: as it was read.
         where: the file, and perhaps the line, for the message.
         key: of the data in the file.
 
@@ -40,7 +40,7 @@ def check(kind: Any, data: T, where: str, key: str = "") -> T:
         ConfigError: with the first key that does not fit, its value and what is allowed.
     """
     try:
-        _adapter(kind).validate_python(data)
+        _adapter(cast(Any, kind)).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         parts = (f"[{each}]" if isinstance(each, int) else f".{each}" for each in first["loc"])
@@ -51,7 +51,7 @@ def check(kind: Any, data: T, where: str, key: str = "") -> T:
         what = _WORDS.get(first["type"], what)
         shown = f"{name} = {show(first['input'])}" if name else show(first["input"])
         raise ConfigError(f"{where}: {shown}: {what}") from None
-    return data
+    return cast(T, data)
 
 
 _WORDS = {

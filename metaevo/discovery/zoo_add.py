@@ -16,11 +16,12 @@ from PIL import Image
 
 from metaevo.components import channels, discovery, filling, players, registry, zoo
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, checks, files, show, to_dict
+from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.checks import Index, Number, Text
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import is_quick
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import SavedConfig
 
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
@@ -253,12 +254,11 @@ def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
             f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
             "evaluation.seeds above 0"
         )
-    found = files.read_json(run.evaluation_path)
-    content: dict[str, Any] = checks.check(_Evidence, found, str(run.evaluation_path))
+    content: dict[str, Any] = files.read_json(run.evaluation_path, _Evidence)
     return content
 
 
-def _origin(run: RunDirectory, saved: dict[str, Any], evidence: dict[str, Any]) -> dict[str, Any]:
+def _origin(run: RunDirectory, saved: SavedConfig, evidence: dict[str, Any]) -> dict[str, Any]:
     """Say how it was evolved."""
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}

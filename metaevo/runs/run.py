@@ -28,6 +28,7 @@ from metaevo.runs.lifecycle import (
 )
 from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.runs.tracking import RunTracker
@@ -57,7 +58,7 @@ class Run(Generic[S]):
         kind: Kind,
         settings: S,
         directory: RunDirectory,
-        saved: dict[str, Any] | None,
+        saved: SavedConfig | None,
         before: S | None,
         stop: StopOnSignal,
     ):
@@ -249,7 +250,7 @@ def _begun(directory: RunDirectory) -> tuple[Path, ...]:
     return directory.config_path, directory.metrics_path, directory.checkpoints
 
 
-def _before(directory: RunDirectory, settings: S, kind: Kind) -> tuple[dict[str, Any], S]:
+def _before(directory: RunDirectory, settings: S, kind: Kind) -> tuple[SavedConfig, S]:
     """Return config.yaml of a run that goes on, and the settings in it, which must be the same."""
     saved = directory.read_config()
     return saved, check_same(directory, saved["config"], settings, kind.harmless)

@@ -25,7 +25,6 @@ from metaevo.config import (
     MAX_BYTES,
     ConfigError,
     DiskError,
-    checks,
     consent,
     dump_yaml,
     files,
@@ -33,6 +32,7 @@ from metaevo.config import (
 )
 from metaevo.runs import metrics, schema
 from metaevo.runs.metrics import Records
+from metaevo.runs.schema import SavedConfig
 
 _NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
 """errors where another kind of file has the name of one of ours"""
@@ -152,7 +152,7 @@ class RunDirectory:
         self,
         config: dict[str, Any],
         resolved: dict[str, Any],
-        earlier: dict[str, Any] | None = None,
+        earlier: SavedConfig | None = None,
     ) -> None:
         """Write config.yaml: the config, what was resolved from it, and where it runs.
 
@@ -167,16 +167,19 @@ class RunDirectory:
             "python": platform.python_version(),
             **{name: _version(name) for name in _PACKAGES},
         }
-        content: dict[str, Any] = {"config": config, "resolved": files.plain(resolved)}
-        content["environment"] = earlier["environment"] if earlier else environment
+        content: SavedConfig = {
+            "config": config,
+            "resolved": files.plain(resolved),
+            "environment": earlier["environment"] if earlier else environment,
+        }
         if earlier:
             content["resumed"] = [*earlier.get("resumed", []), environment]
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
-    def read_config(self) -> dict[str, Any]:
+    def read_config(self) -> SavedConfig:
         """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
-        checked = checks.check(schema.Config, content, str(self.config_path))
+        checked = schema.check_config(content, str(self.config_path))
         consent.note_names(checked["config"])
         return checked
 

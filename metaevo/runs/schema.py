@@ -1,14 +1,14 @@
-"""Schema of every file in a run directory that is read back.
+"""Schema of the files in a run directory: what a run writes and what a reader accepts.
 
-Each file has a frozen dataclass with the keys that some reader uses; other keys are allowed.
+Each file is a `TypedDict` with the keys that some reader uses; a file may have other keys.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from annotated_types import Len
 from pydantic import AfterValidator
+from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
@@ -40,128 +40,135 @@ def _moment(value: str) -> str:
     return value
 
 
-Moment = Annotated[Text, AfterValidator(_moment)]
+Interval = Annotated[list[Number], Len(2, 2)]
 Score = Annotated[Any, AfterValidator(_score)]
 """score of a seed; with several environments a list"""
 
 # --- config.yaml --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Run:
-    seed: Index = 0
-    wandb: Literal["disabled", "offline", "online"] = "disabled"
-    wandb_project: Text = "metaevo"
-    mlflow: Text | None = None
+class _Run(TypedDict, total=False):
+    seed: Index
+    wandb: Literal["disabled", "offline", "online"]
+    wandb_project: Text
+    mlflow: Text | None
 
 
-@dataclass(frozen=True)
-class _Task:
-    env: Annotated[Any, AfterValidator(_env)] = "CartPole-v1"
-    env_params: dict[str, Any] = None  # type: ignore[assignment]
+class _Task(TypedDict, total=False):
+    env: Annotated[Any, AfterValidator(_env)]
+    env_params: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Train:
-    total_timesteps: Number = 0
+class _Train(TypedDict, total=False):
+    total_timesteps: Number
 
 
-@dataclass(frozen=True)
-class _Evolution:
-    generations: Index = 0
+class _Evolution(TypedDict, total=False):
+    generations: Index
 
 
-@dataclass(frozen=True)
-class _Sweep:
-    trials: Index | None = None
+class _Sweep(TypedDict, total=False):
+    trials: Index | None
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """What is read of settings without the class that they were made from."""
+class _Settings(TypedDict, total=False):
+    """Settings that are read without the class that they were made from."""
 
-    learner: Text = ""
-    evolve: Text | list[Text] = ""
-    seeds: Count = 1
-    run: _Run = _Run()
-    task: _Task = _Task()
-    train: _Train = _Train()
-    evolution: _Evolution = _Evolution()
-    sweep: _Sweep = _Sweep()
+    learner: Text
+    evolve: Text | list[Text]
+    seeds: Count
+    run: _Run
+    task: _Task
+    train: _Train
+    evolution: _Evolution
+    sweep: _Sweep
 
 
-@dataclass(frozen=True)
-class _Normalisation:
+class _Normalisation(TypedDict):
     random: list[Number]
     reference: list[Number]
 
 
-@dataclass(frozen=True)
-class _Resolved:
-    run_id: Text = ""
-    num_devices: Count = 1
-    chunk_size: Count = 1
-    log_every: Count = 1
-    normalisation: _Normalisation | None = None
+class _Resolved(TypedDict, total=False):
+    run_id: Text
+    num_devices: Count
+    chunk_size: Count
+    log_every: Count
+    normalisation: _Normalisation | None
 
 
-@dataclass(frozen=True)
-class _Environment:
-    started: Moment = ""
+class _Environment(TypedDict, total=False):
+    started: Annotated[Text, AfterValidator(_moment)]
 
 
-@dataclass(frozen=True)
-class Config:
-    """config.yaml."""
-
+class _Config(TypedDict):
     config: _Settings
     resolved: _Resolved
     environment: _Environment
-    resumed: list[_Environment] = ()  # type: ignore[assignment]
+    resumed: NotRequired[list[_Environment]]
+
+
+class SavedConfig(TypedDict):
+    """config.yaml; `check_config` also checks the values."""
+
+    config: dict[str, Any]
+    """all settings"""
+    resolved: dict[str, Any]
+    """values chosen from them when the run began"""
+    environment: dict[str, Any]
+    """versions, devices, git commit, command line"""
+    resumed: NotRequired[list[dict[str, Any]]]
+    """the environment of every continuation"""
+
+
+def check_config(content: dict[str, Any], where: str) -> SavedConfig:
+    """Return the content of config.yaml.
+
+    Raises:
+        ConfigError: naming the key that does not fit.
+    """
+    check(_Config, content, where)
+    return check(SavedConfig, content, where)
 
 
 # --- metrics.jsonl ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Generation(TypedDict):
+    generation: Index
     frames: Index
     seconds: Seconds
+    fitness_mean: NotRequired[Measure]
+    fitness_std: NotRequired[Measure]
+    fitness_best: NotRequired[Measure]
+    fitness_low: NotRequired[Measure]
+    fitness_high: NotRequired[Measure]
+    fitness_of_mean: NotRequired[Measure]
+    diverged: NotRequired[Measure]
 
 
-@dataclass(frozen=True)
-class _Generation(_Record):
-    generation: Index
-    fitness_mean: Measure = None
-    fitness_std: Measure = None
-    fitness_best: Measure = None
-    fitness_low: Measure = None
-    fitness_high: Measure = None
-    fitness_of_mean: Measure = None
-    diverged: Measure = None
-
-
-@dataclass(frozen=True)
-class _Update(_Record):
+class _Update(TypedDict):
     update: Index
-    mean_return: Measure = None
-    returns: list[Measure] | None = None
+    frames: Index
+    seconds: Seconds
+    mean_return: NotRequired[Measure]
+    returns: NotRequired[list[Measure] | None]
 
 
-@dataclass(frozen=True)
-class _Trial(_Record):
+class _Trial(TypedDict):
     trial: Index
-    value: Measure = None
-    params: dict[str, Any] = None  # type: ignore[assignment]
+    frames: Index
+    seconds: Seconds
+    value: NotRequired[Measure]
+    params: NotRequired[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class _Evaluation:
+class _Evaluation(TypedDict):
     evaluation: Index
-    name: Text = ""
-    iqm: Measure = None
-    low: Measure = None
-    high: Measure = None
+    name: NotRequired[Text]
+    iqm: NotRequired[Measure]
+    low: NotRequired[Measure]
+    high: NotRequired[Measure]
 
 
 _KINDS = {
@@ -172,50 +179,47 @@ _KINDS = {
 }
 
 
-def _check_index(record: dict[str, Any], where: str) -> str:
-    """Return the kind of a record that has one, and an index under that name."""
-    kind: Any = record.get("kind")
-    check(Text, kind, where, "kind")
+def _check_index(record: dict[str, Any], where: str) -> None:
+    """Check the kind of a record and the index under that name."""
+    kind = check(Text, record.get("kind"), where, "kind")
     check(Index, record.get(kind), where, kind)
-    return str(kind)
 
 
 def check_record(record: Any, where: str) -> dict[str, Any]:
-    """Return a record of metrics.jsonl, or of a nested run, if it is one.
+    """Return a record of metrics.jsonl or of a nested run.
 
     Args:
         record: the data of a line.
         where: the file and the line, for the message.
 
     Raises:
-        ConfigError: naming what is wrong.
+        ConfigError: naming the key that does not fit.
     """
     if not isinstance(record, dict):
         raise ConfigError(f"{where}: not a JSON object")
     kind = record.get("kind")
     if isinstance(kind, str) and kind in _KINDS:
-        return check(_KINDS[kind], record, where)
-    _check_index(record, where)
+        check(_KINDS[kind], record, where)
+    else:
+        _check_index(record, where)
     return record
 
 
 # --- evaluation.json ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Variant:
+class _Variant(TypedDict):
     name: Text
     scores: list[Score]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """evaluation.json, as far as comparisons of runs read it."""
+class Evaluation(TypedDict):
+    """The keys of evaluation.json that comparisons of runs read."""
 
     variants: list[_Variant]
+    learned: NotRequired[Any]
 
 
-@dataclass(frozen=True)
 class _Confirmed(_Variant):
     settings: dict[str, Any]
     tuning_frames: Index
@@ -223,18 +227,16 @@ class _Confirmed(_Variant):
     iqm: Number
     mean: Number
     diverged: Index
-    interval: Annotated[list[Number], Len(2, 2)]
+    interval: Interval
 
 
-@dataclass(frozen=True)
-class _Pair:
+class _Pair(TypedDict):
     conclusion: Literal["better", "worse", "undecided"]
     difference: Number
-    difference_interval: Annotated[list[Number], Len(2, 2)]
+    difference_interval: Interval
 
 
-@dataclass(frozen=True)
-class Confirmation:
+class Confirmation(TypedDict):
     """evaluation.json of a sweep."""
 
     variants: Annotated[list[_Confirmed], Len(2)]
@@ -246,25 +248,22 @@ class Confirmation:
 # --- Other files --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Saved:
-    """The metadata of a checkpoint."""
+class Saved(TypedDict):
+    """Metadata of a checkpoint."""
 
     run_id: Text
     seconds: Seconds
 
 
-@dataclass(frozen=True)
-class Scores:
-    """confirmation.json of a sweep: what was trained so far on fresh seeds."""
+class Scores(TypedDict):
+    """confirmation.json of a sweep: scores on fresh seeds."""
 
     key: Any
     scores: dict[str, Annotated[list[Measure], Len(1)]]
-    diverged: dict[str, Index] = None  # type: ignore[assignment]
+    diverged: NotRequired[dict[str, Index]]
 
 
-@dataclass(frozen=True)
-class _UnseenVariant:
+class _UnseenVariant(TypedDict):
     name: Text
     function: Text
     settings: dict[str, Measure]
@@ -273,9 +272,8 @@ class _UnseenVariant:
     scores: Annotated[list[Number], Len(1)]
 
 
-@dataclass(frozen=True)
-class UnseenScores:
-    """unseen/NAME.json: what was trained on a task that evolution has not seen."""
+class UnseenScores(TypedDict):
+    """unseen/NAME.json: scores on a task that evolution has not seen."""
 
     key: Text
     variants: Annotated[list[_UnseenVariant], Len(2)]
@@ -283,44 +281,39 @@ class UnseenScores:
     reference: Annotated[list[Number], Len(1)]
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """pbt.json: of all rounds, the settings that won."""
+class Schedule(TypedDict):
+    """pbt.json: the winning settings of each round."""
 
     schedule: dict[str, list[Number]]
 
 
-@dataclass(frozen=True)
-class _Attributes:
-    frames: Index = 0
-    scores: list[Measure] | None = None
-    fraction: Number | None = None
-    diverged: Index = 0
-    seconds: Number = 0
-    final: dict[str, Any] = None  # type: ignore[assignment]
+class _Attributes(TypedDict, total=False):
+    frames: Index
+    scores: list[Measure] | None
+    fraction: Number | None
+    diverged: Index
+    seconds: Number
+    final: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a study keeps of a trial that is decided."""
+class Result(TypedDict, total=False):
+    """Result that a study keeps of a finished trial."""
 
-    outcome: Literal["complete", "pruned", "failed", "surplus", "superseded"] = "failed"
-    value: Measure = None
-    attributes: _Attributes = _Attributes()
+    outcome: Literal["complete", "pruned", "failed", "surplus", "superseded"]
+    value: Measure
+    attributes: _Attributes
 
 
 Members = dict[str, dict[str, Any]]
-"""pbt_members.json: the settings by the places in the design"""
+"""pbt_members.json: settings by their places in the design"""
 
 
-@dataclass(frozen=True)
-class _Opening:
+class _Opening(TypedDict):
     run: Text
     job_type: Text
 
 
-@dataclass(frozen=True)
-class _Child:
+class _Child(TypedDict):
     child: Text
     job_type: Text
     config: dict[str, Any]
