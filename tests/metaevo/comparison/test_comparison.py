@@ -222,16 +222,6 @@ def test_one_program_serves_all_hand_written_losses(contenders, compilations):
     np.testing.assert_array_equal(other[1].fitness, chosen[0].fitness)
 
 
-@pytest.mark.long
-def test_curves_are_means_over_finished_episodes(contenders):
-    _, make = contenders
-    (scores,) = make["all"].run(keys_for(0, Purpose.HELD_OUT, 3), [{}], [np.int32(0)])
-    assert scores.curves.shape == (3, 1, 4)
-    known = scores.curves[np.isfinite(scores.curves)]
-    assert known.size
-    assert (known >= 8).all()  # no CartPole episode is shorter: zeros were not averaged in
-
-
 def test_every_task_has_keys_of_its_own():
     env, env_params = envs.make("GridWorld", size=3, slip_probability=0.3, observations="index")
     config = q_learning.Config(total_timesteps=200, num_steps=10)

@@ -150,11 +150,6 @@ def test_of_several_evolutions_the_evolution_is_the_unit():
     assert found["together"]["interval"] == pytest.approx(list(interval), abs=0.06)
 
 
-def test_without_any_scale_there_is_no_verdict(results):
-    found = unseen.aggregate({"flat": results["flat"]})
-    assert "variants" not in found
-
-
 def test_what_was_found_is_not_tuned(tmp_path):
     this, frames = comparison(), []
     this.tunes_found, this.purpose = False, Purpose.UNSEEN

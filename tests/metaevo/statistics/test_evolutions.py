@@ -51,14 +51,6 @@ def test_quantiles_are_further_out_for_few_units():
     assert statistics.expanded(1) == (0.025, 0.975)
 
 
-def test_one_evolution_has_the_interval_of_its_runs():
-    (only,) = evolutions(3, 1, tasks=2)
-    found = statistics.mean_of_evolutions([only])
-    expected = statistics.estimate(only, resamples=10_000)
-    assert found.value == pytest.approx(expected.value)
-    assert found.interval == pytest.approx(expected.interval, abs=0.05)
-
-
 def test_the_strongest_of_the_others_is_told():
     high = [[each + 5.0 for each in one] for one in evolutions(4, 5, spread=0.1)]
     weak, strong = np.zeros(32), np.random.default_rng(5).normal(2.0, 0.5, 32)
@@ -83,8 +75,3 @@ def test_equals_are_seldom_told_apart(count):
         found = statistics.together(evolutions(100 + index, count), [other], resamples=300)
         claims += found.verdict != "undecided"
     assert claims <= 20  # 5% are 10 of 200, with a standard deviation of 3
-
-
-def test_nothing_is_refused():
-    with pytest.raises(ValueError, match="no evolutions"):
-        statistics.mean_of_evolutions([])

@@ -82,13 +82,6 @@ def test_nothing_is_asked_of_a_network_and_nothing_fails(browser, page):
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_no_button_sends_anything_away(browser):
-    buttons = browser.find_elements("css selector", "#curves .modebar-btn")
-    titles = [button.get_attribute("data-title") for button in buttons]
-    assert "Zoom in" in titles
-    assert not any(word in title for title in titles for word in ("Share", "Cloud", "Edit"))
-
-
 def test_hostile_names_are_text(browser):
     assert browser.execute_script("return window.hacked") is None
     assert browser.execute_script("return document.querySelectorAll('img').length") == 0
@@ -96,27 +89,6 @@ def test_hostile_names_are_text(browser):
     assert "<img src=x" in table
     legend = browser.find_element("css selector", "#curves .legend").text
     assert "</script>" in legend
-
-
-def test_a_click_in_the_legend_hides_a_group_and_another_brings_it_back(browser):
-    before = drawn(browser)
-    assert len(before) == 3
-    assert all(visible is True for _, visible in before)
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    def click(expected):
-        toggle = browser.find_elements("css selector", "#curves .legendtoggle")[0]
-        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", toggle)
-        toggle.click()
-        # Plotly waits whether a double click comes.
-        WebDriverWait(browser, 10).until(lambda b: drawn(b)[0][1] == expected)
-
-    click("legendonly")
-    assert [visible for _, visible in drawn(browser)[1:]] == [True, True]
-    choose(browser, "axis", "seconds")  # the same groups: what is hidden stays hidden
-    assert drawn(browser)[0][1] == "legendonly"
-    choose(browser, "axis", "environment steps")
-    click(True)
 
 
 def test_groups_are_switched_in_the_browser(browser):
@@ -133,19 +105,3 @@ def test_groups_are_switched_in_the_browser(browser):
     choose(browser, "lines", "groups, 95% bands")
     choose(browser, "grouping", "all settings that differ")
     assert len(drawn(browser)) == 3
-
-
-def test_a_box_zooms(browser):
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    def width():
-        return browser.execute_script(
-            "const a = document.getElementById('curves').layout.xaxis.range; return a[1] - a[0]"
-        )
-
-    before = width()
-    plot = browser.find_element("css selector", "#curves .nsewdrag")
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
-    actions = ActionChains(browser).move_to_element(plot).click_and_hold()
-    actions.move_by_offset(150, 60).release().perform()
-    assert width() < 0.6 * before

@@ -56,21 +56,6 @@ def test_groups_by_a_key_pool_the_others_and_are_ordered_as_numbers():
     ]  # fmt: skip
 
 
-def test_a_long_label_names_only_what_tells_the_groups_apart():
-    """Different learners differ in many settings that only one of them has."""
-    many = {f"hyperparams.number_{i}": i for i in range(9)}
-    seeds = [seed(learner="dqn"), seed(learner="ppo", **many), seed(learner="ppo", **many, z=1)]
-    assert [each.label for each in group(seeds)] == [
-        "learner=dqn, z=(not set)", "learner=ppo, z=1", "learner=ppo, z=(not set)",
-    ]  # fmt: skip
-
-
-def test_labels_that_are_cut_stay_apart():
-    labels = [each.label for each in group([seed(a="x" * 99 + end) for end in "12"])]
-    assert len(set(labels)) == 2
-    assert all(len(label) < 70 for label in labels)
-
-
 @pytest.mark.parametrize(
     ("key", "text"),
     [
@@ -133,13 +118,3 @@ def test_the_middle_is_the_iqm_over_seeds_where_all_have_come():
     assert np.all(part.iqm <= part.high)
     assert first_reach(part.x, np.array([0, 5, 3, 9.0]), 4) == 1
     assert first_reach(part.x, np.zeros(4), 4) == np.inf
-
-
-def test_the_default_axis_is_what_all_runs_have():
-    evolution = SeedRun(
-        "e", "0", {}, {"steps": np.ones(1), "generations": np.ones(1)}, {"fitness_mean": np.ones(1)}
-    )
-    assert curves.default_axis([evolution]) == "generations"
-    assert curves.default_axis([evolution, seed(x=[1], y=[1])]) == "steps"
-    with pytest.raises(ConfigError, match="no axis in common"):
-        curves.default_axis([SeedRun("a", "0", {}, {}, {})])

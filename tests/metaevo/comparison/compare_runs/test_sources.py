@@ -1,7 +1,6 @@
 """Runs read from directories, finished or not, from wandb and from MLflow."""
 
 import fcntl
-import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.compare_runs import run_directories, sources, trackers
-from metaevo.comparison.compare_runs.analysis import compare_runs
 from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
@@ -35,12 +33,6 @@ def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
     assert curves[0].task == "CartPole-v1"
 
 
-def test_what_is_recorded_as_a_mean_over_seeds_counts_as_one(make_run):
-    source = run_directories.read(make_run("a", seeds=3))
-    having = [seed for seed in source.seeds if "entropy" in seed.metrics]
-    assert [seed.seed for seed in having] == ["0/mean"]
-
-
 def test_a_run_says_whether_it_still_goes_on(make_run):
     path = make_run("a", points=4, of=10, finished=False)
     with path.joinpath("metrics.jsonl").open("a") as file:
@@ -50,12 +42,6 @@ def test_a_run_says_whether_it_still_goes_on(make_run):
         assert run_directories.read(path).status == "stopped: 40%"
         fcntl.flock(file, fcntl.LOCK_EX)
         assert run_directories.read(path).status == "still going on: 40%"
-
-
-def test_a_run_that_has_just_begun_has_no_seeds(make_run):
-    source = run_directories.read(make_run("a", points=0, finished=False))
-    assert source.seeds == []
-    assert source.status == "stopped: 0%"
 
 
 def test_evolutions_and_sweeps_are_one_seed_each(tmp_path: Path):
@@ -119,14 +105,6 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
     assert kept == [0, 6, 6]
     assert len(notes) == 1
     assert str(first) in notes[0]
-
-
-def test_a_copy_of_a_run_is_left_out_for_one_reason(make_run, tmp_path: Path):
-    run = make_run("a")
-    shutil.copytree(run, tmp_path / "copy")
-    result = compare_runs([run, tmp_path / "copy"])
-    assert [each.count for each in result.groups] == [6]
-    assert sum(str(tmp_path / "copy") in note for note in result.notes) == 1
 
 
 @pytest.mark.parametrize(
