@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from metaevo import statistics
     from metaevo.comparison.compare_runs.analysis import compare_runs
     from metaevo.comparison.compare_runs.results import RunComparison
+    from metaevo.comparison.generality.judge import GeneralityResult, TaskScore, generality
     from metaevo.components.component import Component
     from metaevo.components.discovery import load
     from metaevo.config import ConfigError
@@ -38,6 +39,7 @@ __all__ = [
     "Evaluations",
     "EvolutionConfig",
     "Found",
+    "GeneralityResult",
     "LearnerProblem",
     "MetaProblem",
     "RunComparison",
@@ -46,6 +48,7 @@ __all__ = [
     "StrategyConfig",
     "SweepConfig",
     "SweepResult",
+    "TaskScore",
     "TrainingResult",
     "__version__",
     "compare",
@@ -53,6 +56,7 @@ __all__ = [
     "devices",
     "evaluate",
     "evolve",
+    "generality",
     "load",
     "load_training",
     "statistics",
@@ -69,6 +73,7 @@ _HOMES = {
     "Evaluations": "metaevo.evolution.evaluation",
     "EvolutionConfig": "metaevo.evolution.evolution",
     "Found": "metaevo.studies.api",
+    "GeneralityResult": "metaevo.comparison.generality.judge",
     "LearnerProblem": "metaevo.studies.learner_problem",
     "MetaProblem": "metaevo.evolution.problem",
     "RunComparison": "metaevo.comparison.compare_runs.results",
@@ -77,12 +82,14 @@ _HOMES = {
     "StrategyConfig": "metaevo.evolution.strategy",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
+    "TaskScore": "metaevo.comparison.generality.judge",
     "TrainingResult": "metaevo.training.result",
     "compare": "metaevo.studies.api",
     "compare_runs": "metaevo.comparison.compare_runs.analysis",
     "devices": "metaevo.evolution.devices",
     "evaluate": "metaevo.evolution.evaluation",
     "evolve": "metaevo.studies.api",
+    "generality": "metaevo.comparison.generality.judge",
     "load": "metaevo.components.discovery",
     "load_training": "metaevo.training.result",
     "statistics": "metaevo.statistics",

@@ -3,17 +3,14 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from metaevo.comparison.generality import result, rows
-from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
+from metaevo.comparison.generality.judge import judge, prepare
 from metaevo.comparison.generality.references import measure_references
-from metaevo.comparison.generality.rules import rule_of
-from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
+from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory, commit
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 
@@ -46,7 +43,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     discovery.add_flag(parser)
     args = parser.parse_args(argv)
     found = benchmark()
-    tasks = found.chosen(args.tasks)
     if args.references is not None:
         if args.rule is not None or args.tasks is not None or args.learning_rates is not None:
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
@@ -63,27 +59,25 @@ def main(argv: list[str], *, description: str | None) -> int:
         print(rows.table(rows.entered()))
         print("\nmetaevo generality RULE measures another.")
         return 0
-    rule = rule_of(args.rule, trust_source=args.trust_source)
-    rates = rates_of(found, rule, args.learning_rates)
-    references = read_references()
-    for task in tasks:
-        kept = references["tasks"].get(task)
-        if kept is None or kept["key"] != key_of(found, task):
-            raise ConfigError(f"{task}: the references are of another list of tasks")
+    job = prepare(
+        args.rule,
+        tasks=args.tasks,
+        learning_rates=args.learning_rates,
+        trust_source=args.trust_source,
+    )
 
-    def judge(folder: Path, check_stop: Callable[[], None]) -> None:
-        measured = _measure_all(found, tasks, rule, rates, folder, check_stop)
-        about = result.result(found, rule, rates, measured, references["tasks"])
-        about["commit"] = commit()
+    def judge_in(folder: Path, check_stop: Callable[[], None]) -> None:
+        judged = judge(job, folder / "tasks", check_stop)
+        about = {**judged.content, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
-        result.draw(about, folder / "scores.png")
+        judged.draw(folder)
         print(result.text_of(about, found))
         if about["score"] is not None and about["complete"]:
             others = [row for row in rows.entered() if row["rule"] != about["rule"]]
             print(f"\n{rows.table([*others, about])}")
         print(f"\n{result.headline(about)}")
 
-    return _held(args.output or ROOT / rule.name, judge)
+    return _held(args.output or ROOT / job.rule.name, judge_in)
 
 
 def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int:
@@ -99,29 +93,3 @@ def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int
             except StopRequestedError:
                 print("stopped; the same command continues with the next task", file=sys.stderr)
             return stop.exit_code
-
-
-def _measure_all(
-    found: Benchmark,
-    tasks: list[str],
-    rule: Any,
-    rates: list[float],
-    folder: Path,
-    check_stop: Callable[[], None],
-) -> dict[str, Any]:
-    for task in tasks:  # what cannot be built is told before anything is trained
-        Bench(found, task, rule)
-    agents = len(rates) * found.tuning_seeds + found.seeds
-    total = sum(found.frames[found.tasks[task].horizon] for task in tasks) * agents
-    measured = {}
-    with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            check_stop()
-
-        for number, task in enumerate(tasks, start=1):
-            bar.stage(f"{task}, {number} of {len(tasks)}")
-            check_stop()
-            measured[task] = measure(found, task, rule, rates, folder / "tasks", progress)
-    return measured

@@ -113,8 +113,8 @@ class LearnerStudy:
 
     def save(self, directory: RunDirectory, meta_params: Any, generation: int) -> None:
         """Write the parts, so that `metaevo.load` finds them."""
-        learner = self.settings.learner
-        discovery.save(directory, self.evolved, meta_params, generation, learner)
+        learner, envs = self.settings.learner, [each.name for each in self.tasks]
+        discovery.save(directory, self.evolved, meta_params, generation, learner, envs)
 
     def draw(self, meta_params: Any, figures: Path) -> None:
         """Let every part's module draw what was found."""

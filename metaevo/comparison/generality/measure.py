@@ -106,7 +106,7 @@ def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) ->
     count = len(table[DEFAULT])
     if len(rates) != count or not all(0 < rate < np.inf for rate in rates):
         raise ConfigError(
-            f"--learning_rates = {rates}: must be {count} positive numbers, as many as every rule "
+            f"learning_rates = {rates}: must be {count} positive numbers, as many as every rule "
             "may try"
         )
     return rates
@@ -117,7 +117,7 @@ def measure(
     task: str,
     rule: Rule,
     rates: Sequence[float],
-    folder: Path,
+    folder: Path | None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return the scores of a rule on a task; what was measured before is read.
@@ -127,16 +127,16 @@ def measure(
         task: the name of one.
         rule: that is judged.
         rates: the learning rates that it is tuned over.
-        folder: keeps a file a task.
+        folder: keeps a file for each task; None to keep nothing.
         progress: called with the number of environment steps just done.
 
     Returns:
         `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null where an
         agent has none.
     """
-    file = folder / f"{task}.json"
+    file = None if folder is None else folder / f"{task}.json"
     key = digest_of_text(str([key_of(benchmark, task), rule.slot, rule.key, list(rates)]))
-    kept = _read(file, key, benchmark.seeds)
+    kept = None if file is None else _read(file, key, benchmark.seeds)
     if kept is not None:
         return kept
     bench = Bench(benchmark, task, rule)
@@ -144,7 +144,8 @@ def measure(
     best = best_of(rates, tuned)
     scores = bench.score(best, progress=progress)
     content = {"key": key, "learning_rate": best, "tuning": tuned, "scores": scores}
-    files.write_json_atomic(file, content)
+    if file is not None:
+        files.write_json_atomic(file, content)
     plain: dict[str, Any] = files.plain(content)
     return plain
 

@@ -1,6 +1,7 @@
 """The benchmark's list of tasks, and its references: random play and tuned PPO on each of them."""
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,7 +63,7 @@ class Benchmark:
             "hyperparams": merge(self.hyperparams, spec.hyperparams),
         }
 
-    def chosen(self, names: list[str] | None) -> list[str]:
+    def chosen(self, names: Sequence[str] | None) -> list[str]:
         """Return tasks by their names, in the order of the list; by default all.
 
         Raises:
@@ -73,7 +74,7 @@ class Benchmark:
                 close = difflib.get_close_matches(name, self.tasks, n=1)
                 hint = f" (did you mean {close[0]}?)" if close else ""
                 known = ", ".join(self.tasks)
-                raise ConfigError(f"--tasks: {name!r} is not in the list{hint}; it has: {known}")
+                raise ConfigError(f"tasks: {name!r} is not in the list{hint}; it has: {known}")
         return [name for name in self.tasks if not names or name in names]
 
 

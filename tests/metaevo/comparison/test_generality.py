@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import metaevo
 from metaevo import statistics
 from metaevo.__main__ import main
 from metaevo.commands import generality as command
-from metaevo.comparison.generality import measure, references, result, rows, tasks
+from metaevo.comparison.generality import judge, measure, references, result, rows, tasks
 from metaevo.comparison.generality.measure import key_of, rates_of
 from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import Rule, rule_of
@@ -109,8 +110,9 @@ def tiny(tmp_path_factory):
         measure_references(TINY, folder, folder / "references.json", lambda: None)
         found = read_references(folder / "references.json")
         found["tasks"]["cartpole"]["random"] = [0.0, 0.0]  # nobody learns anything in 64 steps
+        patch.setattr(judge, "benchmark", lambda: TINY)
         patch.setattr(command, "benchmark", lambda: TINY)
-        patch.setattr(command, "read_references", lambda: found)
+        patch.setattr(judge, "read_references", lambda: found)
         yield found
 
 
@@ -149,6 +151,38 @@ def test_what_was_measured_is_kept(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()
     assert run(capsys, "huber", "--output", output)[0] == 0
     assert (output / "tasks" / "cartpole.json").read_bytes() == before
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("tiny")
+def test_from_python_it_is_the_same_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    code, _, _ = run(capsys, "huber", "--output", tmp_path / "out")
+    assert code == 0
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    found = metaevo.generality("huber")
+    assert not list((tmp_path / "empty").iterdir())
+    kept = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert found.score.value == pytest.approx(kept["score"]["iqm"])
+    assert (found.rule, found.slot, found.complete) == ("huber", "value_loss", True)
+    (record,) = found.table()
+    assert record["score"] == pytest.approx(kept["tasks"]["cartpole"]["iqm"])
+    assert (record["task"], record["family"], record["seen"]) == ("cartpole", "control", False)
+    (path,) = found.draw(tmp_path / "figures")
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"rule": "hube"}, "hube"),
+        ({"rule": "huber", "tasks": ["cartpol"]}, "tasks"),
+        ({"rule": "huber", "learning_rates": [1.0]}, "learning_rates"),
+    ],
+)
+def test_a_wrong_argument_is_named(options, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        metaevo.generality(**options)
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.components.discovery import evolved_on
 from purerl import envs, q_learning
 
 STRATEGY = metaevo.StrategyConfig(population_size=8, sigma=0.1)
@@ -54,6 +55,7 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
     assert callable(function)
+    assert evolved_on(tmp_path / "mine") == ("GridWorld",)  # generality leaves such tasks out
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
     options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
     ours, theirs = (metaevo.compare(problem, each, **options) for each in (found, meta_params))

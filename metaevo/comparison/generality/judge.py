@@ -1,0 +1,198 @@
+"""The benchmark of generality from Python: `metaevo.generality`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from metaevo.comparison.generality import result
+from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
+from metaevo.comparison.generality.rules import Rule, rule_of
+from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
+from metaevo.config import ConfigError
+from metaevo.runs.progress import Progress
+from metaevo.statistics import Estimate
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """The scores of a rule on one task of the benchmark."""
+
+    task: str
+    family: str
+    """control, grids or arcade"""
+    horizon: str
+    """length of training: short, medium or long"""
+    seen: bool
+    """whether the rule was evolved on this environment; such tasks are left out of the score"""
+    learning_rate: float
+    """chosen by tuning"""
+    score: Estimate
+    """interquartile mean over the agents, normalised: 0 is random play, 1 is tuned PPO"""
+    normalised: tuple[float, ...]
+    """[agents]"""
+
+
+@dataclass(frozen=True)
+class GeneralityResult:
+    """The result of `metaevo.generality`."""
+
+    rule: str
+    slot: str
+    score: Estimate | None
+    """normalised interquartile mean over all unseen tasks; None if all tasks were seen"""
+    complete: bool
+    """whether all tasks of the benchmark were measured"""
+    better_than_ppo: float
+    """share of the agents that score more than the mean of tuned PPO"""
+    tasks: tuple[TaskScore, ...]
+    content: Mapping[str, Any]
+    """the same as in result.json, a row of the benchmark's table"""
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a record for each task."""
+        return [
+            {
+                "task": each.task,
+                "family": each.family,
+                "horizon": each.horizon,
+                "seen": each.seen,
+                "learning_rate": each.learning_rate,
+                "score": each.score.value,
+                "score_low": each.score.interval[0],
+                "score_high": each.score.interval[1],
+            }
+            for each in self.tasks
+        ]
+
+    def draw(self, folder: str | Path) -> list[Path]:
+        """Draw the score of every task, and the performance profile.
+
+        Args:
+            folder: of the figure; made if it does not exist.
+
+        Returns:
+            the PNG file.
+        """
+        path = Path(folder) / "scores.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return [result.draw(self.content, path)]
+
+
+class Job(NamedTuple):
+    """A rule and the tasks on which it is judged."""
+
+    benchmark: Benchmark
+    tasks: list[str]
+    rule: Rule
+    rates: list[float]
+    """learning rates that the rule is tuned over"""
+    references: Mapping[str, Any]
+    """random play and tuned PPO, by tasks"""
+
+
+def generality(
+    rule: str | Path,
+    *,
+    tasks: Sequence[str] | None = None,
+    learning_rates: Sequence[float] | None = None,
+    trust_source: bool = False,
+) -> GeneralityResult:
+    """Measure how well a rule trains PPO on a fixed list of 16 small tasks.
+
+    The rule's learning rate is tuned on each task; fresh agents are then trained and scored. Writes
+    nothing; the command `metaevo generality` keeps finished tasks.
+
+    Examples:
+        >>> result = metaevo.generality("dpo", tasks=["cartpole", "grid"])
+        >>> result.score
+        >>> pandas.DataFrame(result.table())
+
+    Args:
+        rule: the name of a hand-written function, `zoo:NAME`, or the directory of a run or of a
+            saved component.
+        tasks: names of tasks; by default all.
+        learning_rates: four values to tune over; by default those of the benchmark.
+        trust_source: execute the source code that the directory has saved.
+
+    Raises:
+        ConfigError: for an unknown rule or task, or invalid learning rates, before compilation.
+    """
+    job = prepare(str(rule), tasks=tasks, learning_rates=learning_rates, trust_source=trust_source)
+    return judge(job)
+
+
+def prepare(
+    rule: str,
+    *,
+    tasks: Sequence[str] | None,
+    learning_rates: Sequence[float] | None,
+    trust_source: bool,
+) -> Job:
+    """Find the rule and the tasks, and check that they fit; compiles nothing.
+
+    Raises:
+        ConfigError: if they do not.
+    """
+    found = benchmark()
+    chosen = found.chosen(tasks)
+    bound = rule_of(rule, trust_source=trust_source)
+    rates = rates_of(found, bound, learning_rates)
+    references = read_references()["tasks"]
+    for task in chosen:
+        kept = references.get(task)
+        if kept is None or kept["key"] != key_of(found, task):
+            raise ConfigError(f"{task}: the references are of another list of tasks")
+        Bench(found, task, bound)
+    return Job(found, chosen, bound, rates, references)
+
+
+def judge(
+    job: Job, folder: Path | None = None, check_stop: Callable[[], None] = lambda: None
+) -> GeneralityResult:
+    """Measure the rule on every task.
+
+    Args:
+        job: what `prepare` returned.
+        folder: keeps a file for each finished task; by default nothing is kept.
+        check_stop: raises if the work is to stop; called between chunks of agents.
+    """
+    agents = len(job.rates) * job.benchmark.tuning_seeds + job.benchmark.seeds
+    specs = job.benchmark.tasks
+    total = sum(job.benchmark.frames[specs[task].horizon] for task in job.tasks) * agents
+    measured = {}
+    with Progress(total=total, desc="", unit="frame", unit_scale=True) as bar:
+
+        def progress(frames: int) -> None:
+            bar.update(frames)
+            check_stop()
+
+        for number, task in enumerate(job.tasks, start=1):
+            bar.stage(f"{task}, {number} of {len(job.tasks)}")
+            check_stop()
+            measured[task] = measure(job.benchmark, task, job.rule, job.rates, folder, progress)
+    content = result.result(job.benchmark, job.rule, job.rates, measured, job.references)
+    return GeneralityResult(
+        content["rule"],
+        content["slot"],
+        _estimate(content["score"]),
+        content["complete"],
+        content["better_than_ppo"],
+        tuple(
+            TaskScore(
+                task,
+                specs[task].family,
+                specs[task].horizon,
+                task in content["seen"],
+                row["learning_rate"],
+                Estimate(row["iqm"], tuple(row["interval"])),
+                tuple(row["normalised"]),
+            )
+            for task, row in content["tasks"].items()
+        ),
+        content,
+    )
+
+
+def _estimate(part: Mapping[str, Any] | None) -> Estimate | None:
+    return None if part is None else Estimate(part["iqm"], tuple(part["interval"]))
