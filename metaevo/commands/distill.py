@@ -27,8 +27,8 @@ from metaevo.reports import layout, page
 from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import estimate, interval
 from metaevo.runs.latest import run_argument
-from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
+from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies.changed import settings_of_run

@@ -32,8 +32,8 @@ from metaevo.config.files import write_json_atomic
 from metaevo.evolution.problem import MetaParams
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
-from metaevo.runs.lifecycle import saved_settings
 from metaevo.runs.quick import mark
+from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies import registry

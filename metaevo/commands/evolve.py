@@ -4,14 +4,15 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.comparison.evaluation import COMPARISONS, QUICK_HELP, resized
 from metaevo.components import discovery
 from metaevo.components.registry import find, is_elsewhere, known
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
 from metaevo.evolution import hosts
-from metaevo.runs.lifecycle import for_environment_of, run_parser, settings_to_resume, with_trackers
 from metaevo.runs.quick import quickened
+from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
 from metaevo.studies.several import run_evolutions
 
@@ -63,7 +64,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         if what is None:
             what = next((each for each in COMPONENTS if _preset(each, learner)), COMPONENTS[-1])
         preset = _preset(what, learner)
-        return {"evolve": what, **for_environment_of(overrides, preset)}
+        return {"evolve": what, **without_env_params(overrides, preset)}
 
     def make_class(raw: dict[str, Any]) -> type[Any]:
         entry = registry.find(raw)

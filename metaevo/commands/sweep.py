@@ -3,12 +3,12 @@
 import argparse
 from typing import Any
 
+from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.commands.wandb_sweep import print_definition, run_single
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
 from metaevo.reports.page import Table
-from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.tuning.config import SearchSettings

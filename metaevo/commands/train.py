@@ -1,9 +1,9 @@
 """The command line of a training run."""
 
+from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.components import discovery
 from metaevo.config import exit_on_config_error
 from metaevo.config.command_line import parse_command_line
-from metaevo.runs.lifecycle import run_parser, settings_to_resume, with_trackers
 from metaevo.runs.quick import quickened
 from metaevo.training.run import run_training
 from metaevo.training.settings import training_class

@@ -6,8 +6,9 @@ from typing import Any
 
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
 from metaevo.config.files import write_json_atomic
-from metaevo.runs.lifecycle import start_tracker
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.tracking import RunTracker
+from metaevo.runs.tracking.destination import destinations
 from metaevo.studies.sweeps import objective_of
 from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import plain_scores, statistic
@@ -61,7 +62,8 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     run = RunDirectory.create(run_dir, "sweep_trial")
     started = time.monotonic()
     run.write_config(to_dict(settings), {})
-    tracker = start_tracker(settings, run, "trial")
+    to = destinations(to_dict(settings.run))
+    tracker = RunTracker(run, to, job_type="trial", wait=settings.run.track_wait)
     try:
         frames = trials.seed_frames(settings) * settings.sweep.seeds
         scores = trials.single(lambda frames: None)

@@ -1,4 +1,4 @@
-"""Settings: errors, YAML, validation and the command line."""
+"""Settings and files: errors, YAML, validation, the command line."""
 
 from metaevo.config.errors import ConfigError, DiskError, exit_on_config_error, show
 from metaevo.config.validation import (

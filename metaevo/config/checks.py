@@ -37,7 +37,7 @@ def check(kind: type[T], data: object, where: str, key: str = "") -> T:
         key: of the data in the file.
 
     Raises:
-        ConfigError: with the first key that does not fit, its value and what is allowed.
+        ConfigError: naming the first key that does not fit, its value and the allowed values.
     """
     try:
         _adapter(cast(Any, kind)).validate_python(data)

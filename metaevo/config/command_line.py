@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises a ConfigError for what it refuses, where argparse would print its usage and exit."""
+    """Raises a ConfigError where argparse would print its usage and exit."""
 
     def __init__(self, command: str, description: str | None = None):
         """Begin a command's parser; `description` keeps its lines."""
@@ -56,17 +56,20 @@ def parse_command_line(
     | None = None,
     quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> tuple[T, argparse.Namespace]:
-    """The config and the parser's own arguments, from a command line.
+    """Parse a command line into settings and the command's own flags.
 
-    `parser` holds the script's own flags; `--config` is added: a file, or a preset's name. Any
-    other `--section.key value` is a setting that overrides the file's (`default_config` if none is
-    named: a file, or a function from the parsed flags and these settings to the others).
-    `make_class` chooses the dataclass from the raw settings.
-    `quick` makes settings small, all but those of the command line, if `--quick` is among the
-    flags.
-    `--help` or `--help all` lists all settings, documented by the string literals under the fields,
-    and exits.
-    Raises ConfigError, also for what argparse itself refuses.
+    `--help` and `--help all` list all settings, with the string literals under the fields as their
+    documentation, and exit.
+
+    Args:
+        parser: with the command's own flags; `--config` is added, a file or a preset's name.
+        argv: without the program's name. Any `--section.key value` overrides the file's setting.
+        make_class: chooses the dataclass from the raw settings.
+        default_config: a file, or a function from the flags and the overrides to the settings.
+        quick: reduces the settings, except the overrides, if `--quick` is given.
+
+    Raises:
+        ConfigError: if a flag or a setting is wrong.
     """
     parser.add_argument(
         "--config",
@@ -95,7 +98,7 @@ def parse_command_line(
 
 
 def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """The words but for `-h`, `--help` and the `all` behind it, and whether they were there."""
+    """Remove `-h`, `--help` and `--help all`, and return whether help was asked for."""
     words: list[str] = []
     wanted = False
     for before, word in itertools.pairwise(["", *argv]):
@@ -109,7 +112,7 @@ def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
 def _raw_settings(
     args: argparse.Namespace, overrides: dict[str, Any], default_config: Any
 ) -> dict[str, Any]:
-    """The settings of the file, or the default ones, under those of the command line."""
+    """Merge the settings of the file, or the defaults, with the overrides."""
     if args.config is not None:
         args.config = presets.find(args.config)
         return merge(load_yaml(args.config), overrides)
@@ -123,7 +126,7 @@ def _print_settings(
     make_class: Callable[[dict[str, Any]], type],
     default_config: Any,
 ) -> None:
-    """List the settings, or say what is missing to know them: help is given in any case."""
+    """List the settings, or print why they are unknown."""
     try:
         raw = _raw_settings(args, overrides, default_config)
         print("", _format_settings(make_class(raw), raw), sep="\n", end="")
@@ -132,9 +135,9 @@ def _print_settings(
 
 
 def _refuse_unknown(cls: Any, overrides: dict[str, Any], flags: Sequence[str]) -> None:
-    """Refuse an option that is neither flag nor setting, with those that may be meant.
+    """Refuse an option that is neither a flag nor a setting, and suggest similar ones.
 
-    What is only misspelt within its section is left to `from_dict`.
+    `from_dict` reports a key that is misspelt within its section.
     """
     known = list(_keys(cls))
     sections = {key[:end] for key in known for end, sign in enumerate(key) if sign == "."}
@@ -151,14 +154,14 @@ def _refuse_unknown(cls: Any, overrides: dict[str, Any], flags: Sequence[str]) -
 
 
 def _may_mean(text: str, name: str) -> bool:
-    """Whether a name is, has as one of its words, or is abbreviated by what was written."""
+    """Whether a text is a setting's name, the last word or the initials of its name."""
     words = name.split("_")
     initials = "".join(word[:1] for word in words)
     return text in (name, words[-1]) or (len(words) > 1 and text == initials)
 
 
 def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
-    """The dotted names of all settings."""
+    """Yield the dotted names of all settings."""
     hints = get_type_hints(cls)
     for field in dataclasses.fields(cls):
         if dataclasses.is_dataclass(hints[field.name]):
@@ -168,7 +171,7 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
 
 
 def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
-    """The nested dict of `--section.key value ...` and `--section.key=value`."""
+    """Parse `--section.key value ...` and `--section.key=value` into a nested dict."""
     groups: list[tuple[str, list[str]]] = []
     for token in tokens:
         if re.match(r"--[^\W\d]", token):
@@ -197,11 +200,10 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
 
 
 def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any]) -> Any:
-    """Settings whose mappings, given as a whole on the command line, replace the file's.
+    """Replace mappings of the file by mappings that the command line gives as one value.
 
-    `--evaluation.space {vf_coef: [1]}` is that space and no more, while
-    `--evaluation.space.vf_coef [1]` changes one axis; sections (`--strategy {sigma: 1}`) are
-    always merged.
+    `--evaluation.space {vf_coef: [1]}` replaces the space, while `--evaluation.space.vf_coef [1]`
+    changes one axis. Sections (`--strategy {sigma: 1}`) are always merged.
     """
     hints = get_type_hints(cls)
     result = dict(raw)
@@ -218,7 +220,7 @@ class _Whole(dict[str, Any]):
 
 
 def _format_settings(cls: Any, raw: dict[str, Any]) -> str:
-    """The help text of all settings, with those of `raw` as the defaults; argparse aligns it."""
+    """Format the help of all settings, with the values in `raw` as defaults."""
     width = max(80, min(shutil.get_terminal_size().columns, 120))
     parser = argparse.ArgumentParser(
         usage=argparse.SUPPRESS,
@@ -252,7 +254,7 @@ def _plain_text(value: Any) -> str:
 
 
 def _settings(cls: Any, prefix: str, default: Any) -> Iterator[tuple[str, Any, Any, str]]:
-    """Dotted key, annotation, default, documentation of every setting, those of sections last."""
+    """Yield dotted key, annotation, default and documentation of every setting, sections last."""
     hints, texts = get_type_hints(cls, include_extras=True), documentation(cls)
     sections = []
     for field in dataclasses.fields(cls):

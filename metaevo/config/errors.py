@@ -1,4 +1,4 @@
-"""What a user gets wrong, or a disk does: one line and an exit code, never a traceback."""
+"""Errors of users and disks: one line and an exit code, without a traceback."""
 
 import contextlib
 import os
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 MAX_WORD, MAX_MESSAGE = 500, 4000
-"""characters of a word (an argument, a path) and of a whole message, which are shortened"""
+"""most characters of a word (an argument, a path) and of a whole message"""
 
 
 class ConfigError(ValueError):
-    """Something that the user gave cannot be used; the message is a single line."""
+    """A setting, an argument or a file is wrong; the message is a single line."""
 
     exit_code = 2
 
@@ -31,13 +31,13 @@ def exit_on_config_error() -> Iterator[None]:
 
 
 class DiskError(ConfigError):
-    """A disk does not take, or give, what a run has to keep; the message is a single line."""
+    """A disk cannot be read or written; the message is a single line."""
 
     exit_code = os.EX_IOERR
 
 
 def show(value: Any) -> str:
-    """A value as messages show it: its repr, shortened."""
+    """Return the shortened repr of a value, for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:60]} ... {text[-15:]}"
 

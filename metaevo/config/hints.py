@@ -1,4 +1,4 @@
-"""What somebody who typed an unknown key or file name may have meant."""
+"""Suggestions for an unknown key or file name."""
 
 import dataclasses
 import difflib
@@ -24,14 +24,14 @@ class UnknownKey(NamedTuple):
     """the keys that the section has"""
 
     def explained(self, root: Any) -> str:
-        """Return the complaint; `root` is the dataclass of all settings."""
+        """Return the message; `root` is the dataclass of all settings."""
         hint = of_key(self.key, self.siblings, root)
         allowed = ", ".join(sorted(self.siblings)) or "none"
         return f"unknown key {self.shown}{hint}; allowed: {allowed}"
 
 
 def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
-    """Return what to add to the complaint about an unknown key: " (did you mean ...?)", or nothing.
+    """Return the suggestion for an unknown key, " (did you mean ...?)", or an empty text.
 
     Args:
         key: dotted.
@@ -53,13 +53,13 @@ def of_key(key: str, siblings: Iterable[str], root: Any) -> str:
 
 
 def of_value(value: Any, allowed: Iterable[str]) -> str:
-    """Return the same for a name that is none of those allowed."""
+    """Return the suggestion for a name that is not allowed."""
     close = difflib.get_close_matches(value, list(allowed), n=1) if isinstance(value, str) else []
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def of_file(path: Path) -> str:
-    """Return the same for a YAML file that is not there; those below `configs/` count, too."""
+    """Return the suggestion for a missing YAML file, also from `configs/`."""
     known = [*path.parent.glob("*.yaml"), *Path("configs").glob("*/*.yaml")]
     close = difflib.get_close_matches(path.name, [each.name for each in known], n=1, cutoff=0.7)
     meant = sorted({str(each) for each in known if each.name in close})

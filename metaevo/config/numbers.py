@@ -1,4 +1,4 @@
-"""Numbers that no device can represent, refused before they reach one."""
+"""Checks that devices can represent the numbers in the settings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +11,13 @@ from metaevo.config.validation import flatten, to_dict
 INT_LIMIT = 2**31 - 1
 """Counters and indices are int32 on the devices."""
 WIDER = ("run.seed",)
-"""Settings with a wider range of their own."""
+"""settings that are not sent to devices"""
 SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4").max))
-"""Of the finite numbers in float32, as the devices compute with them, but 0."""
+"""limits of the nonzero normal numbers in float32"""
 
 
 def check_numbers(settings: object) -> None:
-    """Refuse numbers that would become others on a device: the `__post_init__` of all settings.
+    """Refuse numbers that a device would change; called by `__post_init__` of the settings.
 
     Raises:
         ValueError: naming the first one.

@@ -1,4 +1,4 @@
-"""The settings that are shipped: configs/ in a checkout, metaevo/presets in a wheel."""
+"""Shipped settings: configs/ in a checkout, metaevo/presets in a wheel."""
 
 import difflib
 import os
@@ -10,24 +10,24 @@ _SUFFIX = ".yaml"
 
 
 def folder() -> Path:
-    """Return where the presets lie."""
+    """Return the folder of the presets."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "presets"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
 def names() -> list[str]:
-    """Return their names, such as `train/ppo_cartpole`."""
+    """Return the names of the presets, such as `train/ppo_cartpole`."""
     root = folder()
     found = (path.relative_to(root).with_suffix("") for path in root.rglob(f"*{_SUFFIX}"))
     return sorted(path.as_posix() for path in found)
 
 
 def find(text: str | Path) -> Path:
-    """Return the file that `--config` means: a path, or else a preset's name.
+    """Return the file of a `--config` option: a path, or a preset's name.
 
     Raises:
-        ConfigError: if there is neither, and a preset that may be meant.
+        ConfigError: if neither exists and a preset has a similar name.
     """
     if os.path.exists(text):
         return Path(text)
@@ -37,7 +37,7 @@ def find(text: str | Path) -> Path:
         return folder() / f"{name}{_SUFFIX}"
     if hint := _hint(name, known):
         raise ConfigError(f"{text}: cannot be read: No such file or directory{hint}")
-    return Path(text)  # whoever reads it says why that fails
+    return Path(text)  # reading it reports the error
 
 
 def _hint(name: str, known: list[str]) -> str:

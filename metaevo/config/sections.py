@@ -1,4 +1,4 @@
-"""Settings some of whose sections depend on what the others name, such as a learner's."""
+"""Settings with sections that depend on other settings, such as the learner's."""
 
 import ast
 import dataclasses
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 T = TypeVar("T")
 
 LATER = "later"
-"""In the metadata of a setting's field: whether runs of earlier versions may lack it."""
+"""Key in a field's metadata: whether runs of earlier versions may lack the setting."""
 
 
 def specialised(
@@ -23,16 +23,16 @@ def specialised(
     later: Collection[str] = (),
     order: Sequence[str] = (),
 ) -> type[T]:
-    """Return a subclass of a dataclass of settings in which everything has its real type.
+    """Return a subclass of a settings dataclass with the actual types of its sections.
 
     Code is written, and checked by mypy, for the base; validation and `--help` see the subclass.
 
     Args:
         base: the settings, frozen and with `kw_only`.
         sections: the classes of the sections that the base leaves open.
-        values: new defaults of settings beside the sections; those that the base lacks are text.
-        texts: the documentation of the latter.
-        later: those that runs of earlier versions may lack.
+        values: new defaults of other settings; a setting that the base lacks is text.
+        texts: documentation of the new settings.
+        later: settings that runs of earlier versions may lack.
         order: the names that come first, if they are not the first ones of the base.
     """
     kinds = {each.name: each.type for each in dataclasses.fields(base)}  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
 
 
 def documentation(cls: type) -> dict[str, str]:
-    """The string literals under the fields, also of base classes; none where there is no source."""
+    """Return the string literals under the fields, also of base classes."""
     texts: dict[str, str] = {}
     for each in reversed(cls.__mro__[:-1]):
         try:

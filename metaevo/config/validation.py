@@ -1,10 +1,10 @@
 """Settings: plain data in, validated frozen dataclasses out, and back.
 
-A config is a nested dataclass that knows nothing of this module. Its annotations say what is
-allowed (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`)
-and its `__post_init__` checks what concerns several fields. A static method `upgraded` may turn the
-plain data of earlier versions into today's. Whatever a user gets wrong ends as a
-`ConfigError`: one line that names key, value and what is allowed.
+A config is a nested dataclass that does not import this module. Annotations define the allowed
+values (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`),
+and `__post_init__` checks fields together. A static method `upgraded` may convert the data of an
+earlier version. A mistake raises a `ConfigError`: one line with the key, the value and the allowed
+values.
 """
 
 import contextlib
@@ -33,11 +33,13 @@ T = TypeVar("T")
 
 
 def from_dict(cls: type[T], data: Any) -> T:
-    """The dataclass described by nested plain data; keys that are left out keep their defaults.
+    """Build a dataclass from nested plain data; omitted keys keep their defaults.
 
-    Numbers may be written in any way ("5e5" is an int), but nothing is guessed: no bool for a
-    number, no number for text, no fraction for an int, no NaN. Raises ConfigError with the first
-    problem.
+    Numbers may be written in any way ("5e5" is an int), but types are not converted: a bool is not
+    a number, a number is not text, a fraction is not an int, and NaN is refused.
+
+    Raises:
+        ConfigError: with the first problem.
     """
     try:
         converted: T = _convert(cls, data, "", dataclasses.MISSING)
@@ -49,7 +51,7 @@ def from_dict(cls: type[T], data: Any) -> T:
 
 
 def to_dict(config: Any) -> Any:
-    """The plain data of a config, ready for YAML; `from_dict(type(config), ...)` is its inverse."""
+    """Convert a config to plain data for YAML; `from_dict(type(config), ...)` is the inverse."""
     if dataclasses.is_dataclass(config):
         fields = dataclasses.fields(config)
         return {field.name: to_dict(getattr(config, field.name)) for field in fields if field.init}
@@ -61,7 +63,7 @@ def to_dict(config: Any) -> Any:
 
 
 def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
-    """A new dict with the keys of both; where both have one, dicts merge, else override wins."""
+    """Merge two nested dicts; `override` wins where both have a value."""
     merged = dict(base)
     for key, new in override.items():
         old = merged.get(key)
@@ -70,14 +72,14 @@ def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed_keys(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The dotted keys whose values differ, with both values; a missing key counts as None."""
+    """Return the dotted keys with different values, and both values; None if a key is missing."""
     before, after = flatten(old), flatten(new)
     pairs = {key: (before.get(key), after.get(key)) for key in before | after}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one with dotted keys; an empty dict stays a value."""
+    """Flatten nested dicts to one dict with dotted keys; an empty dict remains a value."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
         path = f"{prefix}{key}"
@@ -86,11 +88,11 @@ def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 class _ProblemsError(Exception):
-    """Everything that is wrong with a value, a line (or an UnknownKey) each."""
+    """All problems of a value: a line or an `UnknownKey` each."""
 
 
 def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
-    """The value as the annotation `kind` wants it; keys that it lacks come from `default`."""
+    """Convert a value to the annotation `kind`; missing keys come from `default`."""
     origin, arguments = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(value, dict):
         return _convert_dataclass(kind, value, path, default)
@@ -105,7 +107,7 @@ def _convert(kind: Any, value: Any, path: str, default: Any) -> Any:
             with contextlib.suppress(_ProblemsError):
                 return _convert(option, value, path, default)
         options = [option for option in arguments if option is not type(None)]
-        if len(options) == 1:  # its own complaint says more, down to a key inside it
+        if len(options) == 1:  # its own message is more precise
             return _convert(options[0], value, path, default)
     elif origin in (tuple, list) and isinstance(value, list | tuple):
         kinds = arguments
@@ -135,7 +137,7 @@ def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any)
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
     prefix = f"{path}." if path else ""
     problems: list[str | hints.UnknownKey] = []
-    if hasattr(cls, "upgraded"):  # from what earlier versions wrote
+    if hasattr(cls, "upgraded"):  # written by an earlier version
         value = cls.upgraded(value)
     for key in value:
         if key not in fields:
@@ -161,7 +163,7 @@ def _convert_dataclass(cls: Any, value: dict[Any, Any], path: str, default: Any)
 
 
 def default_of(field: "dataclasses.Field[Any]") -> Any:
-    """The default of a dataclass field, or dataclasses.MISSING."""
+    """Return the default of a dataclass field, or dataclasses.MISSING."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
@@ -208,7 +210,7 @@ _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "tex
 
 
 def describe(kind: Any) -> str:
-    """What a value of this annotation looks like, in words."""
+    """Describe the values that an annotation allows."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         limits = " and ".join(limit for _, limit in _limits(arguments[1:]))

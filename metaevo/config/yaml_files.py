@@ -1,4 +1,4 @@
-"""YAML and JSON, read so that a file is data and nothing else."""
+"""Reads and writes YAML and JSON; a file cannot execute code."""
 
 import json
 import re
@@ -25,14 +25,14 @@ _SCALARS = {
 
 
 MAX_BYTES = 2**20
-"""Of a YAML file: much more than any config, and read within seconds."""
+"""largest YAML file"""
 MAX_DIGITS = 100
-"""Of a whole number, which Python refuses to print if it has thousands."""
+"""most digits of an integer; Python refuses to print thousands"""
 MAX_DEPTH = 50
-"""Of mappings and lists inside others, and of the parts of a dotted key."""
+"""most levels of mappings and lists in YAML, and most parts of a dotted key"""
 
 JSON_DEPTH = 100
-"""The same of what programs write."""
+"""most levels in JSON, which programs write"""
 
 
 class _Loader(yaml.SafeLoader):
@@ -78,18 +78,18 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or 1.2 would not read as text, so that every reader agrees."""
+    """Quotes text that YAML 1.1 or 1.2 would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_text(self, data: str) -> Any:
-        """Escape what YAML takes for ends of lines, which it would fold into spaces."""
+        """Escape Unicode line ends, which YAML would fold into spaces."""
         style = '"' if set(data) & set("\x85\u2028\u2029") else None
         return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
-_Loader.yaml_implicit_resolvers = {}  # those of YAML 1.1
+_Loader.yaml_implicit_resolvers = {}  # drops the resolvers of YAML 1.1
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 _Dumper.add_representer(str, _Dumper.represent_text)
 for _name, (_pattern, _first) in _SCALARS.items():
@@ -102,7 +102,11 @@ for _name, (_pattern, _first) in _SCALARS.items():
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """The plain data of a YAML text. Raises ConfigError, naming the source and the line."""
+    """Return the plain data of a YAML text.
+
+    Raises:
+        ConfigError: naming the source and the line.
+    """
     try:
         loader = _Loader(text)  # a safe one
         node = loader.get_single_node()
@@ -115,7 +119,7 @@ def parse_yaml(text: str, source: str) -> Any:
         where = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
         raise ConfigError(f"{source}{where}: not valid YAML: {problem}") from None
-    except ValueError as error:  # an escaped character beyond all of them
+    except ValueError as error:  # an escape beyond Unicode
         raise ConfigError(f"{source}: not valid YAML: {error}") from None
 
 
@@ -134,7 +138,11 @@ def _refuse_long_numbers(node: Any, source: str, key: str = "") -> None:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The data of a JSON text. Raises ValueError, also for what no code of ours could walk over."""
+    """Return the data of a JSON text.
+
+    Raises:
+        ValueError: if it is not JSON, or is nested too deeply.
+    """
     try:
         data = json.loads(text)
         levels = [data]
@@ -154,10 +162,10 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
-    """Read a YAML file that a user names, whose root is a mapping (an empty file is an empty one).
+    """Return the mapping in a YAML file; an empty file is an empty mapping.
 
-    Raises ConfigError, naming the file, if it cannot be read, is no UTF-8 text or no YAML, or has a
-    key twice.
+    Raises:
+        ConfigError: if the file cannot be read, is not UTF-8 or YAML, or has a key twice.
     """
     try:
         with Path(path).open("rb") as file:
@@ -170,9 +178,9 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def mapping_of(content: bytes, path: str | Path) -> dict[str, Any]:
-    """The mapping in the content of a YAML file, for which load_yaml's rules hold."""
+    """Return the mapping in the content of a YAML file, as `load_yaml` does."""
     if len(content) > MAX_BYTES:
-        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, which no config is")
+        raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, the limit for a config")
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -184,7 +192,7 @@ def mapping_of(content: bytes, path: str | Path) -> dict[str, Any]:
 
 
 def dump_yaml(data: Any, flow: bool = False) -> str:
-    """The YAML text of plain data, which load_yaml reads back unchanged; `flow` is for one line."""
+    """Return plain data as YAML, in one line if `flow`."""
     width = 2**30 if flow else 100
     return yaml.dump(
         data,

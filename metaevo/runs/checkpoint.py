@@ -1,9 +1,9 @@
-"""Checkpoints: pytrees of arrays on disk, complete or absent, and checked when they are read.
+"""Checkpoints: pytrees of arrays on disk, written atomically and verified when they are read.
 
 A tree is a directory of two files: `state.npz` with the leaves under their paths, and
-`metadata.json` with their shapes and dtypes, the caller's own metadata and a digest of either file.
-Where a tree is replaced, the new leaves get a file of another name, which `metadata.json` tells:
-whoever reads finds the old tree or the new one. Nothing is pickled.
+`metadata.json` with shapes, dtypes, the caller's metadata and a digest of each file. If a tree is
+replaced, its leaves get a new file, named in `metadata.json`, so a reader finds the old tree or the
+new one. Pickles are not used.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ class CheckpointError(ConfigError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `restore` found: the index it was saved under, the tree, and the caller's metadata."""
+    """Index, tree and metadata of a restored checkpoint."""
 
     index: int
     tree: Any
@@ -47,10 +47,13 @@ class Checkpoint:
 def save(
     directory: Path, index: int, tree: Any, *, metadata: dict[str, Any] | None = None, keep: int = 3
 ) -> Path:
-    """Save a tree of arrays (and typed PRNG keys) as checkpoint `index` and keep the last `keep`.
+    """Save a tree of arrays and typed PRNG keys as checkpoint `index`.
 
-    Later checkpoints are removed: `restore` did not want them, or this index would come after them.
-    Raises TypeError if a leaf is no array of numbers and OSError if the disk does not take it.
+    Checkpoints with a larger index are removed, and all but the last `keep`.
+
+    Raises:
+        TypeError: if a leaf is not an array of numbers.
+        OSError: if the disk cannot be written.
     """
     if keep < 1:
         raise ValueError(f"keep = {keep}: must be at least 1")
@@ -64,13 +67,8 @@ def save(
     return path
 
 
-def is_empty(directory: Path) -> bool:
-    """Whether no checkpoint was ever completed there, be it usable or not."""
-    return not indices(directory)
-
-
 def indices(directory: Path) -> list[int]:
-    """The indices of the checkpoints there, usable or not, the oldest first."""
+    """Return the indices of the checkpoints in a folder, usable or not, in ascending order."""
     if directory.is_symlink():
         raise ConfigError(
             f"{directory}: cannot be read: is a symbolic link, not a folder of the run"
@@ -92,12 +90,17 @@ def restore(
     kind: Any = dict[str, Any],
     among: Collection[int] | None = None,
 ) -> Checkpoint:
-    """The newest usable checkpoint, with NumPy arrays (and typed keys) in the template's structure.
+    """Return the newest usable checkpoint, and warn about newer ones.
 
-    Paths, shapes and dtypes must be the template's (arrays or jax.ShapeDtypeStructs), the items of
-    `expected` must be in the saved metadata, and these must be of a `kind` of the schema. A
-    checkpoint that fails is passed over with a warning; those that are not `among` some indices are
-    not looked at. Raises CheckpointError if none is left.
+    Args:
+        directory: of the checkpoints.
+        template: tree of arrays or `jax.ShapeDtypeStruct` with the required structure.
+        expected: items that the saved metadata must have.
+        kind: type of the metadata, for `metaevo.config.checks.check`.
+        among: indices to consider; all by default.
+
+    Raises:
+        CheckpointError: if no checkpoint is usable.
     """
     found = [each for each in indices(directory) if among is None or each in among]
     if not found:
@@ -115,9 +118,10 @@ def restore(
 
 
 def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> None:
-    """Save nested dicts, lists and tuples of arrays so that load_tree needs no template.
+    """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` reads.
 
-    Replaces what is there. Raises TypeError if a node or a leaf is anything else.
+    Raises:
+        TypeError: if a node or a leaf has another type.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"structure": _structure(tree, ()), "metadata": metadata or {}}
@@ -125,16 +129,20 @@ def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> 
 
 
 def check_tree(tree: Any) -> None:
-    """Find out whether `save_tree` can save a tree of arrays, or of their shapes.
+    """Check that `save_tree` can save a tree of arrays, or of their shapes.
 
     Raises:
-        TypeError: if it holds anything but nested dicts, lists and tuples of numbers.
+        TypeError: if it cannot.
     """
     _structure(tree, ())
 
 
 def load_tree(path: Path) -> tuple[Any, dict[str, Any]]:
-    """The tree and the metadata that save_tree saved. Raises CheckpointError."""
+    """Return the tree and the metadata that `save_tree` saved.
+
+    Raises:
+        CheckpointError: if they are missing or damaged.
+    """
     leaves, content = _read(path)
     try:
         return _rebuild(content["structure"], leaves), content["metadata"]
@@ -184,7 +192,7 @@ def _shape_and_dtype(leaf: Any) -> str:
 
 
 def _encode(key: str, leaf: Any) -> tuple[np.ndarray, dict[str, str]]:
-    """The leaf as an array that a .npy file can hold, and how to get the leaf back."""
+    """Convert a leaf to an array for a .npy file, with a note for `_decode`."""
     if _is_key(leaf):
         return np.asarray(jax.random.key_data(leaf)), {"key": str(jax.random.key_impl(leaf))}
     array = np.asarray(leaf)
@@ -204,7 +212,7 @@ def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
 
 
 def _structure(tree: Any, path: tuple[Any, ...]) -> Any:
-    """The tree as JSON, with the path of each leaf in its place."""
+    """Return the tree as JSON with the paths of the leaves."""
     if type(tree) is dict:
         if not all(isinstance(key, str) for key in tree):
             raise TypeError(f"the keys of a saved tree must be text: {list(tree)}")
@@ -264,7 +272,7 @@ def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
 
 
 def _is_tree(path: Path) -> bool:
-    """Whether there is a tree that has to stay until the next one is there."""
+    """Whether there is an undamaged tree, which must be replaced atomically."""
     try:
         content, state = _read_files(path)
         return not path.is_symlink() and content["sha256"] == hashlib.sha256(state).hexdigest()
@@ -273,7 +281,7 @@ def _is_tree(path: Path) -> bool:
 
 
 def _replace(path: Path, state: bytes, content: dict[str, Any]) -> None:
-    """Write another tree into a directory; metadata.json says which file is its own."""
+    """Replace the tree in a directory; metadata.json names the new file."""
     name = f"state-{uuid.uuid4().hex}.npz"
     files.write_atomic(path / name, state)
     _sync_directory(path)
@@ -285,7 +293,7 @@ def _replace(path: Path, state: bytes, content: dict[str, Any]) -> None:
 
 
 def _read_files(path: Path) -> tuple[dict[str, Any], bytes]:
-    """The content of metadata.json and the state that goes with it."""
+    """Return the content of metadata.json and the bytes of the state that it names."""
     if path.is_symlink():
         raise ValueError("it is a symbolic link")
     while True:
@@ -293,13 +301,13 @@ def _read_files(path: Path) -> tuple[dict[str, Any], bytes]:
         content = _undamaged(metadata)
         name = content.pop("state", _STATE)
         if not isinstance(name, str) or not _STATE_NAME.fullmatch(name):
-            raise ValueError("metadata.json names a state that is none")
+            raise ValueError("metadata.json names a state with an invalid name")
         try:
             return content, _read_file(path / name)
         except FileNotFoundError:
             if _read_file(path / _METADATA) == metadata:
                 raise
-            # It has been replaced meanwhile: the new one is read.
+            # The tree was replaced meanwhile: read the new one.
 
 
 def _read_file(path: Path) -> bytes:
@@ -308,23 +316,23 @@ def _read_file(path: Path) -> bytes:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The leaves and the content of metadata.json, both as they were written."""
+    """Return the leaves and the content of metadata.json, both verified."""
     try:
         content, state = _read_files(path)
         if content["sha256"] != hashlib.sha256(state).hexdigest():
             raise ValueError("state.npz is cut off or damaged")
         with np.load(io.BytesIO(state), allow_pickle=False) as file:
             if any(each.compress_size < each.file_size for each in file.zip.infolist()):
-                raise ValueError("state.npz is compressed, which none of ours is")
+                raise ValueError("state.npz is compressed")
             arrays = {name.removeprefix("leaf:"): file[name] for name in file.files}
         notes = content["leaves"]
         if notes.keys() != arrays.keys():
             raise ValueError("state.npz has other leaves than metadata.json")
         for key, array in arrays.items():
             if [list(array.shape), str(array.dtype)] != [notes[key]["shape"], notes[key]["stored"]]:
-                raise ValueError(f"{key} has another shape or dtype than metadata.json says")
+                raise ValueError(f"{key} has another shape or dtype than in metadata.json")
         return {key: _decode(array, notes[key]) for key, array in arrays.items()}, content
-    except Exception as error:  # a file that someone made up can raise anything in these readers
+    except Exception as error:  # a forged file can raise anything in these readers
         reason = str(error) or repr(error)
         if isinstance(error, OSError) and error.filename:
             reason = f"{Path(error.filename).name}: {error.strerror}"
@@ -332,19 +340,19 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _sealed(content: dict[str, Any]) -> bytes:
-    """The content of metadata.json with its own digest."""
+    """Return metadata.json with its own digest."""
     return json.dumps({**content, "sha256_of_metadata": _digest(content)}, indent=1).encode()
 
 
 def _undamaged(metadata: bytes) -> dict[str, Any]:
-    """The content of metadata.json, if its digest is right."""
+    """Return the content of metadata.json if its digest is right."""
     try:
         content = parse_json(metadata)
         digest = content.pop("sha256_of_metadata")
         if digest == _digest(content):
             return content
     except (ValueError, KeyError, TypeError, AttributeError):
-        pass  # the details of what is wrong with the JSON help nobody
+        pass
     raise ValueError("metadata.json is cut off or damaged")
 
 
@@ -353,7 +361,7 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint, or anything else in its place."""
+    """Remove a checkpoint or another file with its name."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

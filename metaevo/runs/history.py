@@ -1,8 +1,7 @@
-"""What an evolution had found at several generations, for the animation of its report.
+"""Meta-parameters at several generations, for the animation of a report.
 
-A point is recorded after every block of generations, on the host, so that the compiled loop does
-not change. The file stays small: beyond `MOST` points every second one is dropped, and large
-meta-parameters are not recorded.
+The host records a point after every block of generations. Beyond `MOST` points every second one is
+dropped, and large meta-parameters are not recorded.
 """
 
 from pathlib import Path
@@ -15,9 +14,9 @@ from metaevo.runs import checkpoint
 
 FOLDER = "history"
 MOST = 48
-"""Points that are kept, at most."""
+"""most points in a history"""
 LARGEST = 20_000
-"""Numbers in the meta-parameters, at most."""
+"""most numbers in the meta-parameters"""
 
 
 class History(NamedTuple):
@@ -34,7 +33,7 @@ class History(NamedTuple):
 
 
 def read(run: Path) -> History | None:
-    """Return the history of a run; None if none was recorded.
+    """Return the history of a run, if any.
 
     Raises:
         CheckpointError: if it is damaged.
@@ -47,15 +46,12 @@ def read(run: Path) -> History | None:
 
 
 def record(run: Path, generation: int, meta_params: Any) -> None:
-    """Add a point; points of the same or a later generation are dropped.
-
-    A resumed run repeats the generations after its last checkpoint, so that they were recorded
-    before.
+    """Add a point; drop points of the same or a later generation, which a resumed run repeats.
 
     Args:
         run: the run directory.
         generation: generations done.
-        meta_params: nested dicts, lists and tuples of arrays; of anything else no history is kept.
+        meta_params: nested dicts, lists and tuples of arrays; other types are not recorded.
     """
     new = jax.tree.map(lambda leaf: np.asarray(leaf)[None], jax.device_get(meta_params))
     leaves = jax.tree.leaves(new)

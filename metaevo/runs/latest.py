@@ -1,4 +1,4 @@
-"""The run that `latest` stands for on a command line, and the evolutions inside a run."""
+"""The newest run, `latest` on a command line, and the evolutions inside a run."""
 
 import argparse
 import os
@@ -10,10 +10,10 @@ LATEST = "latest"
 
 
 def run_path(text: str) -> Path:
-    """Return the directory that a text names; of `latest`, the newest run under runs/.
+    """Return the run directory of a name; `latest` is the newest run under runs/.
 
     Raises:
-        ConfigError: if there is none, or no file can have that name.
+        ConfigError: if there is no run, or the name is not valid for a file.
     """
     if text != LATEST:
         path = Path(text)
@@ -29,7 +29,7 @@ def run_path(text: str) -> Path:
 
 
 def run_argument(text: str) -> Path:
-    """Do the same as the type of an argument, of which argparse hides any other error's message."""
+    """Return the `run_path` for argparse, which hides the message of other errors."""
     try:
         return run_path(text)
     except ConfigError as error:
@@ -37,9 +37,9 @@ def run_argument(text: str) -> Path:
 
 
 def newest_run(root: Path) -> Path | None:
-    """Return the run under a folder that began, or went on, last; None if there is none.
+    """Return the run in a folder that was begun or resumed last, if any.
 
-    What lies inside a run (the copy of a loss, a comparison on another task) is no run of its own.
+    Folders inside a run, such as a comparison on another task, do not count.
     """
     found = []
     for folder, inside, names in os.walk(root):

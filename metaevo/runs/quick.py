@@ -1,4 +1,4 @@
-"""A quick look, `--quick`: a run at sizes that show that everything works, and nothing else."""
+"""Sizes of a quick look (`--quick`), which only shows that everything works."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ NOTE = (
     "nothing."
 )
 UPDATES = 20
-"""of every agent, at most"""
+"""most updates of an agent"""
 STEPS = 5120
-"""of every agent, at most, but for `FEWEST` updates"""
+"""most environment steps of an agent, if it still makes `FEWEST` updates"""
 FEWEST = 4
 MOST = {
     "seeds": 2,
@@ -32,13 +32,14 @@ MOST = {
     "sweep.seeds": 2,
     "sweep.trials": 4,
 }
-"""Numbers that a quick look has at most; what is null gets them too, where that means many."""
+"""largest values of a quick look"""
 _MANY = ("evaluation.tuning_seeds",)
+"""settings where null stands for a large value"""
 _UNSEEN = 2
 
 
 def quickened(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings, whole and as plain data, cut down to what takes seconds, and marked so."""
+    """Return settings, as plain data, reduced to a run of seconds and marked as quick."""
     small = {key: _shrunk(key, value) for key, value in settings.items()}
     if "train" in small:
         _shorten(small)
@@ -50,7 +51,7 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shorten(small: dict[str, Any]) -> None:
-    """Let agents train for a few updates only."""
+    """Reduce the training to a few updates."""
     train, hyperparams = small["train"], small["hyperparams"]
     train["total_timesteps"] = _few_steps(train)
     for key in ("annealing_steps", "epsilon_decay_steps"):
@@ -59,7 +60,7 @@ def _shorten(small: dict[str, Any]) -> None:
 
 
 def _quicken_unseen(small: dict[str, Any]) -> None:
-    """Shorten the training on unseen tasks, and judge on few of them."""
+    """Reduce the number of unseen tasks and the training on each."""
     evaluation = small.get("evaluation", {})
     if not evaluation.get("unseen"):
         return
@@ -71,7 +72,7 @@ def _quicken_unseen(small: dict[str, Any]) -> None:
 
 
 def _few_steps(train: dict[str, Any]) -> int:
-    """Return how many steps an agent takes, of those that it should: a few updates."""
+    """Return the environment steps of a few updates."""
     steps = train["num_steps"] * train.get("num_envs", 1)
     updates = min(UPDATES, max(FEWEST, STEPS // steps))
     few = max(updates * steps, 2 * train.get("learning_starts", 0))
@@ -79,12 +80,12 @@ def _few_steps(train: dict[str, Any]) -> int:
 
 
 def is_quick(settings: dict[str, Any]) -> bool:
-    """Whether settings, as plain data, are those of a quick look."""
+    """Whether settings, as plain data, are marked as quick."""
     return bool(settings.get("run", {}).get("quick"))
 
 
 def mark(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what evaluation.json says of a quick look; nothing of any other run."""
+    """Return the entries that mark the evaluation.json of a quick look."""
     return {"quick": True, "note": NOTE} if is_quick(settings) else {}
 
 

@@ -1,6 +1,6 @@
-"""The life of a run, the same for every command: opened or resumed, saved, stopped, ended.
+"""A run with a directory: opened or resumed, logged, saved, stopped and ended.
 
-with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
+with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
     run.start(resolved)
     with run.working():
         ...  # run.log, run.save, run.restore, run.check_stop
@@ -8,50 +8,49 @@ with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
 """
 
 import contextlib
+import dataclasses
 import os
 import sys
+import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from metaevo.config import to_dict
+import jax
+
+from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config.files import write_text_atomic
+from metaevo.config.sections import LATER
 from metaevo.runs import checkpoint
-from metaevo.runs.lifecycle import (
-    check_same,
-    end_on_device_error,
-    open_run,
-    resume_flags,
-    start_tracker,
-    way_out,
-)
 from metaevo.runs.resume import Resumed, restore_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.runs.tracking import RunTracker
+from metaevo.runs.tracking.destination import destinations
 
 S = TypeVar("S", bound=HasRun)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What sets one kind of run apart from the others."""
+    """Differences between kinds of runs."""
 
     name: str
-    """of its folder in `runs/`"""
+    """folder in `runs/`"""
     job_type: str
     """by which trackers group runs"""
     record: str
-    """of the metrics that checkpoints cover: generation, update or trial"""
+    """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
-    """beginnings of the settings that a resumed run may change"""
+    """prefixes of the settings that a resumed run may change"""
 
 
 class Run(Generic[S]):
-    """A run in progress; made by `living`."""
+    """A run in progress; made by `open_run`."""
 
     def __init__(
         self,
@@ -59,15 +58,22 @@ class Run(Generic[S]):
         settings: S,
         directory: RunDirectory,
         saved: SavedConfig | None,
-        before: S | None,
         stop: StopOnSignal,
     ):
-        """Bind the parts; `start` begins."""
+        """Bind the parts of a run; `saved` is the config.yaml of a resumed one.
+
+        Raises:
+            ConfigError: if the settings of a resumed run are different now.
+        """
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
-        self.saved, self.before = saved, before
-        """config.yaml, and the settings in it, if the run is resumed"""
-        self.resolved: dict[str, Any] = dict(saved["resolved"]) if saved is not None else {}
-        """what was chosen or measured when the run began, and is kept when it is resumed"""
+        self.before: S | None = None
+        """settings of the run before it was resumed"""
+        self.resolved: dict[str, Any] = {}
+        """values chosen or measured when the run began, which are kept when it is resumed"""
+        if saved is not None:
+            self.before = check_same(directory, saved["config"], settings, kind.harmless)
+            self.resolved = dict(saved["resolved"])
+        self._saved = saved
         self._tracker: RunTracker | None = None
 
     @property
@@ -76,22 +82,28 @@ class Run(Generic[S]):
         return self.stop.exit_code
 
     def start(self, resolved: dict[str, Any]) -> None:
-        """Write config.yaml and begin to mirror the run.
+        """Write config.yaml and start the trackers.
 
         Args:
-            resolved: what is kept beside the settings.
+            resolved: values to keep with the settings.
         """
+        settings = self.settings.run
         self.resolved = {**resolved, "run_id": self.resolved.get("run_id", uuid.uuid4().hex)}
-        self.directory.write_config(to_dict(self.settings), self.resolved, self.saved)
-        self._tracker = start_tracker(self.settings, self.directory, self.kind.job_type)
+        self.directory.write_config(to_dict(self.settings), self.resolved, self._saved)
+        self._tracker = RunTracker(
+            self.directory,
+            destinations(to_dict(settings)),
+            job_type=self.kind.job_type,
+            wait=settings.track_wait,
+        )
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Say how to continue a run that a signal stops, and let the tracker finish."""
+        """Print how to continue after a signal, and let the trackers finish."""
         try:
             yield
         except StopRequestedError:
-            flags = resume_flags(self.directory, self.settings)
+            flags = how_to_continue(self.directory, self.settings)
             print(f"stopped; continue with: {flags}", file=sys.stderr)
         finally:
             if self._tracker is not None:
@@ -106,28 +118,28 @@ class Run(Generic[S]):
         self.stop.check()
 
     def save_as_it_goes(self) -> None:
-        """From here on all results are kept at once, so a signal need not wait for a block."""
+        """Declare that all results are saved at once, so a signal need not wait for a block."""
         self.stop.patience = PATIENCE
 
     def log(self, record: dict[str, Any]) -> None:
-        """Add a record to metrics.jsonl and to what is mirrored."""
+        """Add a record to metrics.jsonl, which trackers mirror."""
         self.directory.append_metrics(record)
 
     @property
     def tracker(self) -> RunTracker:
-        """What the run is mirrored by, once it has started."""
+        """The trackers of the run, once it has started."""
         assert self._tracker is not None
         return self._tracker
 
     def log_evaluation(
         self, rows: Sequence[dict[str, Any]], frames: Sequence[int], seconds: float
     ) -> None:
-        """Log how the run ends, in place of what an earlier end has logged.
+        """Log the final comparison, and drop the records of an earlier one.
 
         Args:
             rows: of evaluation.json, with `name`, `iqm` and `interval`.
-            frames: environment steps behind each of them.
-            seconds: of the run so far.
+            frames: environment steps behind each row.
+            seconds: since the run began.
         """
         self.directory.truncate_metrics("evaluation", 0)
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
@@ -146,12 +158,12 @@ class Run(Generic[S]):
             )
 
     def save(self, index: int, tree: Any, seconds: float) -> None:
-        """Save a checkpoint; what was logged before it survives a power failure.
+        """Save a checkpoint, after the records before it have reached the disk.
 
         Args:
             index: generations or updates done.
             tree: of arrays.
-            seconds: that they took.
+            seconds: of work until now.
         """
         self.directory.sync()
         checkpoint.save(
@@ -165,19 +177,19 @@ class Run(Generic[S]):
     def restore(
         self, template: Any, logged: Callable[[int], Iterable[int]] = range
     ) -> Resumed | None:
-        """Return where a resumed run continues, and forget what was logged after it.
+        """Return the state from which a resumed run continues, and drop the records after it.
 
         Args:
-            template: the structure, shapes and dtypes of what was saved.
+            template: structure, shapes and dtypes of the saved tree.
             logged: from the index of a checkpoint to the indices of all records before it.
 
         Returns:
-            None if the run is new, or was killed before anything was saved.
+            None if the run is new, or was killed before its first checkpoint.
 
         Raises:
-            ConfigError: if there are checkpoints, and none of them can be used.
+            ConfigError: if there are checkpoints but none can be used.
         """
-        if self.saved is None:
+        if self._saved is None:
             return None
         restored = restore_run(
             self.directory, self.kind.record, template, self.resolved["run_id"], logged
@@ -186,13 +198,13 @@ class Run(Generic[S]):
         return restored
 
     def forget_end(self) -> None:
-        """Remove report and evaluation of an earlier end: the run continues to another one."""
+        """Remove the report and the evaluation of an earlier end, because the run continues."""
         self.directory.report_path.unlink(missing_ok=True)
         self.directory.evaluation_path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def living(
+def open_run(
     kind: Kind,
     settings: S,
     *,
@@ -201,7 +213,7 @@ def living(
     exclusively: bool = True,
     alone: bool = True,
 ) -> Iterator[Run[S]]:
-    """Open a run's directory, lock it, and answer signals and failing devices until the end.
+    """Open and lock a run's directory, and handle signals and device errors until the end.
 
     Args:
         kind: of run.
@@ -209,48 +221,122 @@ def living(
         run_dir: its directory; by default a new one under `runs/`.
         resume: continue the run there.
         exclusively: keep other processes from writing there.
-        alone: whether this process may end by itself; of several, `hosts.together` ends them.
+        alone: whether this process may exit by itself; several are ended by `hosts.together`.
 
     Raises:
-        ConfigError: if the directory cannot be used, or the settings are not those of its run.
-        DiskError: if it can no longer be written.
+        ConfigError: if the directory cannot be used, or a resumed run has other settings.
+        DiskError: if the directory can no longer be written.
     """
-    directory = open_run(run_dir, kind.name, resume=resume)
-    with directory.held(way_out(directory, settings), exclusively=exclusively):
-        saved, before = _before(directory, settings, kind) if resume else (None, None)
-        failing = end_on_device_error(directory, settings) if alone else contextlib.nullcontext()
-        way_on = f"continue with: {resume_flags(directory, settings)}"
+    directory = find_directory(run_dir, kind.name, resume=resume)
+    way_on = f"continue with: {how_to_continue(directory, settings)}"
+    with directory.held(f"finished work is saved; {way_on}", exclusively=exclusively):
+        saved = directory.read_config() if resume else None
+        failing = _device_errors(directory, settings) if alone else contextlib.nullcontext()
         with StopOnSignal(way_on) as stop, failing:
-            yield Run(kind, settings, directory, saved, before, stop)
+            yield Run(kind, settings, directory, saved, stop)
 
 
 @contextlib.contextmanager
-def living_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
-    """Begin, or continue, a run in a folder of another one, with which it stops.
+def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
+    """Begin or continue a run in a folder of another run; the same signals stop both.
 
     Args:
-        run: the other one; if it is new, the inner one must be, too.
+        run: the outer run.
         settings: of the inner run.
         name: of the folder.
 
     Raises:
-        ConfigError: as `living`.
-        DiskError: likewise.
+        ConfigError: as for `open_run`.
+        DiskError: as for `open_run`.
     """
     path = run.directory.path / name
-    resume = run.saved is not None and any(map(os.path.lexists, _begun(RunDirectory(path))))
-    directory = open_run(path, name, resume=resume)
-    with directory.held(way_out(run.directory, run.settings)):
-        saved, before = _before(directory, settings, run.kind) if resume else (None, None)
-        yield Run(run.kind, settings, directory, saved, before, run.stop)
+    inner = RunDirectory(path)
+    begun = inner.config_path, inner.metrics_path, inner.checkpoints  # it may have lost one
+    resume = run.before is not None and any(map(os.path.lexists, begun))
+    directory = find_directory(path, name, resume=resume)
+    with directory.held(f"continue with: {how_to_continue(run.directory, run.settings)}"):
+        saved = directory.read_config() if resume else None
+        yield Run(run.kind, settings, directory, saved, run.stop)
 
 
-def _begun(directory: RunDirectory) -> tuple[Path, ...]:
-    """Files of which a run that has begun has one, though it may have lost another."""
-    return directory.config_path, directory.metrics_path, directory.checkpoints
+def find_directory(run_dir: Path | None, experiment: str, *, resume: bool) -> RunDirectory:
+    """Create the directory of a new run or, to resume, open an existing one.
+
+    Raises:
+        ConfigError: if it cannot be used.
+    """
+    if not resume:
+        return RunDirectory.create(run_dir, experiment)
+    if run_dir is None:
+        raise ConfigError("--resume needs --run-dir: the directory of the run to continue")
+    return RunDirectory.open(run_dir)
 
 
-def _before(directory: RunDirectory, settings: S, kind: Kind) -> tuple[SavedConfig, S]:
-    """Return config.yaml of a run that goes on, and the settings in it, which must be the same."""
-    saved = directory.read_config()
-    return saved, check_same(directory, saved["config"], settings, kind.harmless)
+def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
+    """Return the flags that continue a run, or the arguments for one from Python."""
+    if getattr(settings, "is_python", False):
+        return f"run_dir={str(run.path)!r}, resume=True"
+    asks = any(each.needs_confirmation for each in destinations(to_dict(settings.run)))
+    asks = asks or getattr(getattr(settings, "sweep", None), "storage", None) is not None
+    return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
+
+
+def check_same(run: RunDirectory, saved: dict[str, Any], settings: S, harmless: Sequence[str]) -> S:
+    """Refuse to resume a run with settings that would change its results.
+
+    Args:
+        run: the directory of the run.
+        saved: its settings, with the default for a setting that is newer.
+        settings: of the command line.
+        harmless: prefixes of the settings that may change.
+
+    Returns:
+        The settings of the run.
+
+    Raises:
+        ConfigError: naming all settings that differ, or a section that is missing.
+    """
+    before = saved_settings(run, type(settings), saved)
+    changes = [
+        f"{key}: {old!r} -> {new!r}"
+        for key, (old, new) in changed_keys(to_dict(before), to_dict(settings)).items()
+        if not key.startswith(tuple(harmless))
+    ]
+    if changes:
+        raise ConfigError(
+            f"cannot resume with other settings ({', '.join(changes)}); start a new run"
+        )
+    return before
+
+
+def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
+    """Return the settings of a run as its command has them.
+
+    Raises:
+        ConfigError: if a setting is wrong, or a whole section is missing.
+    """
+    for field in dataclasses.fields(cls):
+        if field.name not in saved and not field.metadata.get(LATER):
+            raise ConfigError(f"{run.config_path}: has no 'config.{field.name}'")
+    return from_dict(cls, saved)
+
+
+@contextlib.contextmanager
+def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
+    """Exit with code 1 and one line if a compiled program fails; error.txt has the traceback.
+
+    An environment that calls back into Python may raise there, and memory may run out.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        path = run.path / "error.txt"
+        write_text_atomic(path, traceback.format_exc())
+        lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
+        reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
+        print(
+            f"error: the run has failed on the device: {reason} (all of it: {path}); continue "
+            f"with: {how_to_continue(run, settings)}",
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None

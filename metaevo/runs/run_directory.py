@@ -1,8 +1,8 @@
-"""The directory of a run: everything that a run leaves, and all that is needed to continue it.
+"""The directory of a run, which is sufficient to continue it.
 
-`config.yaml` says what was run and with what, `metrics.jsonl` what happened: one JSON object a
-line, each with a `kind` (`generation`, `update`, ...) and its index under that name.
-`tracked.jsonl` says what else tracking servers are to show: nested runs and artifacts.
+`config.yaml` contains settings and environment, `metrics.jsonl` one JSON object per line with a
+`kind` (`generation`, `update`, ...) and an index under that name, `tracked.jsonl` nested runs for
+trackers.
 """
 
 import contextlib
@@ -19,8 +19,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from metaevo.config import (
     MAX_BYTES,
     ConfigError,
@@ -35,12 +33,12 @@ from metaevo.runs.metrics import Records
 from metaevo.runs.schema import SavedConfig
 
 _NAME_ERRORS = (errno.EINVAL, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST)
-"""errors where another kind of file has the name of one of ours"""
+"""errors if a name is taken by another kind of file"""
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "evosax", "gymnax", "numpy")
 
 
 class RunDirectory:
-    """The files of one run; made by `create` for a new one and by `open` for an existing one."""
+    """The files of one run; see `create` and `open`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,9 +56,10 @@ class RunDirectory:
     def create(
         cls, path: Path | None, experiment: str, root: Path = Path("runs")
     ) -> "RunDirectory":
-        """A new directory: `path`, or one named after the time under `root/experiment`.
+        """Make a new directory: `path`, or one named after the time under `root/experiment`.
 
-        Raises ConfigError if `path` already holds a run or cannot be written to.
+        Raises:
+            ConfigError: if `path` already contains a run or cannot be written.
         """
         try:
             if path is None:
@@ -82,7 +81,11 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """The directory of an existing run. Raises ConfigError if there is none."""
+        """Return the directory of an existing run.
+
+        Raises:
+            ConfigError: if there is no run.
+        """
         run = cls(path)
         try:
             os.lstat(run.config_path)
@@ -96,9 +99,10 @@ class RunDirectory:
         return run
 
     def lock(self) -> None:
-        """Keep others from writing here until `unlock` or the end of this process.
+        """Lock the directory until `unlock` or the end of this process.
 
-        Raises ConfigError, naming the process that holds the lock, if there is one.
+        Raises:
+            ConfigError: naming the process that holds the lock.
         """
         if self._lock is not None:
             return
@@ -118,7 +122,7 @@ class RunDirectory:
         files.remove_temporaries(self.path)
 
     def unlock(self) -> None:
-        """Let others write here."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -127,9 +131,13 @@ class RunDirectory:
     def held(self, way_out: str, *, exclusively: bool = True) -> Iterator[None]:
         """Lock the directory while a run writes here.
 
-        Raises DiskError, which ends with the `way_out`, if the disk is full or the directory can no
-        longer be written, and ConfigError if another run holds the lock (`exclusively`) or a folder
-        is a link.
+        Args:
+            way_out: how to continue after an error of the disk, for its message.
+            exclusively: whether other processes must not write here.
+
+        Raises:
+            DiskError: if the directory can no longer be written.
+            ConfigError: if another run holds the lock, or the directory contains a link.
         """
         try:
             files.refuse_links(self.path)
@@ -154,11 +162,15 @@ class RunDirectory:
         resolved: dict[str, Any],
         earlier: SavedConfig | None = None,
     ) -> None:
-        """Write config.yaml: the config, what was resolved from it, and where it runs.
+        """Write config.yaml.
 
-        `earlier` is what a resumed run has there: its beginning is kept, and where it goes on is
-        added to the list `resumed`.
+        Args:
+            config: all settings.
+            resolved: values chosen from them.
+            earlier: the file of a resumed run, which gets another entry in `resumed`.
         """
+        import jax  # takes a second, and commands that only read need none
+
         environment = {
             "started": datetime.now().astimezone().isoformat(timespec="seconds"),
             "command_line": shlex.join(sys.orig_argv),
@@ -177,22 +189,27 @@ class RunDirectory:
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
     def read_config(self) -> SavedConfig:
-        """What write_config wrote: `config`, `resolved` and `environment`. Raises ConfigError."""
+        """Return the content of config.yaml.
+
+        Raises:
+            ConfigError: if it is damaged.
+        """
         content = mapping_of(files.read(self.config_path, MAX_BYTES), self.config_path)
         checked = schema.check_config(content, str(self.config_path))
         consent.note_names(checked["config"])
         return checked
 
     def update_resolved(self, changes: dict[str, Any]) -> None:
-        """Change what write_config wrote under `resolved`."""
+        """Change values of `resolved` in config.yaml."""
         content = self.read_config()
         content["resolved"] |= changes
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        """Add a line to metrics.jsonl and flush it; what is not finite becomes null.
+        """Add a line to metrics.jsonl and flush it; non-finite numbers become null.
 
-        Raises ValueError if the record lacks its `kind` or the index under that name.
+        Raises:
+            ValueError: if the record lacks its `kind` or the index under that name.
         """
         record = files.plain(record)
         if not isinstance(record.get(record.get("kind", "")), int):
@@ -200,19 +217,19 @@ class RunDirectory:
         files.append_line(self.metrics_path, record)
 
     def append_tracked(self, entry: dict[str, Any]) -> None:
-        """Add a line to tracked.jsonl: what trackers mirror beside the metrics."""
+        """Add a line to tracked.jsonl."""
         files.append_line(self.tracked_path, files.plain(entry))
 
     def sync(self) -> None:
-        """Make sure that metrics.jsonl would survive a power failure."""
+        """Write metrics.jsonl through to the disk, so that it survives a power failure."""
         with contextlib.suppress(FileNotFoundError), files.open_file(self.metrics_path) as file:
             os.fsync(file.fileno())
 
     def read_metrics(self, kind: str) -> Records:
-        """Return the records of a kind in metrics.jsonl, without a last line cut short.
+        """Return the records of a kind in metrics.jsonl, without an incomplete last line.
 
         Raises:
-            ConfigError: if any other line is damaged, or the file is too large.
+            ConfigError: if another line is damaged.
         """
         return self.read_kinds([kind])[kind]
 
@@ -221,9 +238,7 @@ class RunDirectory:
         return metrics.read(self.metrics_path, kinds)
 
     def truncate_metrics(self, kind: str, count: int) -> None:
-        """Keep the first `count` records of `kind`, and drop a last line that was cut short.
-
-        A resumed run computes and logs again what follows its checkpoint.
+        """Keep the first `count` records of `kind`; a resumed run logs the others again.
 
         Raises:
             ConfigError: as `read_metrics` does.
@@ -260,13 +275,13 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str:
-    """The commit of this checkout, short, with a + where files were changed; or `unknown`."""
+    """Return the short commit of this checkout, with a + if files were changed, or `unknown`."""
     git = git_commit()
     return "unknown" if git is None else git["commit"][:9] + "+" * git["dirty"]
 
 
 def git_commit() -> dict[str, Any] | None:
-    """The commit of the checkout that this file belongs to; None for an installed copy."""
+    """Return the commit of this checkout; None for an installed copy."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
@@ -274,7 +289,7 @@ def git_commit() -> dict[str, Any] | None:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # not just inside some repository
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # not in another repository
         return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.SubprocessError):
         return None

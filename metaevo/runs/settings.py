@@ -12,7 +12,7 @@ MAX_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class RecordConfig:
-    """Randomness, checkpoints and tracking: what every run has."""
+    """Randomness, checkpoints and tracking of a run."""
 
     seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
     """all randomness of the run comes from it"""
@@ -25,23 +25,36 @@ class RecordConfig:
     mlflow: str | None = None
     """mirror them to MLflow: a tracking URI, or local for the database ./mlruns.db"""
     track_seeds: Annotated[int, Ge(0)] = 8
-    """agents of a training, the first ones, whose learning curves are mirrored singly"""
+    """number of agents of a training with a learning curve of their own at the trackers"""
     track_wait: Annotated[float, Interval(ge=0, le=86400)] = 60.0
-    """seconds that a run waits at its end, at most, for what is still to be sent"""
+    """most seconds that a run waits at its end for its trackers"""
     quick: bool = False
-    """marks a quick look, whose sizes are tiny and whose numbers mean nothing: set by --quick"""
+    """a quick look with tiny sizes and meaningless numbers; set by --quick"""
 
     def __post_init__(self) -> None:
-        """Refuse what is no tracking URI."""
+        """Check the tracking URI."""
         if self.mlflow:
             tracking_uri(self.mlflow)
 
 
 class HasRun(Protocol):
-    """A dataclass of settings with the section `run`: what the lifecycle of a run knows of them."""
+    """A dataclass of settings with the section `run`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def run(self) -> RecordConfig:
         """Randomness, checkpoints and tracking."""
+
+
+def without_env_params(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return default settings without `task.env_params` if the overrides name another environment.
+
+    Args:
+        overrides: settings of the command line.
+        settings: the defaults.
+    """
+    task = overrides.get("task")
+    if isinstance(task, dict) and "env" in task:
+        return {**settings, "task": {**settings.get("task", {}), "env_params": {}}}
+    return settings

@@ -21,7 +21,7 @@ class StopRequestedError(Exception):
 
 
 def leave_at_once() -> None:
-    """Let SIGINT and SIGTERM end a process that has nothing to save yet, without a traceback."""
+    """Let SIGINT and SIGTERM end a process without a traceback, before there is work to save."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         os._exit(128 + number)
@@ -31,7 +31,7 @@ def leave_at_once() -> None:
             signal.signal(number, leave)
     # Python gives up its handlers while it clears its modules, when all is done and the exit code
     # is decided: a signal would replace that.
-    atexit.register(_ignore)  # the first one that is registered is called last
+    atexit.register(_ignore)  # the first registered function is called last
 
 
 def _ignore() -> None:
@@ -51,7 +51,7 @@ class StopOnSignal:
         """Wait for a signal.
 
         Args:
-            way_on: how to continue what a second signal ends, for its message.
+            way_on: how to continue the run, for the message after a second signal.
             patience: seconds after which one signal is enough; None while there may be something
                 to save. Can be changed later.
         """

@@ -8,8 +8,9 @@ from typing import Any
 from metaevo.components import discovery, players
 from metaevo.config import ConfigError, changed_keys, consent, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
-from metaevo.runs.lifecycle import for_environment_of, saved_settings
+from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
 from metaevo.studies.settings import EvolutionSettings
 
@@ -55,7 +56,7 @@ def settings_of_run(
             raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
         elif not args.trust_source:
             players.refuse_unnamed(saved, overrides)
-        return for_environment_of(overrides, adapted(saved, args))
+        return without_env_params(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(
         parser, argv, lambda raw: registry.find(raw).settings(raw, None), defaults

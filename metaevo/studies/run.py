@@ -27,8 +27,8 @@ from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
-from metaevo.runs.resume import Resumed, check_chunk_size
-from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.resume import Resumed
+from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude
@@ -70,7 +70,7 @@ def run_study(
     kind = Kind(study.name, "evolution", "generation", HARMLESS)
     with contextlib.ExitStack() as stack:
         alone = jax.process_count() == 1
-        alive = living(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
+        alive = open_run(kind, settings, run_dir=run_dir, resume=resume, alone=alone)
         run = hosts.agreed(lambda: stack.enter_context(alive))
         return _lead(study, run)
 
@@ -131,8 +131,6 @@ def resolve(
         return None
     resolved, config = dict(run.resolved), run.settings.evolution
     before = run.before.evolution.chunk_size
-    agents = run.settings.strategy.population_size * config.seeds_per_candidate
-    check_chunk_size(run.directory, resolved, max(agents, before or 0))
     if config.chunk_size not in (None, before):
         resolved["chunk_size"] = config.chunk_size
     study.keep(run.directory, resolved)

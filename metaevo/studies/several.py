@@ -13,7 +13,7 @@ import jax
 
 from metaevo.config import ConfigError
 from metaevo.evolution.evolution import Evolution
-from metaevo.runs.run import Kind, Run, living, living_inside
+from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.studies.conclusion import present
 from metaevo.studies.run import (
     HARMLESS,
@@ -60,7 +60,7 @@ def run_evolutions(
         )
     study.check()
     kind = Kind(study.name, "evolution", "generation", HARMLESS)
-    with living(kind, settings, run_dir=run_dir, resume=resume) as run:
+    with open_run(kind, settings, run_dir=run_dir, resume=resume) as run:
         resolved = resolve(study, run, _is_finished)
         if resolved is None:
             generations = settings.evolution.generations
@@ -98,7 +98,7 @@ def _evolve_one(
     """Run one of the evolutions to its end, unless it is there; return what is compiled."""
     settings = _alone(run.settings, member.seed)
     place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
-    with living_inside(run, settings, member.directory.path.name) as own:
+    with open_run_inside(run, settings, member.directory.path.name) as own:
         done = is_evolved(own.directory, settings.evolution.generations)
         if own.before is not None and done and own.directory.report_path.exists():
             return evolution

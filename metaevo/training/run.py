@@ -17,8 +17,7 @@ import numpy as np
 from metaevo.components import channels, filling
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
-from metaevo.runs.resume import check_chunk_size
-from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.signals import StopRequestedError
 from metaevo.statistics import mean_curve
 from metaevo.training import report as training_report
@@ -64,10 +63,8 @@ def run_training(
     trainee = make_trainee(settings, run_dir if resume else None, trust_source=trust_source)
     training_report.check(settings, trainee.env_name, trainee.learner.env)
     check_trainee(settings, trainee)
-    with living(KIND, settings, run_dir=run_dir, resume=resume) as run:
+    with open_run(KIND, settings, run_dir=run_dir, resume=resume) as run:
         if run.before is not None:
-            most = max(settings.seeds, run.before.run.chunk_size or 0)
-            check_chunk_size(run.directory, run.resolved, most)
             same_end = run.before.evaluation == settings.evaluation
             if run.directory.report_path.exists() and same_end:
                 steps = settings.train.total_timesteps

@@ -14,7 +14,7 @@ from metaevo.config.files import read_json, write_json_atomic
 from metaevo.runs import schema
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
-from metaevo.runs.run import Kind, Run, living
+from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
@@ -81,7 +81,7 @@ def run_sweep(
         raise ConfigError("--worker: sweep.scheduler = 'pbt' trains its population in one process")
     plan = objective.plan()
     continued = resume or worker
-    with living(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
+    with open_run(KIND, settings, run_dir=run_dir, resume=continued, exclusively=not worker) as run:
         if resume and _is_finished(run):
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0

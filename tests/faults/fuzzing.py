@@ -68,7 +68,7 @@ def _stopped():
         raise ReachedError
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(patch.object(lifecycle, "open_run", reached))
+        stack.enter_context(patch.object(lifecycle, "find_directory", reached))
         stack.enter_context(patch.object(devices, "memory_bytes", lambda: MEMORY))
         yield
 

@@ -18,7 +18,7 @@ from metaevo.evolution.strategy import StrategyConfig
 from purerl.envs import registry
 from purerl.envs.grid_world import GridWorld
 from tests.faults.fuzzing import SCRIPTS
-from tests.faults.soak import ROOT
+from tests.faults.works import ROOT
 
 HUGE = np.linspace(-3e38, 3e38, 16, dtype=np.float32)
 FAILED = np.arange(16) % 3 == 0

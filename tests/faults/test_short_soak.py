@@ -1,7 +1,4 @@
-"""A run holds as much at its end as in its middle: counted inside, while it saves checkpoints.
-
-tests/faults/soak.py watches longer runs from outside.
-"""
+"""A run holds as much at its end as in its middle: counted inside, while it saves checkpoints."""
 
 import gc
 import itertools

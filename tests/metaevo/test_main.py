@@ -11,9 +11,9 @@ import pytest
 
 import metaevo
 from metaevo.__main__ import COMMANDS, examples_of, help_of
+from metaevo.commands.run_options import run_parser
 from metaevo.config import flatten, to_dict
 from metaevo.evolution import hosts
-from metaevo.runs.lifecycle import run_parser
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.sweeps import sweep_class
 from metaevo.training.settings import training_class

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands import sync
+from metaevo.commands.run_options import run_parser
 from metaevo.comparison.compare_runs import sources
 from metaevo.config import ConfigError
 from metaevo.runs.latest import run_path
-from metaevo.runs.lifecycle import run_parser
 
 
 @pytest.fixture

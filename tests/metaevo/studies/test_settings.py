@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from metaevo.config import ConfigError, from_dict, to_dict
-from metaevo.runs.lifecycle import check_same
+from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class, make_parts
 from metaevo.training.settings import make_trainee, training_class

@@ -4,8 +4,8 @@ from argparse import Namespace
 
 import pytest
 
+from metaevo.commands.run_options import settings_to_resume
 from metaevo.config import ConfigError
-from metaevo.runs.lifecycle import settings_to_resume
 from metaevo.runs.run_directory import RunDirectory
 
 STORAGE = "postgresql+psycopg://me:secret@elsewhere/trials"
