@@ -25,7 +25,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
-from metaevo.tuning.study import Study
+from metaevo.tuning.study import Outcome, Study
 
 ADAPTIVE_BATCH = 16
 """Trials at once of a sampler that learns from those before."""
@@ -225,8 +225,7 @@ def tune(
             if is_missing:
                 keep(0, [beside], [values.pop()])
             for trial, value in zip(trials, values, strict=True):
-                outcome: Any = "pruned" if value is None else "complete"
-                study.tell(trial, value, outcome=outcome, attributes={})
+                study.tell(trial, Outcome("pruned" if value is None else "complete", value))
     records = sorted(study.records(), key=lambda record: record.index)
     candidates = [_short(record.params) for record in records]
     if plan.is_trial is None:

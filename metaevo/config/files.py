@@ -94,8 +94,10 @@ def _irregular(path: Path) -> OSError:
     return OSError(errno.EINVAL, "is a folder, a link or a pipe, not a regular file", str(path))
 
 
-def lock(path: Path, *, wait: bool) -> int:
+def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
     """Lock a file, which is created if necessary; closing the returned descriptor unlocks it.
+
+    A `shared` lock excludes only those that are not shared.
 
     Raises:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
@@ -103,7 +105,8 @@ def lock(path: Path, *, wait: bool) -> int:
     """
     descriptor = _open(path, os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
     except BaseException:
         os.close(descriptor)
         raise
@@ -230,6 +233,14 @@ def _end_of_lines(file: IO[bytes]) -> int:
             return start + newline + 1
         end = start
     return 0
+
+
+def drop_unfinished_line(path: Path) -> None:
+    """Cut off half a line at the end of a file, which a killed process left."""
+    with open_file(path, "r+b") as file:
+        end = _end_of_lines(file)
+        if end != file.seek(0, os.SEEK_END):
+            file.truncate(end)
 
 
 def plain(value: Any) -> Any:

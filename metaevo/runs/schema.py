@@ -287,27 +287,6 @@ class Schedule(TypedDict):
     schedule: dict[str, list[Number]]
 
 
-class _Attributes(TypedDict, total=False):
-    frames: Index
-    scores: list[Measure] | None
-    fraction: Number | None
-    diverged: Index
-    seconds: Number
-    final: dict[str, Any]
-
-
-class Result(TypedDict, total=False):
-    """Result that a study keeps of a finished trial."""
-
-    outcome: Literal["complete", "pruned", "failed", "surplus", "superseded"]
-    value: Measure
-    attributes: _Attributes
-
-
-Members = dict[str, dict[str, Any]]
-"""pbt_members.json: settings by their places in the design"""
-
-
 class _Opening(TypedDict):
     run: Text
     job_type: Text

@@ -31,7 +31,7 @@ from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.training.trials import Trials
 from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
-from metaevo.tuning.objective import FunctionObjective, Objective, Plan, Progress, Watch
+from metaevo.tuning.objective import FunctionObjective, Objective, Progress, Watch
 from metaevo.tuning.results import SweepResult, result_of
 from metaevo.tuning.run import run_sweep, search
 from metaevo.tuning.space import Space, dotted_space, free_space, make_space
@@ -83,33 +83,27 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
         self._studies: dict[str, Study] = {}
 
-    def batch_size(self, first_index: int, remaining: int) -> int:
+    def batch_size(self) -> int:
         """One by one, unless the settings have a batch."""
-        del first_index, remaining
         return self.config.batch or 1
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evolve trial after trial, those that share a program together."""
-        groups = self.groups(batch, watch)
-        for number, group in enumerate(groups):
-            watch.group(number, len(groups), group.name)
-            for trial, settings in zip(group.trials, group.settings, strict=True):
+        for group in self.groups(batch, watch):
+            watch.stage(self.name_of(group[0][0]) or "searching")
+            for trial, settings in group:
                 scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
                 failed = int(np.sum(~np.isfinite(scores)))
-                watch.done(trial, self.finished(scores, settings, failed))
+                frames = self.seed_frames(settings) * len(scores)
+                watch.done(trial, self.outcome(scores, frames=frames, diverged=failed))
 
-    def plan(self) -> Plan:
-        """Return the size of the sweep.
-
-        Raises:
-            ConfigError: if no combination can be evolved, or for a scheduler.
-        """
+    def check_scheduler(self) -> None:
+        """Raise `ConfigError` for a scheduler: an evolution is run to its end."""
         if self.config.scheduler != "none":
             raise ConfigError(
                 f"sweep.scheduler = {self.config.scheduler!r}: an evolution is run to its end; "
                 "allowed: none"
             )
-        return super().plan()
 
     def confirm(
         self, name: str, params: dict[str, Any], seeds: int, progress: Progress
@@ -282,10 +276,7 @@ def sweep(
     study = TrialStudy.open(path, chosen, this.space, seed=seed, name=name)
     if path is None:
         search(this, study)
-    try:
-        return result_of(study, this.space, path)
-    finally:
-        study.close()
+    return result_of(study, this.space, path)
 
 
 def sweep_class(raw: dict[str, Any]) -> type[SearchSettings]:

@@ -6,7 +6,7 @@ by training fresh agents with this schedule.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -20,10 +20,11 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.agents import Agents
 from metaevo.training.pbt import Dim, History, Pbt, lineage, train_schedule, winner
 from metaevo.training.population import Population
-from metaevo.tuning.objective import Outcome, Progress, Watch, plain_scores
+from metaevo.tuning.objective import Progress, Watch, plain_scores
 from metaevo.tuning.ranges import Choice
+from metaevo.tuning.samplers import design
 from metaevo.tuning.space import TRACED, Space
-from metaevo.tuning.study import Trial
+from metaevo.tuning.study import Outcome, Trial
 
 if TYPE_CHECKING:
     from metaevo.training.sweeps import Trainings
@@ -32,8 +33,6 @@ SCHEDULE = "best member's schedule"
 """Name of the finalist that changes its settings as the best member did."""
 HISTORY = "pbt.json"
 """File of the scores, parents and settings of every round, and of the winning schedule."""
-MEMBERS = "pbt_members.json"
-"""The file that keeps the members that the population began with, by their places in the design."""
 
 
 class PopulationBased:
@@ -47,124 +46,87 @@ class PopulationBased:
             run: keeps a checkpoint of every round, and the history.
         """
         self.trials, self.config, self.run_directory = trials, trials.config, run
-        self.rounds = trials.settings.pbt
-
-    def batch_size(self, first_index: int, remaining: int) -> int:
-        """All of them."""
-        return remaining
+        self.rounds = trials.settings.pbt.rounds
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Train the population to its end, from the last checkpoint if there is one.
 
         Args:
-            batch: all members that no earlier process has reported.
+            batch: all members that no earlier process has reported; a member's place in the
+                population is that in the queue.
             watch: called for the members of the batch.
         """
-        first = self._first_settings(batch)
-        settings = [self.trials.settings_of(params) for params in first.values()]
-        population = self.trials.population(settings[0])
+        trials = self.trials
+        points = design(self.config, trials.space, trials.settings.run.seed) or []
+        settings = [trials.settings_of(params) for params in points]
+        population = trials.population(settings[0])
         members = Pbt(
-            population, dims(self.trials.space), self.rounds, self.config, members=len(settings)
+            population,
+            dims(trials.space),
+            trials.settings.pbt,
+            self.config,
+            members=len(settings),
         )
-        key = jax.random.fold_in(key_for(self.trials.settings.run.seed, Purpose.TUNING), 2**31)
-        state = members.init([each.hyperparams for each in settings], self.trials.keys)
+        key = jax.random.fold_in(key_for(trials.settings.run.seed, Purpose.TUNING), 2**31)
+        state = members.init([each.hyperparams for each in settings], trials.keys)
         history = self._empty_history(len(settings))
         directory = self.run_directory.checkpoints
-        expected = {"members": list(first)}
         start = 0
         if any(directory.glob("[0-9]*")):  # else it was stopped before the end of the first round
             template = (jax.device_get(state), tuple(history))
-            found = checkpoint.restore(directory, template, expected=expected)
+            found = checkpoint.restore(directory, template)
             state, history = members.place(found.tree[0]), History(*found.tree[1])
             start = found.index
         frames = np.diff(members.ends, prepend=0) * population.frames_per_update
         frames *= self.config.seeds * len(settings)
         watch.progress(int(frames[:start].sum()))
-        for index in range(start, self.rounds.rounds):
-            watch.group(index, self.rounds.rounds, "population-based training")
+        for index in range(start, self.rounds):
+            watch.stage(f"population-based training, round {index + 1}/{self.rounds}")
             state, record = members.round(state, index, key)
             _store(history, record, index)
             checkpoint.save(
                 directory,
                 index + 1,
                 (jax.device_get(state), tuple(history)),
-                metadata=expected,
-                keep=self.trials.settings.run.keep_checkpoints,
+                metadata={},
+                keep=trials.settings.run.keep_checkpoints,
             )
             watch.progress(int(frames[index]))
-        places = {index: place for place, index in enumerate(first)}
-        self._tell(
-            [(places[trial.index], trial) for trial in batch], members, state, history, watch
-        )
-
-    def _first_settings(self, batch: Sequence[Trial]) -> dict[int, dict[str, Any]]:
-        """Return the first settings of all members, by their places in the design.
-
-        Some may have been reported before a process was killed: then they are not in the batch.
-
-        Raises:
-            ConfigError: if a trial of the batch is no member of the population that began here.
-        """
-        path = self.run_directory.path / MEMBERS
-        asked = {trial.index: trial.params for trial in sorted(batch, key=lambda each: each.index)}
-        if not path.exists():
-            write_json_atomic(path, asked)
-            return asked
-        kept = read_json(path, schema.Members)
-        population = {int(index): params for index, params in kept.items() if index.isdecimal()}
-        for index, params in asked.items():
-            if population.get(index) != params:
-                raise ConfigError(f"{path}: trial {index} of the study is not in this population")
-        return population
+        self._tell(batch, population, members.agents(state), history, watch)
 
     def _tell(
         self,
-        batch: Sequence[tuple[int, Trial]],
-        members: Pbt,
-        state: Any,
+        batch: Sequence[Trial],
+        population: Population,
+        agents: Agents,
         history: History,
         watch: Watch,
     ) -> None:
-        population, agents = members.population, members.agents(state)
         best = winner(history)
         schedule = lineage(history, best)
-        write_json_atomic(
-            self.run_directory.path / HISTORY,
-            {
-                "scores": history.scores,
-                "parents": history.parents,
-                "hyperparams": history.hyperparams,
-                "winner": best,
-                "schedule": schedule,
-            },
-        )
+        content = {**history._asdict(), "winner": best, "schedule": schedule}
+        write_json_atomic(self.run_directory.path / HISTORY, content)
         _draw(self.trials.space, history, schedule, self.run_directory.figures / "pbt.png")
-        steps, curves = population.returns(agents)
-        for member, trial in batch:
-            value = float(history.scores[-1, member])
+        scores, diverged = population.scores(agents), population.diverged(agents).sum(axis=1)
+        for trial in batch:
+            value = float(history.scores[-1, trial.index])
             complete = bool(np.isfinite(value))
-            attributes = {
-                "scores": plain_scores(population.scores(agents)[member]),
-                "frames": population.num_updates * population.frames_per_update * self.config.seeds,
-                "fraction": 1.0,
-                "diverged": int(population.diverged(agents)[member].sum()),
-                "final": {
-                    TRACED + name: float(f"{values[-1, member]:.6g}")
+            outcome = Outcome(
+                "complete" if complete else "pruned",
+                value if complete else None,
+                plain_scores(scores[trial.index]),
+                frames=population.num_updates * population.frames_per_update * self.config.seeds,
+                fraction=1.0,
+                diverged=int(diverged[trial.index]),
+                final={
+                    TRACED + name: float(f"{values[-1, trial.index]:.6g}")
                     for name, values in history.hyperparams.items()
                 },
-            }
-            watch.done(
-                trial,
-                Outcome(
-                    "complete" if complete else "pruned",
-                    value if complete else None,
-                    attributes,
-                    (steps, curves[member]),
-                ),
             )
+            watch.done(trial, outcome)
 
     def _empty_history(self, members: int) -> History:
-        shape = self.rounds.rounds, members
+        shape = self.rounds, members
         return History(
             np.zeros(shape, np.float32),
             np.zeros(shape, np.int32),

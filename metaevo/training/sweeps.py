@@ -1,9 +1,8 @@
 """Sweeps over trainings: trials x seeds are trained side by side, as one vmapped population."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import jax
 import numpy as np
@@ -16,23 +15,16 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.training.agents import Agents
 from metaevo.training.checks import check_training
 from metaevo.training.fitness import FitnessConfig
-from metaevo.training.halving import Bracket, brackets, run_bracket
 from metaevo.training.population import Population
 from metaevo.training.population_based import SCHEDULE, PopulationBased, dims, replay
 from metaevo.training.settings import default_function, make_trainee
 from metaevo.training.task import LearnerConfig, TaskConfig
 from metaevo.training.train_learner import Task
-from metaevo.training.trials import Group, Trials
-from metaevo.tuning.config import ADAPTIVE, OF_THE_SWEEP, SearchSettings
-from metaevo.tuning.objective import (
-    BEFORE,
-    Outcome,
-    Plan,
-    Progress,
-    Watch,
-    plain_scores,
-    statistic,
-)
+from metaevo.training.trials import Trials
+from metaevo.tuning.config import ADAPTIVE, OF_THE_SWEEP, PRUNED, SearchSettings
+from metaevo.tuning.objective import BEFORE, Plan, Progress, Watch, statistic
+from metaevo.tuning.ranges import Params
+from metaevo.tuning.samplers import rungs
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Record, Trial
 from purerl.learners import num_frames
@@ -40,6 +32,8 @@ from purerl.types import Hyperparams
 
 MAX_POPULATIONS = 16
 """Compiled static groups that are kept for later batches."""
+ADAPTIVE_BATCH = 16
+"""Trials at once of a sampler that learns from those before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +64,6 @@ class Trainings(Trials[SweepSettings]):
         self.keys = keys_for(settings.run.seed, Purpose.TUNING, self.config.seeds)
         self._populations: dict[str, Population] = {}
         self._run: RunDirectory | None = None
-        self._executor: FullTraining | Halving | PopulationBased = FullTraining(self)
 
     def static_key(self, settings: SweepSettings) -> str:
         """Everything but `hyperparams` is static, and which of these are None."""
@@ -89,49 +82,81 @@ class Trainings(Trials[SweepSettings]):
         """Return the environment steps of one agent."""
         return num_frames(settings.train)
 
-    def plan(self) -> Plan:
-        """Return the size of the sweep.
-
-        Raises:
-            ConfigError: if no static combination can be trained, or if the settings of the sweep
-                contradict each other.
-        """
-        self._check_scheduler()
-        longest = self.longest()
-        plan, population = self.plan_for(longest), self.population(longest[0])
-        share = 1.0
-        if self.config.scheduler in ("successive_halving", "hyperband"):
-            cycle = brackets(self.config)
-            share = sum(each.cost() for each in cycle) / sum(each.trials for each in cycle)
+    def sized(self, plan: Plan, settings: SweepSettings) -> Plan:
+        """Return the plan with the chunks of the settings' population."""
+        population = self.population(settings)
         return replace(
             plan,
-            search_frames=round(plan.full_frames * share),
             chunk_size=population.chunk_size,
             num_devices=population.num_devices,
             chunk_bytes=population.memory_bytes,
         )
 
     def begin(self, run: RunDirectory | None) -> None:
-        """Choose how trials are trained; a population keeps checkpoints in the run directory."""
+        """Keep the run directory, where population-based training saves its checkpoints."""
+        if self.config.scheduler == "pbt" and run is None:
+            raise ConfigError("sweep.scheduler = 'pbt': needs a run directory")
         self._run = run
-        if self.config.scheduler in ("successive_halving", "hyperband"):
-            self._executor = Halving(self)
-        elif self.config.scheduler == "pbt":
-            if run is None:
-                raise ConfigError("sweep.scheduler = 'pbt': needs a run directory")
-            self._executor = PopulationBased(self, run)
-        else:
-            self._executor = FullTraining(self)
 
-    def batch_size(self, first_index: int, remaining: int) -> int:
-        """Return as many as the scheduler trains together."""
-        return self._executor.batch_size(first_index, remaining)
+    def batch_size(self) -> int:
+        """All at once, unless trials are to learn from those before."""
+        if self.config.batch is not None and self.config.scheduler != "pbt":
+            return self.config.batch
+        if self.config.scheduler in PRUNED:
+            return rungs(self.config)[-1]  # of which one is expected to be left
+        return ADAPTIVE_BATCH if self.config.sampler in ADAPTIVE else self.config.trials
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train a batch."""
-        self._executor.run(batch, watch)
+        """Train group by group, as many trials at once as the devices take."""
+        if self.config.scheduler == "pbt":
+            assert self._run is not None
+            PopulationBased(self, self._run).run(batch, watch)
+            return
+        groups = self.groups(batch, watch)
+        for number, group in enumerate(groups, 1):
+            text = f"group {number}/{len(groups)} " if len(groups) > 1 else ""
+            watch.stage(f"{text}{self.name_of(group[0][0])}" or "searching")
+            population = self.population(group[0][1])
+            size = max(1, population.rows_at_once // self.config.seeds)
+            if self.config.scheduler in PRUNED:  # later rungs need fewer chunks
+                size = len(group)
+            for start in range(0, len(group), size):
+                self._train_rungs(population, group[start : start + size], watch)
 
-    def finalists(self, best: Record) -> dict[str, dict[str, Any]]:
+    def _train_rungs(
+        self, population: Population, group: list[tuple[Trial, SweepSettings]], watch: Watch
+    ) -> None:
+        """Train trials of one static group rung by rung; some are stopped at the end of each."""
+        steps, seeds = rungs(self.config), self.config.seeds
+        agents = population.init(self.keys, [settings.hyperparams for _, settings in group])
+        trials = [trial for trial, _ in group]
+        for step in steps:
+            updates = max(1, round(step / steps[-1] * population.num_updates))
+            agents = population.advance(agents, updates - agents.updates, watch.progress)
+            scores, diverged = population.scores(agents), population.diverged(agents).sum(axis=1)
+            left = []
+            for place, trial in enumerate(trials):
+                value = statistic(scores[place], self.config)
+                # Without a score because no episode has ended, a trial is trained further.
+                is_stopped = bool(diverged[place])
+                if value is not None and len(steps) > 1:
+                    is_stopped |= watch.should_prune(trial, step, value)
+                if step < steps[-1] and not is_stopped:
+                    left.append(place)
+                    continue
+                outcome = self.outcome(
+                    scores[place],
+                    frames=updates * population.frames_per_update * seeds,
+                    diverged=int(diverged[place]),
+                    fraction=updates / population.num_updates,
+                )
+                watch.done(trial, outcome)
+            if not left:
+                return
+            agents = population.select(agents, left)
+            trials = [trials[place] for place in left]
+
+    def finalists(self, best: Record) -> dict[str, Params]:
         """Return the winner and the settings before the sweep; of a population, its schedule."""
         if self.config.scheduler != "pbt":
             return super().finalists(best)
@@ -139,7 +164,7 @@ class Trainings(Trials[SweepSettings]):
         return {SCHEDULE: final, "its last settings all the time": final, BEFORE: {}}
 
     def confirm(
-        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+        self, name: str, params: Params, seeds: int, progress: Progress
     ) -> tuple[np.ndarray, int]:
         """Train settings, or a schedule, on seeds that no search has seen."""
         keys = keys_for(self.settings.run.seed, Purpose.HELD_OUT, seeds)
@@ -157,7 +182,7 @@ class Trainings(Trials[SweepSettings]):
         agents = self.train([self.settings], self.keys, progress)
         return self.population(self.settings).scores(agents)[0]
 
-    def configs(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def configs(self, params: Params) -> dict[str, Params]:
         """Return a config for `metaevo train` and `evolve`, or for `evolve` alone.
 
         An evolution fills a slot itself: if the settings name functions that are not the default,
@@ -220,7 +245,7 @@ class Trainings(Trials[SweepSettings]):
             )
         return self._populations[key]
 
-    def _check_scheduler(self) -> None:
+    def check_scheduler(self) -> None:
         """Refuse settings of population-based training that contradict each other."""
         config, space = self.config, self.space
         if config.scheduler != "pbt":
@@ -241,103 +266,3 @@ class Trainings(Trials[SweepSettings]):
                 f"sweep.sampler = {config.sampler!r}: pbt begins with settings that are "
                 "independent of each other; allowed: random, sobol"
             )
-
-
-class FullTraining:
-    """The executor that trains every trial to its end."""
-
-    def __init__(self, trials: Trainings):
-        """Bind the trials."""
-        self.trials, self.config = trials, trials.config
-
-    def batch_size(self, first_index: int, remaining: int) -> int:
-        """All at once, unless the sampler learns from the trials before."""
-        adaptive = self.config.sampler in ADAPTIVE
-        return self.config.batch or (16 if adaptive else remaining)
-
-    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train group by group, as many trials at once as the devices take."""
-        groups = self.trials.groups(batch, watch)
-        for number, group in enumerate(groups):
-            watch.group(number, len(groups), group.name)
-            population = self.trials.population(group.settings[0])
-            for part in _parts(len(group.trials), population.rows_at_once // self.config.seeds):
-                settings = group.settings[part]
-                agents = self.trials.train(settings, self.trials.keys, watch.progress)
-                steps, curves = population.returns(agents)
-                for trial, own, scores, diverged, curve in zip(
-                    group.trials[part],
-                    settings,
-                    population.scores(agents),
-                    population.diverged(agents),
-                    curves,
-                    strict=True,
-                ):
-                    outcome = self.trials.finished(scores, own, int(diverged.sum()), (steps, curve))
-                    watch.done(trial, outcome)
-
-
-class Halving:
-    """The executor of successive halving and Hyperband: poor trials are stopped rung by rung."""
-
-    def __init__(self, trials: Trainings):
-        """Bind the trials."""
-        self.trials, self.config = trials, trials.config
-        self.cycle = brackets(self.config)
-
-    def batch_size(self, first_index: int, remaining: int) -> int:
-        """The trials that are left of the bracket that the first one belongs to."""
-        del remaining
-        bracket, offset = self._locate(first_index)
-        return bracket.trials - offset
-
-    def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train one bracket."""
-        bracket, _ = self._locate(min(trial.index for trial in batch))
-        groups = self.trials.groups(batch, watch)
-        if not groups:
-            return
-        watch.group(0, 1, f"{len(groups)} static groups" if len(groups) > 1 else groups[0].name)
-        trials = {trial.number: trial for group in groups for trial in group.trials}
-        results = run_bracket(
-            [self._start(group) for group in groups],
-            bracket,
-            lambda scores: statistic(scores, self.config),
-            lambda number, step, value: watch.report(trials[number], step, value),
-            watch.progress,
-        )
-        for number, result in results.items():
-            attributes = {
-                "scores": plain_scores(result.scores),
-                "frames": result.frames,
-                "fraction": result.fraction,
-                "diverged": result.diverged,
-            }
-            complete = result.complete and result.value is not None
-            watch.done(
-                trials[number],
-                Outcome(
-                    "complete" if complete else "pruned", result.value, attributes, result.curve
-                ),
-            )
-
-    def _start(self, group: Group[SweepSettings]) -> tuple[Population, Agents, list[int]]:
-        population = self.trials.population(group.settings[0])
-        agents = population.init(self.trials.keys, [each.hyperparams for each in group.settings])
-        return population, agents, [trial.number for trial in group.trials]
-
-    def _locate(self, index: int) -> tuple[Bracket, int]:
-        """Return the bracket that a design index falls into, and its place there."""
-        index %= sum(each.trials for each in self.cycle)
-        for bracket in self.cycle:
-            if index < bracket.trials:
-                return bracket, index
-            index -= bracket.trials
-        raise AssertionError("unreachable")
-
-
-def _parts(count: int, size: int) -> Iterator[slice]:
-    """Yield slices of at most `size` (at least one) that cover `count`."""
-    size = max(size, 1)
-    for start in range(0, count, size):
-        yield slice(start, min(start + size, count))

@@ -13,6 +13,8 @@ MOST = 1_000_000
 
 ADAPTIVE = ("tpe", "cma_es")
 """Samplers that learn from finished trials."""
+PRUNED = ("successive_halving", "hyperband")
+"""Schedulers that stop trials early."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         """Check combinations of fields."""
-        if self.sampler == "cma_es" and self.scheduler in ("successive_halving", "hyperband"):
+        if self.sampler == "cma_es" and self.scheduler in PRUNED:
             # Optuna's CMA-ES sees complete trials only.
             raise ValueError(
                 f"sampler = 'cma_es' cannot learn from trials that scheduler = "

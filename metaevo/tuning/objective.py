@@ -7,7 +7,7 @@ A sweep knows an objective by this module's `Objective` only. Trainings are in
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,40 +17,29 @@ from metaevo.config.files import plain
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
 from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import num_trials
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Record, Trial
+from metaevo.tuning.study import Outcome, Record, Trial
 
 BEFORE = "settings before the sweep"
 """Name of the settings that the winner is compared with on fresh seeds."""
 
-Progress = Callable[[int], Any]
+Progress = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""
 
 
-class Outcome(NamedTuple):
-    """The outcome of one trial."""
-
-    outcome: Literal["complete", "pruned", "failed"]
-    """complete, pruned (stopped early, or an agent diverged) or failed (could not be run)"""
-    value: float | None
-    """the objective; None where an agent diverged"""
-    attributes: dict[str, Any]
-    """attributes in the study: scores, frames, the fraction of the training done, a reason"""
-    curve: tuple[np.ndarray, np.ndarray] | None = None
-    """environment steps [points] and mean returns [seeds, points]"""
-
-
-class Watch(NamedTuple):
+@dataclass(frozen=True)
+class Watch:
     """Callbacks of an objective."""
 
     done: Callable[[Trial, Outcome], None]
     """called for each trial as soon as it is decided"""
-    report: Callable[[Trial, int, float], None]
-    """called at a rung: the trial, environment steps so far, the objective"""
+    should_prune: Callable[[Trial, int, float], bool]
+    """called at a rung with the trial, its step and its value; whether to stop it"""
     progress: Progress
-    group: Callable[[int, int, str], Any]
-    """called before a static group is trained: its number, how many there are, its settings"""
+    stage: Callable[[str], None]
+    """called with a name for the work that begins"""
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,7 @@ class Plan:
     invalid: tuple[str, ...] = ()
     """why some combinations cannot be trained; their trials will be reported as failed"""
     search_frames: int = 0
-    """environment steps of all trials, at most"""
+    """expected environment steps of all trials"""
     full_frames: int = 0
     """the same if every trial were trained to its end"""
     confirm_frames: int = 0
@@ -96,24 +85,24 @@ class Objective(Protocol):
     def begin(self, run: RunDirectory | None) -> None:
         """Prepare; a run directory keeps the state that a resumed sweep needs."""
 
-    def batch_size(self, first_index: int, remaining: int) -> int:
-        """Return how many trials to ask for, given the place of the first one in the queue."""
+    def batch_size(self) -> int:
+        """Return how many trials are evaluated at once, at most."""
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evaluate a batch; `watch.done` is called exactly once for every trial."""
 
-    def finalists(self, best: Record) -> dict[str, dict[str, Any]]:
+    def finalists(self, best: Record) -> dict[str, Params]:
         """Return the settings to evaluate on fresh seeds by their names, the winner first."""
 
     def confirm(
-        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+        self, name: str, params: Params, seeds: int, progress: Progress
     ) -> tuple[np.ndarray, int]:
         """Evaluate a finalist on seeds that no search has seen: scores [seeds], how many failed."""
 
-    def frames(self, params: dict[str, Any]) -> int:
+    def frames(self, params: Params) -> int:
         """Return the environment steps of settings on one seed."""
 
-    def configs(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def configs(self, params: Params) -> dict[str, Params]:
         """Return the settings of a trial as the files of configs that other commands read."""
 
 
@@ -121,7 +110,7 @@ class FunctionObjective:
     """A Python function from the settings of a trial, by their names, to its value."""
 
     def __init__(
-        self, function: Callable[[dict[str, Any]], float], space: Space, config: SweepConfig
+        self, function: Callable[[Params], float], space: Space, config: SweepConfig
     ) -> None:
         """Bind a function, higher values of which are better; NaN for a trial that diverged."""
         self.function, self.space, self.config = function, space, config
@@ -133,7 +122,7 @@ class FunctionObjective:
     def begin(self, run: RunDirectory | None) -> None:
         """Do nothing."""
 
-    def batch_size(self, first_index: int, remaining: int) -> int:
+    def batch_size(self) -> int:
         """One by one, unless the settings have a batch."""
         return self.config.batch or 1
 
@@ -141,28 +130,27 @@ class FunctionObjective:
         """Call the function for each trial."""
         for trial in batch:
             value = float(self.function({**self.space.fixed, **trial.params}))
-            attributes: dict[str, Any] = {"scores": plain_scores(np.array([value])), "frames": 0}
             if math.isfinite(value):
-                watch.done(trial, Outcome("complete", value, attributes))
+                watch.done(trial, Outcome("complete", value, [value]))
             else:
-                watch.done(trial, Outcome("pruned", None, attributes))
+                watch.done(trial, Outcome("pruned", None, [None]))
             watch.progress(0)
 
-    def finalists(self, best: Record) -> dict[str, dict[str, Any]]:
+    def finalists(self, best: Record) -> dict[str, Params]:
         """Return none: a function has no seeds."""
         return {}
 
     def confirm(
-        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+        self, name: str, params: Params, seeds: int, progress: Progress
     ) -> tuple[np.ndarray, int]:
         """Raise: there are no finalists."""
         raise NotImplementedError
 
-    def frames(self, params: dict[str, Any]) -> int:
-        """Return 0: a function takes no environment steps that are known."""
+    def frames(self, params: Params) -> int:
+        """Return 0: the environment steps of a function are unknown."""
         return 0
 
-    def configs(self, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def configs(self, params: Params) -> dict[str, Params]:
         """Return the settings as they are."""
         return {"best.yaml": dict(params)}
 

@@ -159,3 +159,5 @@ class Choice:
 
 
 Entry = Range | Choice
+Params = dict[str, Any]
+"""Values by the dotted names of settings."""

@@ -113,12 +113,12 @@ def _trials_table(records: list[Record], objective: Objective) -> report.Table:
 
 
 def _counts(records: list[Record], plan: Plan, objective: Objective) -> report.Table:
-    frames = sum(record.attributes.get("frames", 0) for record in records)
+    frames = sum(record.frames for record in records)
     rows: list[list[object]] = [
         [outcome, sum(record.outcome == outcome for record in records)]
         for outcome in ("complete", "pruned", "failed")
     ]
-    diverged = sum(bool(record.attributes.get("diverged")) for record in records)
+    diverged = sum(bool(record.diverged) for record in records)
     rows.append(["with a diverged agent", diverged])
     rows.append(["environment steps", frames])
     rows.append(["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"])

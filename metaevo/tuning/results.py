@@ -20,7 +20,7 @@ from metaevo.tuning.study import Record, Study
 
 TRIALS, BEST = "trials.csv", "best.yaml"
 FACTS = ("frames", "fraction", "diverged", "seconds", "reason")
-"""Attributes of a trial that have a column."""
+"""Fields of a record that have a column."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,10 @@ def rows_of(records: Sequence[Record], space: Space) -> list[dict[str, Any]]:
     """Return a flat mapping for each trial: a table that pandas reads."""
     rows = []
     for record in records:
-        scores = record.attributes.get("scores") or []
         row = {"trial": record.number, "outcome": record.outcome, "value": record.value}
         row |= {name: record.params.get(name) for name in space.distributions}
-        row |= {f"score_{seed}": score for seed, score in enumerate(scores)}
-        rows.append(row | {fact: record.attributes.get(fact) for fact in FACTS})
+        row |= {f"score_{seed}": score for seed, score in enumerate(record.scores)}
+        rows.append(row | {fact: getattr(record, fact) for fact in FACTS})
     return rows
 
 

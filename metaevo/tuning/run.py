@@ -2,9 +2,8 @@
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,22 +17,19 @@ from metaevo.runs.run import Kind, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import Objective, Outcome, Plan, Watch, plain_scores
+from metaevo.tuning.objective import Objective, Plan, Watch, plain_scores
 from metaevo.tuning.report import write_sweep_report
-from metaevo.tuning.study import Record, Study, Trial
+from metaevo.tuning.study import Outcome, Record, Study, Trial
 
-EXPERIMENT = "sweep"
 HARMLESS = (
     "run.wandb", "run.mlflow", "run.track_", "run.num_devices", "run.chunk_size",
     "sweep.confirm_seeds", "sweep.batch",
 )  # fmt: skip
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
-"""between two looks at the other workers"""
+"""between two looks at the other processes"""
 CONFIRMATION = "confirmation.json"
-
-
-KIND = Kind(EXPERIMENT, EXPERIMENT, "trial", HARMLESS)
+KIND = Kind("sweep", "sweep", "trial", HARMLESS)
 
 
 @dataclass
@@ -44,10 +40,14 @@ class SweepRun:
     objective: Objective
     plan: Plan
     study: Study
-    curves: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
-    """learning curves of trials that are not logged yet"""
+    is_worker: bool
     logged: set[int] = field(default_factory=set)
+    """numbers of the trials in metrics.jsonl"""
     started: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """Return the seconds since the process began."""
+        return round(time.monotonic() - self.started, 3)
 
 
 def run_sweep(
@@ -85,10 +85,10 @@ def run_sweep(
         if resume and _is_finished(run):
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
-        this = _open(run, objective, plan, worker)
+        this = _open(run, objective, plan, is_worker=worker)
         with run.working():
             with this.study:
-                _search(this, worker)
+                _search(this)
             if not worker:
                 _finish(this)
         return run.exit_code
@@ -101,7 +101,9 @@ def _is_finished(run: Run[SearchSettings]) -> bool:
     return bool(run.directory.report_path.exists() and same_end)
 
 
-def _open(run: Run[SearchSettings], objective: Objective, plan: Plan, worker: bool) -> SweepRun:
+def _open(
+    run: Run[SearchSettings], objective: Objective, plan: Plan, *, is_worker: bool
+) -> SweepRun:
     """Open the study; the leading process also begins the run's files."""
     directory, settings = run.directory, run.settings
     study = Study.open(
@@ -110,18 +112,20 @@ def _open(run: Run[SearchSettings], objective: Objective, plan: Plan, worker: bo
         objective.space,
         seed=settings.run.seed,
         name=directory.path.name,
+        is_worker=is_worker,
     )
-    if worker:
-        return SweepRun(run, objective, plan, study)
-    logged = _logged(directory)
-    if lost := logged - {record.number for record in study.records()}:
+    this = SweepRun(run, objective, plan, study, is_worker)
+    if is_worker:
+        return this
+    this.logged = _logged(directory)
+    if lost := this.logged - {record.number for record in study.records()}:
         raise ConfigError(
             f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
             "was its storage changed or removed?"
         )
     run.forget_end()
     run.start(run.resolved)
-    return SweepRun(run, objective, plan, study, logged=logged)
+    return this
 
 
 def _logged(run: RunDirectory) -> set[int]:
@@ -132,46 +136,34 @@ def _logged(run: RunDirectory) -> set[int]:
     return set(found[:once])
 
 
-def _search(this: SweepRun, worker: bool) -> None:
-    """Train trials until none is left, and wait for those of other workers."""
-    objective, plan, study = this.objective, this.plan, this.study
-    objective.begin(this.run.directory)
+def _search(this: SweepRun) -> None:
+    """Train trials until none is left; the leading process waits for those of workers."""
+    run, objective, plan, study = this.run, this.objective, this.plan, this.study
+    objective.begin(run.directory)
     print(
-        f"{this.run.directory.path}: {plan.trials} trials x {this.run.settings.sweep.seeds} seeds, "
+        f"{run.directory.path}: {plan.trials} trials x {run.settings.sweep.seeds} seeds, "
         f"compilations to expect: {plan.compilations()}",
         file=sys.stderr,
     )
     for reason in plan.invalid:
         print(f"warning: trials of a static combination will fail: {reason}", file=sys.stderr)
-    done = sum(record.attributes.get("frames", 0) for record in study.records())
+    done = sum(record.frames for record in study.records())
     with Progress(
         total=max(plan.search_frames, done), initial=done, desc="searching", unit="frame",
         unit_scale=True,
     ) as bar:  # fmt: skip
-        watch = _watch(this, bar, worker)
+        watch = _watch(this, bar)
         while True:
-            this.run.check_stop()
-            if not worker:
-                _log(this)
-            batch = next_batch(study, objective)
-            if batch:
+            run.check_stop()
+            _log(this)
+            if batch := study.ask(objective.batch_size()):
                 objective.run(batch, watch)
-            elif study.running():
-                bar.stage(f"waiting for {study.running()} trials of other workers")
+            elif not this.is_worker and (count := study.running()):
+                bar.stage(f"waiting for {count} trials of other processes")
                 time.sleep(POLL_SECONDS)
             else:
                 break
-    if not worker:
-        _log(this)
-
-
-def next_batch(study: Study, objective: Objective) -> list[Trial]:
-    """Return the trials that are evaluated together; none if the queue is empty."""
-    first = study.ask(1)
-    if not first:
-        return []
-    size = objective.batch_size(first[0].index, study.remaining() + 1)
-    return first + (study.ask(size - 1) if size > 1 else [])
+    _log(this)
 
 
 def search(objective: Objective, study: Study) -> None:
@@ -179,23 +171,20 @@ def search(objective: Objective, study: Study) -> None:
     objective.begin(None)
 
     def done(trial: Trial, outcome: Outcome) -> None:
-        study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=outcome.attributes)
+        study.tell(trial, outcome)
 
-    watch = Watch(done, study.report, lambda frames: None, lambda *group: None)
+    watch = Watch(done, study.should_prune, lambda frames: None, lambda text: None)
     with study:
-        while batch := next_batch(study, objective):
+        while batch := study.ask(objective.batch_size()):
             objective.run(batch, watch)
 
 
-def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
+def _watch(this: SweepRun, bar: Progress) -> Watch:
     known = this.study.best()
     best = [] if known is None else [(known.value or 0.0, -known.number)]
 
     def done(trial: Trial, outcome: Outcome) -> None:
-        attributes = outcome.attributes | {"seconds": round(time.monotonic() - this.started, 3)}
-        if outcome.curve is not None and not worker:  # a worker logs no trials
-            this.curves[trial.number] = outcome.curve
-        this.study.tell(trial, outcome.value, outcome=outcome.outcome, attributes=attributes)
+        this.study.tell(trial, replace(outcome, seconds=this.seconds()))
         if outcome.outcome == "complete" and outcome.value is not None:
             best.append((outcome.value, -trial.number))
             best[:] = [max(best)]  # to ask the study would take as long as all trials before
@@ -205,56 +194,36 @@ def _watch(this: SweepRun, bar: Any, worker: bool) -> Watch:
         bar.update(frames)
         this.run.check_stop()
 
-    def group(number: int, count: int, name: str) -> None:
-        text = f"group {number + 1}/{count}" if count > 1 else "searching"
-        bar.stage(f"{text}: {name}" if name else text)
-
-    return Watch(done, this.study.report, progress, group)
+    return Watch(done, this.study.should_prune, progress, bar.stage)
 
 
 def _log(this: SweepRun) -> None:
-    """Log the trials that were decided since the last time, by any worker."""
+    """Log the trials that any process has decided since the last time."""
+    if this.is_worker:
+        return
     records = this.study.records()
-    frames = sum(each.attributes.get("frames", 0) for each in records if each.number in this.logged)
+    frames = sum(each.frames for each in records if each.number in this.logged)
     for record in records:
         if record.number in this.logged:
             continue
-        frames += record.attributes.get("frames", 0)
-        line = {
-            "kind": "trial",
-            "trial": record.number,
-            "frames": frames,
-            "seconds": round(time.monotonic() - this.started, 3),
-            "value": record.value,
-            "outcome": record.outcome,
-            "params": record.params,
-            "scores": record.attributes.get("scores"),
-            "fraction": record.attributes.get("fraction"),
-        }
-        this.run.log(line)
+        frames += record.frames
+        this.run.log(
+            {
+                "kind": "trial",
+                "trial": record.number,
+                "frames": frames,
+                "seconds": this.seconds(),
+                "value": record.value,
+                "outcome": record.outcome,
+                "params": record.params,
+                "scores": record.scores,
+                "fraction": record.fraction,
+            }
+        )
         this.logged.add(record.number)
-        _track_trial(this, record)
-
-
-def _track_trial(this: SweepRun, record: Record) -> None:
-    """Mirror a trial as a run of its own, with its learning curve where this process trained it."""
-    records: list[dict[str, Any]] = []
-    curve = this.curves.pop(record.number, None)
-    if curve is not None:
-        steps, returns = curve
-        known = np.isfinite(returns)
-        means = np.where(known, returns, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        for index in np.flatnonzero(known.any(axis=0)).tolist():
-            records.append(
-                {
-                    "kind": "update",
-                    "update": index,
-                    "frames": int(steps[index]),
-                    "mean_return": float(means[index]),
-                }
-            )
-    records.append({"kind": "trial", "trial": record.number, "value": record.value})
-    this.run.tracker.log_child(f"trial_{record.number:04d}", "trial", record.params, records)
+        own = {"kind": "trial", "trial": record.number, "value": record.value}
+        name = f"trial_{record.number:04d}"
+        this.run.tracker.log_child(name, "trial", record.params, [own])
 
 
 def _finish(this: SweepRun) -> None:
@@ -267,37 +236,29 @@ def _finish(this: SweepRun) -> None:
         raise ConfigError(
             f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
         )
-    frames = sum(record.attributes.get("frames", 0) for record in records)
-    configs = objective.configs(best.final_params)
-    results.write_configs(run, configs, _comment(this, best))
-    finalists = objective.finalists(best) if config.confirm_seeds else {}
-    if finalists:
-        _confirm(this, best, finalists, frames)
+    results.write_configs(run, objective.configs(best.final_params), _comment(this, best))
+    if config.confirm_seeds and objective.finalists(best):
+        _confirm(this, best, sum(record.frames for record in records))
     write_sweep_report(run, objective, this.study, this.plan)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
 
 
 def _comment(this: SweepRun, best: Record) -> str:
-    names = ", ".join(this.objective.space.distributions)
     config = this.run.settings.sweep
-    what = f"Trial {best.number}, the best of a sweep over {names}."
-    if config.scheduler == "pbt" or best.value is None:  # it was judged by its last round
-        return what
-    statistic = (
-        f"quantile {config.quantile:g}" if config.statistic == "quantile" else config.statistic
-    )
-    return f"{what} Its objective: {best.value:.6g} ({statistic} of {config.seeds} seeds' fitness)."
+    names = ", ".join(this.objective.space.distributions)
+    text = f"Trial {best.number}, the best of a sweep over {names}."
+    if config.scheduler == "pbt":  # judged by its last round alone
+        return text
+    level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
+    statistic = f"{config.statistic}{level} of {config.seeds} seeds' fitness"
+    return f"{text} Its objective: {best.value:.6g} ({statistic})."
 
 
-def _confirm(
-    this: SweepRun, best: Record, finalists: dict[str, dict[str, Any]], search_frames: int
-) -> None:
-    """Evaluate the winner, and the settings before the sweep, on seeds that no search has seen."""
-    run, objective, seeds = (
-        this.run.directory,
-        this.objective,
-        this.run.settings.sweep.confirm_seeds,
-    )
+def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
+    """Evaluate the finalists on seeds that no search has seen."""
+    run, objective = this.run.directory, this.objective
+    seeds = this.run.settings.sweep.confirm_seeds
+    finalists = objective.finalists(best)
     kept = run.path / CONFIRMATION
     key = [best.number, seeds]
     known = read_json(kept, schema.Scores) if kept.exists() else {}
@@ -308,22 +269,15 @@ def _confirm(
     frames = seeds * objective.frames(best.params)
     total = len(missing) * frames
     with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
-
-        def progress(frames: int) -> None:
-            bar.update(frames)
-            this.run.check_stop()
-
+        progress = _watch(this, bar).progress
         for name in missing:
             found, diverged[name] = objective.confirm(name, finalists[name], seeds, progress)
             scores[name] = plain_scores(found)
             write_json_atomic(kept, known)  # an interrupted end continues here
-    arrays = {
-        name: np.array([np.nan if score is None else score for score in scores[name]])
-        for name in finalists
-    }
+    arrays = {name: np.array(scores[name], dtype=float) for name in finalists}  # None becomes NaN
     result = results.confirmation(arrays, diverged, finalists, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]
     spent = [search_frames + (index + 1) * frames for index in range(len(rows))]
-    this.run.log_evaluation(rows, spent, time.monotonic() - this.started)
+    this.run.log_evaluation(rows, spent, this.seconds())

@@ -1,4 +1,4 @@
-"""How the settings of the trials are chosen.
+"""How the settings of the trials are chosen, and which trials are stopped early.
 
 Grid, random and Sobol points form a design: a list that is known before the first trial. TPE and
 CMA-ES are samplers, which learn from finished trials.
@@ -6,15 +6,15 @@ CMA-ES are samplers, which learn from finished trials.
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
+from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, TPESampler
 
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
-from metaevo.tuning.config import ADAPTIVE, SweepConfig
-from metaevo.tuning.ranges import Choice
+from metaevo.tuning.config import ADAPTIVE, PRUNED, SweepConfig
+from metaevo.tuning.ranges import Choice, Params
 from metaevo.tuning.space import Space
 
 
@@ -44,6 +44,46 @@ def make_sampler(config: SweepConfig, space: Space, seed: int) -> BaseSampler:
     return TPESampler(multivariate=True, constant_liar=True, seed=seed)
 
 
+def make_pruner(config: SweepConfig) -> BasePruner:
+    """Build the pruner of the scheduler; it counts steps as `rungs` does."""
+    if config.scheduler == "successive_halving":
+        return SuccessiveHalvingPruner(min_resource=1, reduction_factor=config.eta)
+    if config.scheduler == "hyperband":
+        longest = rungs(config)[-1]
+        return HyperbandPruner(min_resource=1, max_resource=longest, reduction_factor=config.eta)
+    return NopPruner()
+
+
+def rungs(config: SweepConfig) -> list[int]:
+    """Return the steps at which trials may be stopped: 1, eta, eta ** 2, ...; the last is the end.
+
+    A step is the training of the shortest rung. Without a pruner there is one step.
+    """
+    if config.scheduler not in PRUNED:
+        return [1]
+    count = math.floor(math.log(1 / config.min_fraction, config.eta) + 1e-9)
+    return [config.eta**rung for rung in range(count + 1)]
+
+
+def expected_share(config: SweepConfig) -> float:
+    """Return the expected share of training all trials to their end, if one in eta goes on."""
+    steps = np.array(rungs(config)) / rungs(config)[-1]
+    shares = [
+        float(
+            np.dot(
+                np.diff(steps[start:], prepend=0.0),
+                1.0 / config.eta ** np.arange(len(steps) - start),
+            )
+        )
+        for start in range(len(steps))
+    ]
+    if config.scheduler != "hyperband":
+        return shares[0]
+    left = np.arange(len(steps))[::-1]  # rungs after the first one of a bracket
+    weights = np.ceil(len(steps) * config.eta**left / (left + 1))  # as Optuna's brackets
+    return float(np.average(shares, weights=weights))
+
+
 def num_trials(config: SweepConfig, space: Space) -> int:
     """Return the number of trials: at most as many as the grid has points."""
     if config.sampler != "grid":
@@ -52,7 +92,7 @@ def num_trials(config: SweepConfig, space: Space) -> int:
     return min(config.trials, math.prod(len(axis) for axis in axes))
 
 
-def design(config: SweepConfig, space: Space, seed: int) -> list[dict[str, Any]] | None:
+def design(config: SweepConfig, space: Space, seed: int) -> list[Params] | None:
     """Return the settings of every trial; None if a sampler chooses them."""
     count = num_trials(config, space)
     if config.sampler in ADAPTIVE:

@@ -26,7 +26,7 @@ def resident() -> float:
 
 def measure(kib: int, counts: list[int], arguments: list[str]) -> dict[str, object]:
     """Sweep, and return the memory after so many trials, and the seconds of search and training."""
-    tell, train = Study.tell, Trainings.train
+    tell, train = Study.tell, Trainings.run
     leaked, memory, told, seconds = [], {}, [], []
 
     def counted(*args, **kwargs):
@@ -43,7 +43,7 @@ def measure(kib: int, counts: list[int], arguments: list[str]) -> dict[str, obje
         seconds.append(time.monotonic() - before)
         return result
 
-    Study.tell, Trainings.train = counted, timed
+    Study.tell, Trainings.run = counted, timed
     code = main(arguments, description=None)
     search = told[-1] - told[0]
     return {"code": code, "memory": memory, "search": search, "training": sum(seconds[1:])}

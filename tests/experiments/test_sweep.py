@@ -19,7 +19,6 @@ from metaevo.studies.sweeps import sweep_class
 from metaevo.training import population_based
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
-from metaevo.training.sweeps import Trainings
 from metaevo.tuning import figures, run
 
 pytestmark = pytest.mark.long
@@ -151,8 +150,9 @@ def test_every_schedule_leaves_everything(schedule, sweep, tmp_path):
         pairs = {(float(row[RATE]), float(row[EPSILON])) for row in rows}
         expected = {(rate, epsilon) for rate in (0.01, 0.9) for epsilon in (0.1, 1.0)}
         np.testing.assert_allclose(sorted(pairs), sorted(expected), rtol=1e-6)
-    elif schedule == "successive_halving":  # 3 updates of 9 for all, the rest for two of six
-        assert sorted(frames) == [2 * 300] * 4 + [2 * 900] * 2
+    elif schedule == "successive_halving":  # 3 updates of 9 for all, the rest for some
+        assert set(frames) == {2 * 300, 2 * 900}
+        assert [row["outcome"] for row in rows].count("pruned") == frames.count(2 * 300)
         assert (path / "figures" / "rungs.png").exists()
     elif schedule == "pbt":
         assert frames == [2 * 900] * 6
@@ -230,23 +230,20 @@ def test_resumed_equals_uninterrupted(finished, sweep, tmp_path, monkeypatch):
     trained = count_trained(monkeypatch)
     sweep(path, resume=True)
     assert trained == [2, 1, 1, 1]  # the lost one with a new one, the last one, the confirmation
-    ours, theirs = table(path), table(finished)
-    number = [row.pop("trial") for row in ours]
-    assert number == ["0", "1", "2", "4", "5", "6"]  # the lost trial 3 was begun anew
-    for row in theirs:
-        row.pop("trial")
-    key = lambda row: row[RATE]  # noqa: E731
-    assert sorted(ours, key=key) == sorted(theirs, key=key)
-    logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
-    assert sorted(logged) == [0, 1, 2, 4, 5, 6]
+    assert table(path) == table(finished)
     for name in ("best.yaml", "evaluation.json"):
-        assert _without_trial(path / name) == _without_trial(finished / name)
+        assert (path / name).read_text() == (finished / name).read_text()
+    logged = [record["trial"] for record in RunDirectory(path).read_metrics("trial")]
+    assert logged == list(range(6))
 
 
-def _without_trial(path):
-    content = load_yaml(path)
-    content.pop("best_trial", None)
-    return content
+def test_a_serial_sweep_that_learns_is_resumed_bit_for_bit(sweep, tmp_path, monkeypatch):
+    line = "--sweep.sampler tpe --sweep.trials 14 --sweep.batch 1 --sweep.confirm_seeds 0"
+    whole, path = sweep(tmp_path / "whole", line), tmp_path / "run"
+    with killed_at(monkeypatch, run.Study, "tell", 12):
+        sweep(path, line)
+    sweep(path, resume=True)
+    assert table(path) == table(whole)
 
 
 @pytest.mark.parametrize(
@@ -319,9 +316,9 @@ def test_equal_settings_are_undecided(sweep, tmp_path, capsys):
 
 
 def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
-    used, real = [], Trainings.train
+    used, real = [], Population.init
     monkeypatch.setattr(
-        Trainings, "train", lambda self, s, keys, p: (used.append(keys), real(self, s, keys, p))[1]
+        Population, "init", lambda self, keys, s: (used.append(keys), real(self, keys, s))[1]
     )
     sweep(tmp_path / "run", "--sweep.trials 2")
     search, *confirmation = [

@@ -178,7 +178,9 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
         error = complaint(["--worker", "--run-dir", path], patch, capsys)
     assert "--confirm-destination" in error
     assert not outside.exists()
-    assert sweep("--worker", "--run-dir", path, "--sweep.storage", url) == 0
+    monkeypatch.setattr("metaevo.tuning.study._SECONDS_FOR_IDENTITY", 0.2)
+    named = ["--worker", "--run-dir", path, "--sweep.storage", url]
+    assert "not begun" in complaint(named, monkeypatch, capsys)
     assert outside.exists()
 
 
@@ -288,11 +290,7 @@ def test_two_processes_share_a_sweep_and_one_is_killed(config, tmp_path):
 
     def workers():
         lines = journal.read_text().splitlines()
-        return {
-            found["user_attr"]["worker"]
-            for found in map(json.loads, lines)
-            if "worker" in found.get("user_attr", {})
-        }
+        return {x["worker_id"] for x in map(json.loads, lines) if x.get("state") == 0}
 
     victim = start("--worker", "--run-dir", path, cache=cache)
     wait_until(lambda: len(workers()) == 2, leader)

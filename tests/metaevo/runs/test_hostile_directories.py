@@ -21,7 +21,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import mirror
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.remote import files_in
-from metaevo.tuning.storage import JOURNAL, Storage
+from metaevo.tuning.storage import JOURNAL, open_storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
 
@@ -87,7 +87,7 @@ READERS = {
     "evaluation.json": lambda run: read(run.path),
     ".lock": lambda run: read(run.path),
     "tracked.jsonl": lambda run: mirror_of(run).catch_up(),
-    JOURNAL: lambda run: Storage.open(run.path, None),
+    JOURNAL: lambda run: open_storage(run.path, None),
 }
 
 

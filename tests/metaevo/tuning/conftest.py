@@ -1,10 +1,10 @@
 """What the tests of sweeps share: a small space, and a config without the parts that need JAX."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 
+from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 
@@ -23,10 +23,7 @@ def space():
 @pytest.fixture
 def make_config():
     def make(**changes):
-        defaults = {
-            "trials": 8, "sampler": "random", "grid_points": 3, "storage": None, "study": None,
-        }  # fmt: skip
-        return SimpleNamespace(**{**defaults, **changes})
+        return SweepConfig(**{"trials": 8, "sampler": "random", "grid_points": 3, **changes})
 
     return make
 

@@ -1,27 +1,27 @@
 """A worker process of a study, for the tests: python study_worker.py DIRECTORY NAME TRIALS [URL].
 
-Appends "NAME INDEX LEARNING_RATE" to DIRECTORY/evaluated for every trial that it evaluates. Once
-DIRECTORY/hang-NAME exists, it asks for two trials, says so in DIRECTORY/hung and stops for ever.
+Appends "NAME INDEX LEARNING_RATE" to DIRECTORY/evaluated for every trial that it evaluates. Of a
+journal, "first" is the leading process. Once DIRECTORY/hang-NAME exists, it asks for two trials,
+writes their numbers to DIRECTORY/hung and stops for ever.
 """
 
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 from metaevo.tuning import storage
+from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Study
+from metaevo.tuning.study import Outcome, Study
 
 
 def main(directory: Path, name: str, trials: int, url: str | None) -> None:
     space = Space({"hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1)}, {})
-    config = SimpleNamespace(
-        trials=trials, sampler="sobol", grid_points=3, storage=url, study="shared"
-    )
+    config = SweepConfig(trials=trials, sampler="sobol", storage=url, study="shared")
     storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
-    with Study.open(directory, config, space, seed=5, name="") as study:
+    is_worker = url is None and name != "first"
+    with Study.open(directory, config, space, seed=5, name="", is_worker=is_worker) as study:
         while True:
             batch = study.ask(2)
             if batch and (directory / f"hang-{name}").exists():
@@ -33,9 +33,8 @@ def main(directory: Path, name: str, trials: int, url: str | None) -> None:
                 rate = trial.params["hyperparams.learning_rate"]
                 with open(directory / "evaluated", "a") as file:
                     file.write(f"{name} {trial.index} {rate!r}\n")
-                study.report(trial, 1, -rate)
-                study.tell(trial, -rate, outcome="complete", attributes={"scores": [rate]})
-            if not batch and not study.running():
+                study.tell(trial, Outcome("complete", -rate, [rate]))
+            if not batch and (is_worker or not study.running()):
                 break
             time.sleep(0.02)
     assert "jax" not in sys.modules  # a process that only looks at a study starts in no time

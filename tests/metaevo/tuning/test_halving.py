@@ -1,166 +1,153 @@
-"""Successive halving and Hyperband: published sizes, counted compute, survivors untouched."""
+"""Successive halving and Hyperband: counted compute, the best survive, survivors are untouched."""
 
-import jax
 import numpy as np
 import pytest
 
 from metaevo.config import from_dict
-from metaevo.training.fitness import FitnessConfig
-from metaevo.training.halving import Bracket, brackets, run_bracket, updates_at
+from metaevo.studies.sweeps import make_objective, sweep_class
 from metaevo.training.population import Population
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.objective import statistic
-from purerl import q_learning
-from tests.metaevo.training.test_population import assert_same, diverging, q_task
+from metaevo.tuning.objective import Watch, statistic
+from metaevo.tuning.samplers import expected_share, rungs
+from metaevo.tuning.study import Study, Trial
 
 RATES = [0.5, 0.05, 0.2, 0.0, 0.3, 0.0, 0.7, 0.1, 0.0]
-SEEDS = 2
+RATE, SEEDS, STEPS = "hyperparams.learning_rate", 2, 10
+SETTINGS = {
+    "learner": "q_learning",
+    "task": {"env": "GridWorld", "env_params": {"size": 4, "max_steps_in_episode": 20}},
+    "train": {"total_timesteps": 90 * STEPS, "num_steps": STEPS},
+    "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
+    "space": {RATE: {"uniform": [0, 1]}, "train.total_timesteps": [90 * STEPS, 45 * STEPS]},
+}
 
 
 def config(**settings):
     return from_dict(SweepConfig, settings)
 
 
-def test_hyperband_is_the_published_table():
-    """Li et al. 2018, table 1: eta = 3, R = 81: n_i and r_i of the brackets s = 4, ..., 0."""
-    cycle = brackets(config(scheduler="hyperband", eta=3, min_fraction=1 / 81))
-    published = [
+def test_rungs_and_the_share_of_training():
+    halving = config(scheduler="successive_halving", eta=2, min_fraction=0.125)
+    assert rungs(halving) == [1, 2, 4, 8]
+    # 8 trials an eighth, 4 another eighth, 2 another quarter, 1 another half: 2.5 trainings of 8.
+    assert expected_share(halving) == pytest.approx((8 / 8 + 4 / 8 + 2 / 4 + 1 / 2) / 8)
+    assert rungs(config(scheduler="hyperband", eta=3, min_fraction=1 / 81)) == [1, 3, 9, 27, 81]
+    # Li et al. 2018, table 1: n_i and r_i of the brackets s = 4, ..., 0; n_i are rounded there.
+    table = [
         ([81, 27, 9, 3, 1], [1, 3, 9, 27, 81]),
-        ([34, 11, 3, 1], [3, 9, 27, 81]),
-        ([15, 5, 1], [9, 27, 81]),
-        ([8, 2], [27, 81]),
+        ([34, 34 / 3, 34 / 9, 34 / 27], [3, 9, 27, 81]),
+        ([15, 5, 15 / 9], [9, 27, 81]),
+        ([8, 8 / 3], [27, 81]),
         ([5], [81]),
     ]
-    assert [bracket.sizes() for bracket in cycle] == [sizes for sizes, _ in published]
-    for bracket, (_, resources) in zip(cycle, published, strict=True):
-        np.testing.assert_allclose(np.array(bracket.fractions) * 81, resources)
+    cost = sum(np.dot(n, np.diff(r, prepend=0)) for n, r in table)
+    share = cost / (81 * sum(n[0] for n, _ in table))
+    hyperband = config(scheduler="hyperband", eta=3, min_fraction=1 / 81)
+    assert expected_share(hyperband) == pytest.approx(share)
+    assert rungs(config()) == [1]
+    assert expected_share(config()) == 1
 
 
-def test_successive_halving_has_one_bracket():
-    (bracket,) = brackets(config(scheduler="successive_halving", eta=2, min_fraction=0.125))
-    assert bracket == Bracket(8, 2, (0.125, 0.25, 0.5, 1.0))
-    assert bracket.sizes(5) == [5, 2, 1, 1]
-    # 8 trials an eighth, 4 another eighth, 2 another quarter, 1 another half: 2.5 trainings of 8.
-    assert bracket.cost() == pytest.approx(8 / 8 + 4 / 8 + 2 / 4 + 1 / 2)
-    (other,) = brackets(config(scheduler="successive_halving", eta=2, min_fraction=0.2, batch=20))
-    assert (other.trials, other.fractions) == (20, (0.25, 0.5, 1.0))
-
-
-@pytest.mark.parametrize(("fraction", "expected"), [(1 / 27, 1), (0.26, 3), (1.0, 10), (0.3, 3)])
-def test_rungs_are_whole_updates(fraction, expected):
-    assert updates_at(fraction, 10) == expected
-
-
-@pytest.fixture(scope="module")
-def populations():
-    fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
-    hyperparams = q_learning.Hyperparams()
-    return [Population(q_task(updates), hyperparams, None, fitness) for updates in (90, 45)]
-
-
-@pytest.fixture(scope="module")
-def diverging_population():
-    fitness = FitnessConfig(mean_return=0.0, reward_per_step=1.0)
-    return Population(q_task(45, diverging), q_learning.Hyperparams(), None, fitness)
-
-
-@pytest.fixture(scope="module")
-def keys():
-    return jax.random.split(jax.random.key(5), SEEDS)
-
-
-def start(population, keys, rates=RATES):
-    return population.init(keys, [q_learning.Hyperparams(learning_rate=rate) for rate in rates])
-
-
-def test_compute_is_counted_and_survivors_are_untouched(populations, keys):
-    population, settings = (
-        populations[0],
-        config(scheduler="successive_halving", min_fraction=1 / 9),
-    )
-    (bracket,) = brackets(settings)
-    frames, reports = [], []
-    results = run_bracket(
-        [(population, start(population, keys), range(9))],
-        bracket,
-        lambda scores: statistic(scores, settings),
-        lambda *arguments: reports.append(arguments),
+def train(rates, lengths=None, should_prune=lambda trial, step, value: False, **sweep):
+    """Train trials; their outcomes by number, and the environment steps that it took."""
+    raw = {**SETTINGS, "sweep": {"seeds": SEEDS, "confirm_seeds": 0, **sweep}}
+    objective = make_objective(from_dict(sweep_class(raw), raw))
+    outcomes, frames = {}, []
+    watch = Watch(
+        lambda trial, outcome: outcomes.setdefault(trial.number, outcome),
+        should_prune,
         frames.append,
+        lambda text: None,
     )
-    # 9 trials x 10 updates, 3 x 20 more, 1 x 60 more, of 10 steps and two seeds each
-    assert sum(frames) == (9 * 10 + 3 * 20 + 1 * 60) * 10 * SEEDS
-    assert sum(frames) == pytest.approx(bracket.cost() * 90 * 10 * SEEDS)
-    assert sum(frames) == sum(result.frames for result in results.values())
-    assert sum(frames) < 9 * 90 * 10 * SEEDS / 3
-    assert sorted(result.fraction for result in results.values()) == pytest.approx(
+    lengths = lengths or [90] * len(rates)
+    objective.run(
+        [
+            Trial(number, number, {RATE: rate, "train.total_timesteps": length * STEPS})
+            for number, (rate, length) in enumerate(zip(rates, lengths, strict=True))
+        ],
+        watch,
+    )
+    return outcomes, sum(frames), objective
+
+
+def test_compute_is_counted_and_survivors_are_untouched():
+    """Stop all but the three best at the first rung, and all but the best at the second one."""
+    reported = {1: {}, 3: {}, 9: {}}
+    left = {1: {0, 6, 4}, 3: {6}, 9: {6}}
+
+    def should_prune(trial, step, value):
+        reported[step][trial.number] = value
+        return trial.number not in left[step]
+
+    outcomes, frames, objective = train(
+        RATES, None, should_prune, scheduler="successive_halving", min_fraction=1 / 9
+    )
+    # 9 trials x 10 updates, 3 x 20 more, 1 x 60 more, of two seeds each
+    assert frames == (9 * 10 + 3 * 20 + 1 * 60) * STEPS * SEEDS
+    assert frames == sum(outcome.frames for outcome in outcomes.values())
+    assert sorted(outcome.fraction for outcome in outcomes.values()) == pytest.approx(
         [1 / 9] * 6 + [1 / 3] * 2 + [1.0]
     )
-
-    # By brute force: rank everybody at the rungs themselves.
-    agents = population.advance(start(population, keys), 10)
-    first = population.scores(agents).mean(axis=1)
-    agents = population.advance(agents, 20)
-    second = population.scores(agents).mean(axis=1)
-    third = population.scores(population.advance(agents, 60))
-    survivors = np.argsort(-first, kind="stable")[:3]
-    winner = survivors[np.argmax(second[survivors])]
-    assert {n for n, result in results.items() if result.complete} == {winner}
-    np.testing.assert_array_equal(results[winner].scores, third[winner])
-    assert [r[:2] for r in reports if r[0] == winner] == [
-        (winner, 100), (winner, 300), (winner, 900),
-    ]  # fmt: skip
-    assert {n for n, step, _ in reports if step == 300} == set(survivors)
-
-
-def test_groups_of_different_length_are_ranked_together(populations, keys):
-    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.5, batch=6)
-    (bracket,) = brackets(settings)
-    groups = [
-        (populations[0], start(populations[0], keys, [0.0, 0.5, 0.0]), [4, 0, 7]),
-        (populations[1], start(populations[1], keys, [0.0, 0.0, 0.5]), [1, 2, 3]),
-    ]
-    results = run_bracket(
-        groups, bracket, lambda scores: statistic(scores, settings), lambda *_: None
+    assert {n: set(values) for n, values in reported.items()} == {
+        1: set(range(9)), 3: left[1], 9: left[3],
+    }  # fmt: skip
+    assert [n for n, each in outcomes.items() if each.outcome == "complete"] == [6]
+    whole, *_ = train(RATES)
+    assert outcomes[6] == whole[6]
+    agents = objective.population(objective.settings_of({})).init(
+        objective.keys, [objective.settings_of({RATE: rate}).hyperparams for rate in RATES]
     )
-    complete = {number for number, result in results.items() if result.complete}
-    halves = {number: result for number, result in results.items() if not result.complete}
-    assert len(complete) == 3
-    assert {0, 3} <= complete  # the ones that learn, one of each length
-    for number, result in halves.items():
-        updates = 45 if number in (4, 0, 7) else 22
-        assert result.frames == updates * 10 * SEEDS
-        assert result.value <= max(results[n].value for n in complete)
+    population = objective.population(objective.settings_of({}))
+    first = population.scores(population.advance(agents, 10)).mean(axis=1)
+    np.testing.assert_allclose([reported[1][n] for n in range(9)], first)
 
 
-@pytest.mark.parametrize("diverged", [{1}, {0, 1, 2, 3}])
-def test_whoever_diverges_is_out_and_all_may(diverging_population, keys, diverged):
-    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
-    rates = [2.0 if number in diverged else 0.3 for number in range(4)]
-    results = run_bracket(
-        [(diverging_population, start(diverging_population, keys, rates), range(4))],
-        *brackets(settings),
-        lambda scores: statistic(scores, settings),
-        lambda *_: None,
-    )
-    for number in range(4):
-        assert (results[number].value is None) == (number in diverged)
-        assert results[number].diverged == SEEDS * (number in diverged)
-    assert any(result.complete for result in results.values()) == (len(diverged) < 4)
+def test_trials_of_different_length_share_the_rungs():
+    steps = []
+    outcomes, frames, _ = train(
+        [0.5, 0.5], [90, 45], lambda trial, step, value: bool(steps.append(step)), eta=2,
+        min_fraction=0.5, scheduler="successive_halving",
+    )  # fmt: skip
+    assert sorted(steps) == [1, 1, 2, 2]
+    assert [outcomes[n].frames for n in range(2)] == [90 * STEPS * SEEDS, 45 * STEPS * SEEDS]
+    assert frames == (90 + 45) * STEPS * SEEDS
 
 
-def test_whoever_has_no_score_yet_may_go_on(populations, keys):
-    """As where no episode ends in the first rung: that is no reason to stop all trials."""
-    settings = config(scheduler="successive_halving", eta=2, min_fraction=0.25)
-    reports = []
-    results = run_bracket(
-        [(populations[1], start(populations[1], keys, RATES[:4]), range(4))],
-        *brackets(settings),
-        lambda scores: None,
-        lambda *arguments: reports.append(arguments),
-    )
-    assert [result.complete for result in results.values()] == [True, False, False, False]
-    assert reports == []
-    assert all(result.diverged == 0 for result in results.values())
+@pytest.mark.parametrize(("scheduler", "at_least"), [("successive_halving", 20), ("hyperband", 8)])
+def test_the_best_of_a_sweep_is_never_stopped(tmp_path, make_config, space, scheduler, at_least):
+    settings = make_config(trials=40, scheduler=scheduler, eta=3, min_fraction=1 / 9)
+    values = np.random.default_rng(0).permutation(40).tolist()
+    live, stopped = [], set()
+    with Study.open(tmp_path, settings, space, seed=0, name="tested") as study:
+        live = study.ask(40)
+        for step in rungs(settings)[:-1]:
+            for trial in live:
+                if study.should_prune(trial, step, values[trial.index]):
+                    stopped.add(values[trial.index])
+            live = [trial for trial in live if values[trial.index] not in stopped]
+    assert len(stopped) >= at_least
+    assert max(values) not in stopped
+    assert np.mean(list(stopped)) < np.mean([values[trial.index] for trial in live])
+
+
+def test_a_trial_that_diverges_is_stopped(monkeypatch):
+    monkeypatch.setattr(
+        Population, "diverged",
+        lambda self, agents: np.arange(agents.settings)[:, None] + np.zeros(SEEDS) == 1,
+    )  # fmt: skip
+    halving = {"scheduler": "successive_halving", "eta": 2, "min_fraction": 0.5}
+    outcomes, *_ = train([0.5, 0.5, 0.5], **halving)
+    assert [outcomes[n].diverged for n in (0, 1)] == [0, SEEDS]
+    assert [outcomes[n].fraction for n in (0, 1)] == [1, 0.5]
+    assert outcomes[1].outcome == "pruned"
+
+
+def test_a_trial_without_a_score_yet_goes_on(monkeypatch):
+    """As where no episode ends in the first rung."""
+    halving = {"scheduler": "successive_halving", "eta": 2, "min_fraction": 0.25}
+    monkeypatch.setattr("metaevo.training.sweeps.statistic", lambda scores, config: None)
+    outcomes, *_ = train(RATES[:2], None, lambda *_: pytest.fail("has a score"), **halving)
+    assert [outcomes[n].fraction for n in (0, 1)] == [1, 1]
 
 
 def test_objective():
@@ -170,10 +157,3 @@ def test_objective():
     assert statistic(scores, config(statistic="quantile", quantile=0.0)) == 1.0
     assert statistic(scores, config(statistic="quantile", quantile=0.5)) == 3.0
     assert statistic(np.array([1.0, np.nan]), config()) is None
-
-
-def test_helpers_agree(populations, keys):
-    """`start` begins every trial alike: what differs later is the settings' doing."""
-    agents = start(populations[0], keys, [0.1, 0.9])
-    first, second = (populations[0].select(agents, [trial]).rows.agent for trial in (0, 1))
-    assert_same(first, second)

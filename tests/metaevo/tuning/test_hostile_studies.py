@@ -10,7 +10,7 @@ import pytest
 
 from metaevo.config import ConfigError
 from metaevo.tuning import storage as storages
-from metaevo.tuning.study import Study
+from metaevo.tuning.study import Outcome, Study
 
 
 class Command:
@@ -63,8 +63,7 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
                 if batch == 1 and is_open:
                     write(tmp_path, attributes)  # as any other writer of a shared study can
                 for trial in study.ask(8):
-                    value = quadratic(trial.params)
-                    study.tell(trial, value, outcome="complete", attributes={})
+                    study.tell(trial, Outcome("complete", quadratic(trial.params)))
 
     search(2 if is_open else 1)
     if not is_open:
@@ -72,3 +71,24 @@ def test_no_pickle_in_a_study_is_loaded(tmp_path, make_config, space, quadratic,
     with contextlib.suppress(ConfigError):
         search(2)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"op_code": 8, "user_attr": {"index": "0"}},
+        {"op_code": 8, "user_attr": {"result": {"outcome": "complete", "value": "high"}}},
+        {"op_code": 8, "user_attr": {"result": [1]}},
+        {"op_code": 7, "step": 1, "intermediate_value": "high"},
+        {"op_code": 6, "state": 1, "values": [5.0], "datetime_complete": "2026-01-01T00:00:00"},
+    ],
+)
+def test_forged_trials_are_one_line(tmp_path, make_config, space, forged):
+    config = make_config(trials=2)
+    Study.open(tmp_path, config, space, seed=0, name="tested")
+    with (tmp_path / storages.JOURNAL).open("a") as file:
+        file.write(json.dumps({"worker_id": "somebody", "trial_id": 0, **forged}) + "\n")
+    with pytest.raises(ConfigError) as error:
+        Study.open(tmp_path, config, space, seed=0, name="tested")
+    assert "trial 0" in str(error.value)
+    assert "\n" not in str(error.value)

@@ -6,11 +6,11 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, files
 from metaevo.tuning import storage as storages
 from metaevo.tuning.ranges import Choice, Range
 from metaevo.tuning.space import Space
-from metaevo.tuning.study import Study
+from metaevo.tuning.study import Outcome, Study
 
 SAMPLERS = ("grid", "random", "sobol", "tpe", "cma_es")
 
@@ -25,7 +25,7 @@ def search(path, config, space, objective, batch=8, limit=None, seed=0):
         while trials := study.ask(batch):
             for trial in trials:
                 value = objective(trial.params)
-                assert study.tell(trial, value, outcome="complete", attributes={"frames": 7})
+                assert study.tell(trial, Outcome("complete", value, frames=7))
             limit = None if limit is None else limit - 1
             if limit == 0:
                 break
@@ -39,7 +39,7 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
     records = study.records()
     assert [record.index for record in records] == list(range(64))
     assert [record.value for record in records] == [quadratic(record.params) for record in records]
-    assert all(record.attributes == {"frames": 7} for record in records)
+    assert all(record.frames == 7 for record in records)
     best = study.best()
     assert best.value == max(record.value for record in records)
     # With n points in a unit square, the nearest to a point is at about 0.5 / sqrt(n).
@@ -96,30 +96,31 @@ def test_a_grid_has_no_more_trials_than_points(tmp_path, make_config, space, qua
     assert [record.params for record in records] == space.grid(3)
 
 
-def test_outcomes_and_what_was_reported(tmp_path, make_config, space):
-    with open_study(tmp_path, make_config(trials=5), space) as study:
+def test_outcomes_are_kept(tmp_path, make_config, space):
+    config = make_config(trials=5, scheduler="successive_halving")
+    with open_study(tmp_path, config, space) as study:
         assert (study.remaining(), study.running(), study.best()) == (5, 0, None)
         good, stopped, diverged, impossible = study.ask(4)
         assert (study.remaining(), study.running()) == (1, 4)
-        study.report(stopped, 10, 1.0)
-        study.report(stopped, 30, 2.0)
-        assert study.tell(good, 3.0, outcome="complete", attributes={"scores": [2.0, 4.0]})
-        assert study.tell(stopped, 2.0, outcome="pruned", attributes={})
-        assert study.tell(diverged, None, outcome="pruned", attributes={"diverged": 1})
-        assert study.tell(impossible, None, outcome="failed", attributes={"reason": "why"})
-        assert not study.tell(good, 9.0, outcome="complete", attributes={})  # it is decided
+        assert not study.should_prune(good, 1, 3.0)
+        assert study.should_prune(stopped, 1, 2.0)
+        assert study.tell(good, Outcome("complete", 3.0, [2.0, 4.0]))
+        assert study.tell(stopped, Outcome("pruned", 2.0))
+        assert study.tell(diverged, Outcome("pruned", None, [None], diverged=1))
+        assert study.tell(impossible, Outcome("failed", reason="why"))
+        assert not study.tell(good, Outcome("complete", 9.0))  # it is decided
         (last,) = study.ask(4)
         with pytest.raises(ValueError, match="finite"):
-            study.tell(last, float("nan"), outcome="complete", attributes={})
+            study.tell(last, Outcome("complete", float("nan")))
         assert (study.remaining(), study.running()) == (0, 1)
     states = [trial.state.name for trial in study.optuna_study.trials]
     assert states == ["COMPLETE", "PRUNED", "PRUNED", "FAIL", "RUNNING"]
     assert [trial.value for trial in study.optuna_study.trials[:3]] == [3.0, 2.0, None]
-    records = open_study(tmp_path, make_config(trials=5), space).records()
+    records = open_study(tmp_path, config, space).records()
     assert [record.outcome for record in records] == ["complete", "pruned", "pruned", "failed"]
     assert [record.value for record in records] == [3.0, 2.0, None, None]
-    assert records[1].intermediate == {10: 1.0, 30: 2.0}
-    assert records[3].attributes == {"reason": "why"}
+    assert records[0].scores == [2.0, 4.0]
+    assert records[3].reason == "why"
     assert study.best() == records[0]
 
 
@@ -130,23 +131,21 @@ def test_tpe_leaves_where_trials_diverge(tmp_path, make_config):
             for trial in batch:
                 bad = trial.params["x"] > 0.5
                 value, outcome = (None, "pruned") if bad else (-1.0, "complete")
-                study.tell(trial, value, outcome=outcome, attributes={})
+                study.tell(trial, Outcome(outcome, value))
     late = [record.outcome for record in study.records()][32:]
     assert late.count("pruned") < 8  # of 32, by chance 16
 
 
-def test_what_an_unfinished_worker_leaves_is_done_next(tmp_path, make_config, space):
+def test_what_a_killed_process_leaves_is_done_next(tmp_path, make_config, space):
     config = make_config(trials=6, sampler="sobol")
     with open_study(tmp_path, config, space) as study:
         first = study.ask(3)
-        study.tell(first[1], 1.0, outcome="complete", attributes={})
-    with pytest.raises(RuntimeError, match="ask"):
-        study.ask(1)
+        study.tell(first[1], Outcome("complete", 1.0))
     with open_study(tmp_path, config, space) as study:
-        assert study.remaining() == 5
+        assert study.ask(1) == [first[0]]
         rest = study.ask(9)
-    assert [trial.index for trial in rest] == [0, 2, 3, 4, 5]
-    assert [trial.params for trial in rest[:2]] == [first[0].params, first[2].params]
+    assert rest[0] == first[2]
+    assert [trial.index for trial in rest] == [2, 3, 4, 5]
 
 
 def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, monkeypatch):
@@ -241,7 +240,7 @@ def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_conf
     config = make_config(trials=3)
     with open_study(tmp_path, config, space) as study:
         for trial in study.ask(2):
-            study.tell(trial, 1.0, outcome="complete", attributes={"text": "ü"})
+            study.tell(trial, Outcome("complete", 1.0, reason="ü"))
         kept = study.records()
     journal = tmp_path / storages.JOURNAL
     whole = journal.read_bytes()
@@ -253,7 +252,7 @@ def test_a_journal_cut_off_anywhere_in_its_last_line_goes_on(tmp_path, make_conf
             known = study.records()
             assert known == (kept if end == len(whole) else kept[:1])
             for trial in study.ask(3):
-                assert study.tell(trial, 2.0, outcome="complete", attributes={})
+                assert study.tell(trial, Outcome("complete", 2.0))
         again = open_study(tmp_path, config, space)
         assert sorted(record.index for record in again.records()) == [0, 1, 2]
         assert journal.read_bytes().startswith(whole[:last])
@@ -266,7 +265,7 @@ def test_a_torn_line_of_a_killed_worker_does_not_spoil_that_of_a_living_one(
         (trial,) = study.ask(1)
         with open(tmp_path / storages.JOURNAL, "ab") as file:
             file.write(b'{"op_code": 4, "wor')
-        assert study.tell(trial, 1.0, outcome="complete", attributes={})
+        assert study.tell(trial, Outcome("complete", 1.0))
     assert len(open_study(tmp_path, make_config(), space).records()) == 1
 
 
@@ -276,5 +275,5 @@ def test_unfinished_lines_of_any_length(tmp_path):
     for length in [0, 1, 4095, 4096, 4097, 9000, *rng.choices(range(20_000), k=20)]:
         for head in (b"", b"whole\n", b"x" * 5000 + b"\n"):
             path.write_bytes(head + b"y" * length)
-            storages.drop_unfinished_line(path)
+            files.drop_unfinished_line(path)
             assert path.read_bytes() == head

@@ -5,11 +5,11 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from metaevo.config import ConfigError
+from metaevo.tuning.config import SweepConfig
 from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
@@ -51,12 +51,11 @@ def test_workers_that_begin_a_database_at_once_share_one_study(tmp_path, url):
     assert indices == list(range(several_workers.TRIALS))
     study = several_workers.open_study(tmp_path, url)
     assert [record.index for record in study.records()] == indices
-    study.close()
 
 
 def test_a_password_is_never_shown(tmp_path, url):
     bad = url.replace("postgres@/postgres", "nobody:geheim@/missing")
-    config = SimpleNamespace(trials=1, sampler="random", grid_points=2, storage=bad, study=None)
+    config = SweepConfig(trials=1, sampler="random", storage=bad)
     with pytest.raises(ConfigError, match="cannot be opened") as error:
         Study.open(tmp_path, config, Space({"x": Range("uniform", 0, 1)}, {}), seed=0, name="n")
     assert "geheim" not in str(error.value)

@@ -86,7 +86,7 @@ def test_a_learner_gives_the_same_with_and_without_a_directory(tmp_path):
     kept = metaevo.sweep(LEARNER, RATES, run_dir=tmp_path / "run", **options)
     assert [trial.params for trial in alone.trials] == [trial.params for trial in kept.trials]
     for ours, theirs in zip(alone.trials, kept.trials, strict=True):
-        assert ours.attributes["scores"] == theirs.attributes["scores"]
-        assert ours.value == pytest.approx(sum(ours.attributes["scores"]) / 2)
+        assert ours.scores == theirs.scores
+        assert ours.value == pytest.approx(sum(ours.scores) / 2)
     result = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert len(result["variants"][0]["scores"]) == 2
