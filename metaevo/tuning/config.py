@@ -9,7 +9,7 @@ from metaevo.config.numbers import check_numbers
 from metaevo.runs.settings import RecordConfig
 
 MOST = 1_000_000
-"""Seeds and settings that are more than anyone needs, and fewer than memory has room for."""
+"""Upper limit of the numbers of seeds and of settings."""
 
 ADAPTIVE = ("tpe", "cma_es")
 """Samplers that learn from finished trials."""
@@ -30,7 +30,8 @@ class SweepConfig:
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """how they are chosen; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
-    """trials asked for, and trained, at once; by default 16 of tpe and cma_es, all of the others"""
+    """trials at once; by default 16 of tpe and cma_es, all of the others, and with successive halving
+    and hyperband as many as leave one at the end"""
     grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
     """values of a range in a grid"""
     seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4
@@ -40,11 +41,11 @@ class SweepConfig:
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """level of the statistic quantile: low levels prefer settings that never fail"""
     scheduler: Literal["none", "successive_halving", "hyperband", "pbt"] = "none"
-    """how trials are stopped early; pbt instead changes the settings of agents in mid-training"""
+    """how Optuna stops trials early; pbt changes the settings of agents in mid-training instead"""
     eta: Annotated[int, Gt(1)] = 3
-    """of successive halving and hyperband: one in eta survives, with eta times the training"""
+    """of successive halving and hyperband: one in eta continues, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
-    """of the training that the shortest rung gets at least"""
+    """of the training: the shortest rung is at least as long"""
     confirm_seeds: Annotated[int, Interval(ge=0, le=MOST)] = 32
     """fresh seeds on which the winner and the settings it began from are trained; 0 for none"""
     storage: str | None = None

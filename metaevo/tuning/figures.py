@@ -7,17 +7,15 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import optuna
-from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 from optuna.trial import TrialState
 
 from metaevo.config import files
 from metaevo.reports import plots
+from metaevo.tuning.results import importance, varying_settings
 
 CAPTIONS = {
     "optimisation_history.png": "The objective of every trial that ran to its end, and the best of "
@@ -31,10 +29,8 @@ CAPTIONS = {
     "pbt.png": "Population-based training: the best fitness of every round and the settings of "
     "the best member's ancestors (red), and the settings of all members.",
 }
-_OURS = {"#1f77b4": plots.BLUE, "#d62728": plots.LEARNED, "#ff0000": plots.LEARNED}
-"""Colours of Optuna's, and ours."""
 MOST_SETTINGS = 4
-"""that a contour plot shows against each other: the most important ones"""
+"""Most important settings that a contour plot shows against each other."""
 
 
 def draw(study: optuna.Study, directory: Path) -> list[Path]:
@@ -46,27 +42,25 @@ def draw(study: optuna.Study, directory: Path) -> list[Path]:
     """
     study = with_short_names(study)
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    names = sorted({name for trial in complete for name in trial.params})
-    varying = [name for name in names if len({trial.params[name] for trial in complete}) > 1]
+    varying = varying_settings(complete)
     visual = optuna.visualization.matplotlib
-    plots: dict[str, Callable[[], Any]] = {}
+    drawn: dict[str, Callable[[], object]] = {}
     if complete:
-        plots["optimisation_history.png"] = lambda: visual.plot_optimization_history(study)
+        drawn["optimisation_history.png"] = lambda: visual.plot_optimization_history(study)
     if len(complete) > 1 and varying:
-        plots["slice.png"] = lambda: visual.plot_slice(study, params=varying)
-        plots["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(
+        drawn["slice.png"] = lambda: visual.plot_slice(study, params=varying)
+        drawn["parallel_coordinate.png"] = lambda: visual.plot_parallel_coordinate(
             study, params=varying
         )
     if any(len(trial.intermediate_values) > 1 for trial in study.get_trials(deepcopy=False)):
-        plots["rungs.png"] = lambda: visual.plot_intermediate_values(study)
-    if len(complete) > 3 and len(varying) > 1 and len({trial.value for trial in complete}) > 1:
-        important = list(optuna.importance.get_param_importances(study, params=varying))
-        plots["parameter_importance.png"] = lambda: visual.plot_param_importances(
+        drawn["rungs.png"] = lambda: visual.plot_intermediate_values(study)
+    if len(varying) > 1 and (important := list(importance(study))):
+        drawn["parameter_importance.png"] = lambda: visual.plot_param_importances(
             study, params=varying
         )
-        plots["contour.png"] = lambda: visual.plot_contour(study, params=important[:MOST_SETTINGS])
+        drawn["contour.png"] = lambda: visual.plot_contour(study, params=important[:MOST_SETTINGS])
     mpl.use("agg")  # no window, whatever the display
-    return [_save(plot, directory / name) for name, plot in plots.items()]
+    return [_save(plot, directory / name) for name, plot in drawn.items()]
 
 
 def with_short_names(study: optuna.Study) -> optuna.Study:
@@ -101,36 +95,7 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
     return copy
 
 
-def _restyle(axes: Axes, *, parallel: bool) -> None:
-    """Restyle axes that Optuna drew like the other figures: no grey panels, no titles.
-
-    Args:
-        axes: to change.
-        parallel: whether they are one of several that share a place, each a line with ticks.
-    """
-    for side in ("left", "center"):
-        axes.set_title("", loc=side)
-    if axes.get_label() == "<colorbar>":
-        return
-    if parallel:
-        axes.set_facecolor("none")
-        axes.grid(visible=False)
-        return
-    shown = axes.get_xlim()
-    plots._style(axes, axes.get_xlabel(), axes.get_ylabel())
-    axes.set_xlim(shown)
-    for line in axes.lines:
-        line.set_color(_OURS.get(to_hex(line.get_color()), line.get_color()))
-    filled: list[Any] = [*axes.collections, *axes.patches]
-    for drawn in filled:
-        faces = np.atleast_2d(drawn.get_facecolor())
-        if len(faces) == 1 and (ours := _OURS.get(to_hex(faces[0]))):
-            drawn.set_color(ours)
-    if (legend := axes.get_legend()) is not None:
-        legend.set_frame_on(False)
-
-
-def _save(plot: Callable[[], Any], path: Path) -> Path:
+def _save(plot: Callable[[], object], path: Path) -> Path:
     from matplotlib import pyplot
 
     # Optuna changes pyplot's style for good.
@@ -143,7 +108,15 @@ def _save(plot: Callable[[], Any], path: Path) -> Path:
         figure.set_facecolor("white")
         figure.suptitle("")  # a report has its own heading
         for each in figure.axes:
-            _restyle(each, parallel=path.stem == "parallel_coordinate")
+            for side in ("left", "center"):
+                each.set_title("", loc=side)
+            if path.stem == "parallel_coordinate":  # several axes in the same place
+                each.set_facecolor("none")
+                each.grid(visible=False)
+            elif each.get_label() != "<colorbar>":
+                shown = each.get_xlim()
+                plots._style(each, each.get_xlabel(), each.get_ylabel())
+                each.set_xlim(shown)
         # Many axes side by side. A contour of two settings has one, with a colour bar whose grid
         # matplotlib's layout cannot handle (it divides by a ratio of zero).
         if path.stem in ("slice", "contour") and len(axes) > 1:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from metaevo import statistics
 from metaevo.config import dump_yaml
 from metaevo.config.files import write_text_atomic
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.tuning.ranges import Params
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Record, Study
 
@@ -41,7 +42,7 @@ class SweepResult:
     path: Path | None = None
     """the run directory, with trials.csv, best.yaml, figures and a report"""
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[Params]:
         """Return a record for each trial: settings, value, scores, frames."""
         return rows_of(self.trials, self.space)
 
@@ -56,18 +57,23 @@ def result_of(study: Study, space: Space, path: Path | None = None) -> SweepResu
 def importance(study: optuna.Study) -> dict[str, float]:
     """Return the share of the variance that each setting explains (fANOVA, Hutter et al. 2014).
 
-    Settings that have one value only are left out. There is no importance of less than four trials,
-    or of trials with equal values.
+    Settings that have one value only are left out. The result is empty for less than four trials
+    and for trials with equal values.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    names = sorted({name for trial in complete for name in trial.params})
-    varying = [name for name in names if len({trial.params.get(name) for trial in complete}) > 1]
+    varying = varying_settings(complete)
     if len(complete) < 4 or not varying or len({trial.value for trial in complete}) < 2:
         return {}
     return dict(optuna.importance.get_param_importances(study, params=varying))
 
 
-def rows_of(records: Sequence[Record], space: Space) -> list[dict[str, Any]]:
+def varying_settings(trials: Sequence[FrozenTrial]) -> list[str]:
+    """Return the settings that have several values."""
+    names = sorted({name for trial in trials for name in trial.params})
+    return [name for name in names if len({trial.params.get(name) for trial in trials}) > 1]
+
+
+def rows_of(records: Sequence[Record], space: Space) -> list[Params]:
     """Return a flat mapping for each trial: a table that pandas reads."""
     rows = []
     for record in records:
@@ -91,11 +97,11 @@ def write_trials(run: RunDirectory, space: Space, records: Sequence[Record], see
     write_text_atomic(run.path / TRIALS, text.getvalue())
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
 
 
-def write_configs(run: RunDirectory, configs: Mapping[str, dict[str, Any]], comment: str) -> None:
+def write_configs(run: RunDirectory, configs: Mapping[str, Params], comment: str) -> None:
     """Write the settings of the winner as configs that other commands read."""
     for name, config in configs.items():
         write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(config)}")
@@ -104,7 +110,7 @@ def write_configs(run: RunDirectory, configs: Mapping[str, dict[str, Any]], comm
 def confirmation(
     scores: dict[str, np.ndarray],
     diverged: dict[str, int],
-    settings: dict[str, dict[str, Any]],
+    settings: dict[str, Params],
     best: Record,
     frames: int,
 ) -> dict[str, Any]:
