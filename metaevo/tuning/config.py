@@ -30,8 +30,8 @@ class SweepConfig:
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
     """how they are chosen; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
-    """trials at once; by default 16 of tpe and cma_es, all of the others, and with successive halving
-    and hyperband as many as leave one at the end"""
+    """trials at once; by default 16 of tpe and cma_es, all of the others, and with schedulers that
+    stop trials early as many as leave one"""
     grid_points: Annotated[int, Interval(gt=1, le=1000)] = 5
     """values of a range in a grid"""
     seeds: Annotated[int, Interval(gt=0, le=MOST)] = 4
