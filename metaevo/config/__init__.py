@@ -11,7 +11,6 @@ from metaevo.config.validation import (
     to_dict,
 )
 from metaevo.config.yaml_files import (
-    JSON_DEPTH,
     MAX_BYTES,
     MAX_DEPTH,
     dump_yaml,
@@ -22,7 +21,6 @@ from metaevo.config.yaml_files import (
 )
 
 __all__ = [
-    "JSON_DEPTH",
     "MAX_BYTES",
     "MAX_DEPTH",
     "ConfigError",

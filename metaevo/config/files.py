@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic_core import from_json
-
 from metaevo.config.checks import check
 from metaevo.config.errors import ConfigError, DiskError
 from metaevo.config.yaml_files import parse_json
@@ -167,7 +165,7 @@ def parse_line(line: bytes, where: str) -> Any:
         ConfigError: if it is not JSON; `where` names the file and the line.
     """
     try:
-        return from_json(line, cache_strings="keys")  # three times as fast as json.loads
+        return parse_json(line)
     except ValueError:
         raise ConfigError(f"{where}: not a JSON object") from None
 

@@ -232,13 +232,10 @@ def test_changed_keys_are_dotted_and_hold_both_values() -> None:
     assert changed_keys(old, old) == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [("a: {b: " + "1" * 101 + "}", "a.b"), ("a: [1, 0x" + "f" * 200 + "]", r"a\[1\]")],
-)
-def test_a_long_number_is_refused_with_its_key(text, key):
-    with pytest.raises(ConfigError, match=f"{key} = .* at most 100 digits"):
-        parse_yaml(text, "file.yaml")
+@pytest.mark.parametrize("number", ["1" * 101, "0x" + "f" * 200])
+def test_a_long_number_is_refused_with_its_line(number: str) -> None:
+    with pytest.raises(ConfigError, match=r"line 2: .* at most 100 digits"):
+        parse_yaml(f"a: 1\nb: [{number}]", "file.yaml")
 
 
 @pytest.mark.parametrize("argument", ["x" * 90_000, "x " * 45_000])
