@@ -35,6 +35,7 @@ from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import mark
 from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut, JudgedUnseen
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies import registry
 from metaevo.studies.changed import settings_of_run
@@ -205,7 +206,7 @@ def judge(
             except StopRequestedError:
                 print("stopped; the same command continues with what is done", file=sys.stderr)
                 return stop.exit_code
-            write_json_atomic(run.evaluation_path, result | mark(to_dict(settings)))
+            write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
             loadable = run_dir if isinstance(study, LearnerStudy) else None
             write_report(study, run, meta_params, loadable)
             print(f"report: {run.report_path}")
@@ -232,7 +233,7 @@ def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
 
 def _compare(
     study: Study, meta_params: MetaParams, run: RunDirectory, check_stop: Callable[[], None]
-) -> dict[str, Any]:
+) -> HeldOut | JudgedUnseen:
     """Return the content of evaluation.json: of unseen tasks, or with the settings."""
     if isinstance(study, LearnerStudy) and study.unseen:
         found = study.judge_unseen(

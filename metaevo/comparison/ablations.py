@@ -1,7 +1,7 @@
 """What was found, taken apart: trained on the held-out seeds beside the contenders."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -225,7 +225,7 @@ def _with(part: Part, function: Callable[..., Any], parts: Parts) -> Functions:
     return {**learned, part.slot.name: of_key("row", function)}
 
 
-def table_of_parts(result: dict[str, Any]) -> list[Table]:
+def table_of_parts(result: Mapping[str, Any]) -> list[Table]:
     """Return the table of what is left without each part, where there are several."""
     if WITHOUT not in result:
         return []

@@ -1,13 +1,13 @@
-"""Tuned contenders on held-out seeds: who wins, by how much, and how sure is that.
+"""The held-out comparison: tuned contenders on fresh seeds, with a verdict.
 
 comparison = Comparison(...)
-result = comparison.run(...)      # the content of evaluation.json, and the curves for figures
+result, scores = comparison.run(...)
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import numpy as np
@@ -17,36 +17,48 @@ from metaevo.comparison.evaluation import Contender, EvaluationConfig, Progress,
 from metaevo.comparison.racing import cost
 from metaevo.comparison.tuning import plan, tune
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs import schema
+from metaevo.runs.schema import HeldOut, Judgement
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
 
-UNTUNED = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
-"""What evaluation.json says of tuning where contenders have nothing to tune."""
+
+class Tuning(TypedDict):
+    """The keys of evaluation.json about tuning."""
+
+    tuning_settings: int
+    tuning_seeds: int
+    tuning_rounds: list[list[int]]
+    """settings and seeds of each round"""
+
+
+UNTUNED: Tuning = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
+"""The same for contenders without tuned hyperparameters."""
 
 
 class Entry(NamedTuple):
-    """One who takes part."""
+    """A function that takes part in the comparison."""
 
     contender: Contender
-    """may be that of other entries: one program, in which `meta_params` selects the function"""
+    """the compiled program; entries may share it, and `meta_params` selects the function"""
     meta_params: Any
     space: Space
-    """over what it is tuned, of `metaevo.comparison.tuning.tuning_space`"""
+    """the search space of its tuning, from `metaevo.comparison.tuning.tuning_space`"""
 
 
 class Variant(NamedTuple):
-    """One row of the comparison."""
+    """An entry with one choice of hyperparameters: a row of the comparison."""
 
     name: str
     function: str
-    """the name of the entry"""
-    settings: dict[str, float]
-    """hyperparams that differ from the experiment's"""
+    """name of the entry"""
+    settings: Mapping[str, float | None]
+    """hyperparameters that differ from the run's"""
     tuning_frames: int
 
 
 class Comparison:
-    """The held-out protocol for what evolution has found."""
+    """Tuning of all entries on equal budgets, then training on held-out seeds."""
 
     def __init__(
         self,
@@ -61,19 +73,18 @@ class Comparison:
         tunes_found: bool = True,
         purpose: Purpose = Purpose.HELD_OUT,
     ):
-        """Bind the parts.
+        """Plan the tuning; nothing is compiled.
 
         Args:
-            entries: by their names: first what was discovered, then the reference; of several
-                discoveries, the first one is that of the ablations.
-            config: how much to tune and to test.
-            seed: of the experiment.
-            evolution_frames: what evolution used, for `tuning_seeds: null`.
-            normalisation: of several environments; scores are then normalised.
-            context: whatever else scores depend on; tuning kept under another one is not used.
-            learned: how many were discovered, by as many evolutions.
-            tunes_found: whether what was discovered is tuned too.
-            purpose: of the fresh seeds.
+            entries: by name: first the learned ones, then the reference, then other baselines.
+            config: the section `evaluation`.
+            seed: of the run.
+            evolution_frames: environment steps of the evolution, for `tuning_seeds: null`.
+            normalisation: of the scores on several environments.
+            context: other settings that scores depend on; tuning with another context is repeated.
+            learned: number of learned entries, one for each evolution.
+            tunes_found: whether learned entries are tuned too.
+            purpose: of the held-out seeds.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
         names = list(self.entries)
@@ -94,12 +105,12 @@ class Comparison:
 
     @property
     def tuned(self) -> list[str]:
-        """The entries that are tuned, if anything is."""
+        """Names of the entries to tune, if there is a search space."""
         return [*self.discovered, *self.names] if self.tunes_found else self.names
 
     @property
     def frames(self) -> int:
-        """Environment steps of the whole protocol (tuning and held-out), for a progress bar."""
+        """Environment steps of tuning and held-out training, for a progress bar."""
         tuning = sum(cost(self.plans[name].rounds) for name in self.tuned)
         variants = len(self.entries)
         if tuning:
@@ -111,17 +122,16 @@ class Comparison:
         directory: Path,
         progress: Progress | None = None,
         stage: Callable[[str], Any] = lambda name: None,
-    ) -> tuple[dict[str, Any], dict[str, Scores]]:
-        """Tune every contender, then train every variant on the held-out seeds.
+    ) -> tuple[HeldOut, dict[str, Scores]]:
+        """Tune every entry, then train every variant on the held-out seeds.
 
         Args:
-            directory: keeps the tuning of each contender, so that an interrupted comparison goes
-                on.
+            directory: stores the tuning of each entry, so that an interrupted comparison resumes.
             progress: called with the number of frames just done.
-            stage: called with the name of what begins.
+            stage: called with the name of each stage.
 
         Returns:
-            the content of evaluation.json and the scores of every variant by its name.
+            the result, and the scores of each variant by name.
         """
         variants = self._variants(directory, progress, stage)
         stage("held-out seeds")
@@ -131,7 +141,8 @@ class Comparison:
         values = {name: self.comparable(each) for name, each in fitness.items()}
         diverged = {name: int(each.diverged.sum()) for name, each in scores.items()}
         plan = self.plans[self.found]
-        result = summary(variants, values, diverged, self.discovered) | {
+        result: HeldOut = {
+            **summary(variants, values, diverged, self.discovered),
             "tuning_settings": plan.settings,
             "tuning_seeds": plan.first_seeds if plan.settings else 0,
             "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
@@ -141,7 +152,7 @@ class Comparison:
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
-        """Train variants on keys [seeds], all of a program in one go; scores by their names."""
+        """Train variants on keys [seeds], those of a program at once; return scores by name."""
         scores: dict[str, Scores] = {}
         programs = {id(entry.contender): entry.contender for entry in self.entries.values()}
         for contender in programs.values():
@@ -165,7 +176,7 @@ class Comparison:
         for number, name in enumerate(self.tuned, start=1):
             contender, meta_params, space = self.entries[name]
             stage(f"tuning {name}, {number} of {len(self.tuned)}")
-            # Whatever scores depend on; a run that was continued has found something else since.
+            # All inputs of the scores. A resumed evolution has other meta-parameters.
             found = digest(meta_params) if name in self.discovered else ""
             key = [self.context, self.plans[name], self.seed, found]
             key += [space.to_plain(), self.config.sampler]
@@ -184,7 +195,7 @@ class Comparison:
         return variants
 
     def comparable(self, fitness: np.ndarray) -> np.ndarray:
-        """Scores [seeds] of one environment, or normalised ones [seeds, tasks] of several."""
+        """Return scores [seeds] of one environment, or normalised [seeds, tasks] of several."""
         if self.normalisation is None:
             return fitness[:, 0]
         low, high = (np.asarray(bounds) for bounds in self.normalisation)
@@ -196,62 +207,45 @@ def summary(
     values: Mapping[str, np.ndarray],
     diverged: Mapping[str, int],
     discovered: Sequence[str],
-) -> dict[str, Any]:
-    """Say how good every variant is, and how what was discovered compares with each of them.
+) -> HeldOut:
+    """Summarise every variant and compare the learned ones with all others.
 
     Args:
-        variants: of every entry the untuned one first; the last one of each is judged.
-        values: their scores by name, [seeds] or [seeds, tasks], all finite; all on the same seeds.
-        diverged: how many agents of each have diverged.
-        discovered: the entries that evolutions have found.
+        variants: the last variant of each entry is the one that is judged.
+        values: finite scores by variant, [seeds] or [seeds, tasks], on the same seeds.
+        diverged: number of diverged agents by variant.
+        discovered: names of the learned entries, one for each evolution.
     """
     judged = {each.function: each.name for each in variants}
-    learned = [judged.pop(name) for name in discovered]
-    hand_written, baselines = list(judged), list(judged.values())
+    learned = {name: judged.pop(name) for name in discovered}
+    baselines = list(judged.values())
     strata = {name: statistics.strata_of(each) for name, each in values.items()}
     others = [strata[name] for name in baselines]
-    against, pairs = {}, []
-    for this in learned:
+    against: list[Judgement] = []
+    pairs: list[Judgement] = []
+    for function, this in learned.items():
         strongest = statistics.against_strongest(strata[this], others, shared_seeds=True)
         best = baselines[strongest.place]  # the same for all
-        verdict = statistics.plain(strongest.contrast, strongest.verdict)
-        against[this] = {"learned": this, "other": best, **verdict._asdict()}
-        own = this.partition(" (")[0]
-        for other in values:
-            if other != this and other.partition(" (")[0] in (own, *hand_written):
-                compared = statistics.compare(values[this], values[other], shared_seeds=True)
-                pairs.append({"learned": this, "other": other, **compared._asdict()})
-    rows = []
-    for variant in variants:
-        of_variant = statistics.summarise(values[variant.name])
-        rows.append(
-            {
-                "name": variant.name,
-                "function": variant.function,
-                "settings": variant.settings,
-                "tuning_frames": variant.tuning_frames,
-                "seeds": of_variant.seeds,
-                "scores": values[variant.name].tolist(),
-                "iqm": of_variant.iqm,
-                "interval": list(of_variant.interval),
-                "mean": of_variant.mean,
-                "diverged": diverged[variant.name],
-            }
-        )
-    result = {
-        "variants": rows,
+        against.append(_judgement(this, best, strongest.contrast, strongest.verdict))
+        for other in variants:
+            if other.name != this and other.function in (function, *judged):
+                pair = statistics.contrast(strata[this], strata[other.name], shared_seeds=True)
+                word = statistics.verdict(pair, pair.p)
+                pairs.append(_judgement(this, other.name, pair, word))
+    result: HeldOut = {
+        "variants": [_row(each, values[each.name], diverged[each.name]) for each in variants],
         "pairs": pairs,
-        "learned": learned[0],
+        "learned": against[0]["learned"],
         "best_hand_written": best,
-        "conclusion": against[learned[0]]["conclusion"],
-        "against_best": against[learned[0]],
+        "conclusion": against[0]["conclusion"],
+        "against_best": against[0],
     }
     if len(learned) > 1:
-        found = statistics.together([strata[name] for name in learned], others)
-        result["evolutions"] = list(against.values())
+        found = statistics.together([strata[name] for name in learned.values()], others)
+        result["evolutions"] = against
         result["together"] = {
             "evolutions": len(learned),
-            "better": sum(each["conclusion"] == "better" for each in against.values()),
+            "better": sum(each["conclusion"] == "better" for each in against),
             "iqm": found.mean.value,
             "interval": list(found.mean.interval),
             "difference": found.difference.value,
@@ -262,16 +256,47 @@ def summary(
     return result
 
 
+def _row(variant: Variant, scores: np.ndarray, diverged: int) -> schema.Variant:
+    found = statistics.summarise(scores)
+    return {
+        "name": variant.name,
+        "function": variant.function,
+        "settings": dict(variant.settings),
+        "tuning_frames": variant.tuning_frames,
+        "seeds": found.seeds,
+        "scores": scores.tolist(),
+        "iqm": found.iqm,
+        "interval": list(found.interval),
+        "mean": found.mean,
+        "diverged": diverged,
+    }
+
+
+def _judgement(
+    learned: str, other: str, contrast: statistics.Contrast, conclusion: statistics.Verdict
+) -> Judgement:
+    return {
+        "learned": learned,
+        "other": other,
+        "conclusion": conclusion,
+        "difference": contrast.difference.value,
+        "difference_interval": list(contrast.difference.interval),
+        "probability_of_improvement": contrast.probability.value,
+        "probability_interval": list(contrast.probability.interval),
+        "p": contrast.p,
+    }
+
+
 def _file_name(name: str) -> str:
     return name.replace(" + ", "+").replace(" ", "_")
 
 
 def digest(tree: Any) -> str:
-    """Return what tells trees of arrays apart."""
+    """Hash the leaves of a tree."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(tree))
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]
 
 
 def digest_of_text(text: str) -> str:
-    """Return what tells texts apart, short enough for a file name."""
+    """Hash a text to 16 characters."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,7 +5,7 @@ frames). The winners are then trained on seeds that neither evolution nor tuning
 those scores are reported.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -173,7 +173,7 @@ class Contender:
     def run(
         self,
         keys: jax.Array,
-        settings: list[dict[str, float]],
+        settings: Sequence[Mapping[str, float | None]],
         meta_params: list[Any],
         progress: Progress | None = None,
     ) -> list[Scores]:

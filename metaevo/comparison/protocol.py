@@ -5,7 +5,7 @@ The end of every run of evolution, on its own task, and `metaevo evaluate`, on a
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.comparison import Comparison
@@ -17,6 +17,7 @@ from metaevo.components.channels import NONE
 from metaevo.config import to_dict
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
+from metaevo.runs.schema import HeldOut
 from metaevo.training.task import Parts
 from metaevo.training.train_learner import Normalisation, Task
 
@@ -32,8 +33,8 @@ def compare(
     evolution_frames: int,
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
-) -> dict[str, Any]:
-    """Compare what was found with tuned hand-written parts on held-out seeds; draw the scores.
+) -> HeldOut:
+    """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
         settings: of the experiment: learner, hyperparams, fitness, evaluation, seed.
@@ -47,7 +48,7 @@ def compare(
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
-        the content of evaluation.json.
+        the content of evaluation.json, with the tables of the ablations.
     """
     config, seed = settings.evaluation, settings.run.seed
     contender = contender_maker(settings, parts)
@@ -72,14 +73,13 @@ def compare(
 
         result, scores = comparison.run(path / "tuning", progress, bar.stage)
         bar.stage("ablations")
-        result |= laboratory.run(ablations, comparison, contender, progress)
-        result["observed"] = laboratory.observations()
+        more = laboratory.run(ablations, comparison, contender, progress)
     result["frames_per_agent"] = comparison.frames_per_seed
     result["evolution_frames"] = evolution_frames
     result["curves"] = comparison.entries[comparison.found].contender.measure
     others = comparison.discovered[1:]
     _draw_curves(settings, tasks, figures, result, scores, without=others)
-    return result
+    return cast(HeldOut, {**result, **more, "observed": laboratory.observations()})
 
 
 def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
@@ -114,7 +114,7 @@ def _draw_curves(
     settings: JudgedSettings,
     tasks: list[Task],
     figures: Path,
-    result: dict[str, Any],
+    result: HeldOut,
     scores: dict[str, Scores],
     *,
     without: Sequence[str],

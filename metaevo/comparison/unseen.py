@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
@@ -22,8 +22,8 @@ from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs import schema
 from metaevo.runs.progress import Progress
+from metaevo.runs.schema import HeldOut, Scale, Unseen, UnseenResult, UnseenScores
 from metaevo.training.checks import check_training
 from metaevo.training.task import Parts, TaskConfig, make_environments
 
@@ -32,7 +32,7 @@ KEPT = "unseen"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Unseen(NamedTuple):
+class BuiltTask(NamedTuple):
     """A task with all that it takes to train there."""
 
     name: str
@@ -41,7 +41,7 @@ class Unseen(NamedTuple):
     parts: Parts
 
 
-def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> list[Unseen]:
+def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> list[BuiltTask]:
     """Build the tasks of `evaluation.unseen`; nothing is compiled.
 
     Args:
@@ -74,18 +74,18 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
         (this,) = _bare(task, settings.learner)
         if any(_same(this, other) for other in known):
             raise ConfigError(f"{where}: evolution sees this task (task.env = {this[0]})")
-        found.append(Unseen(name, own, built))
+        found.append(BuiltTask(name, own, built))
     return found
 
 
 def judge(
-    tasks: list[Unseen],
+    tasks: list[BuiltTask],
     learned: Mapping[str, Any],
     path: Path,
     *,
     evolution_frames: int,
     check_stop: Callable[[], None],
-) -> dict[str, Any]:
+) -> Unseen:
     """Compare what was found, untuned, with contenders tuned on every task.
 
     Args:
@@ -116,24 +116,20 @@ def judge(
             kept = _read(file, key, this)
             if kept is None:
 
-                def stage(text: str, task: Unseen = task) -> None:
+                def stage(text: str, task: BuiltTask = task) -> None:
                     bar.stage(f"{task.name}: {text}")
 
-                kept = {"key": key, **_scores_of(task, this, path / KEPT, progress, stage)}
+                kept = _scores_of(task, this, key, path / KEPT, progress, stage)
                 write_json_atomic(file, kept)
             else:
                 bar.update(this.frames + 2 * this.config.seeds * this.frames_per_seed)
-            results[task.name] = _result(kept, this.discovered) | {
-                "tuning_settings": this.plans[this.found].settings,
-                "tuning_rounds": [[r.settings, r.seeds] for r in this.plans[this.found].rounds],
-                "frames_per_agent": this.frames_per_seed,
-            }
+            results[task.name] = _result(kept, this)
     return aggregate(results, list(learned))
 
 
 def aggregate(
-    results: Mapping[str, dict[str, Any]], discovered: Sequence[str] = (LEARNED,)
-) -> dict[str, Any]:
+    results: Mapping[str, UnseenResult], discovered: Sequence[str] = (LEARNED,)
+) -> Unseen:
     """Pool tasks, each on its own scale; the interval is stratified by task.
 
     Of several evolutions the evolution is the unit: `together`, as in evaluation.json.
@@ -150,28 +146,32 @@ def aggregate(
         what `summary` says of the normalised scores [seeds, tasks] (nothing if no task has a
         scale), `tasks` and `without_scale`.
     """
-    scaled = {name: each for name, each in results.items() if each["scale"] is not None}
-    found: dict[str, Any] = {
+    scaled = [(each, scale) for each in results.values() if (scale := each["scale"]) is not None]
+    found: Unseen = {
         "tasks": dict(results),
-        "without_scale": [name for name in results if name not in scaled],
+        "without_scale": [name for name, each in results.items() if each["scale"] is None],
     }
     if not scaled:
         return found
     variants, values, diverged = [], {}, {}
-    first = next(iter(scaled.values()))
+    first = scaled[0][0]
     for place, row in enumerate(first["variants"]):
         name = row["name"]
-        rows = [each["variants"][place] for each in scaled.values()]
-        spent = sum(each["tuning_frames"] for each in rows)
+        rows = [(each["variants"][place], scale) for each, scale in scaled]
+        spent = sum(each["tuning_frames"] for each, _ in rows)
         variants.append(Variant(name, row["function"], {}, spent))
-        diverged[name] = sum(each["diverged"] for each in rows)
-        columns = []
-        for each, result in zip(rows, scaled.values(), strict=True):
-            low, high = result["scale"]["random"], result["scale"]["reference"]
-            columns.append((np.asarray(each["scores"]) - low) / (high - low))
+        diverged[name] = sum(each["diverged"] for each, _ in rows)
+        columns = [
+            (np.asarray(each["scores"]) - scale["random"]) / (scale["reference"] - scale["random"])
+            for each, scale in rows
+        ]
         values[name] = np.stack(columns, axis=1)
-    about = {key: first[key] for key in ("tuning_settings", "tuning_rounds")}
-    return summary(variants, values, diverged, discovered) | about | found
+    pooled: HeldOut = {
+        **summary(variants, values, diverged, discovered),
+        "tuning_settings": first["tuning_settings"],
+        "tuning_rounds": first["tuning_rounds"],
+    }
+    return cast(Unseen, {**pooled, **found})
 
 
 def _settings_of(settings: JudgedSettings, name: str, change: UnseenTask) -> Any:
@@ -199,7 +199,7 @@ def _same(one: tuple[str, Any, Any], other: tuple[str, Any, Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _comparison(task: Unseen, learned: Mapping[str, Any], evolution_frames: int) -> Comparison:
+def _comparison(task: BuiltTask, learned: Mapping[str, Any], evolution_frames: int) -> Comparison:
     settings = task.settings
     return Comparison(
         entries.entries_of(settings, task.parts, learned, contender_maker(settings, task.parts)),
@@ -215,13 +215,14 @@ def _comparison(task: Unseen, learned: Mapping[str, Any], evolution_frames: int)
 
 
 def _scores_of(
-    task: Unseen,
+    task: BuiltTask,
     this: Comparison,
+    key: str,
     directory: Path,
     progress: Callable[[int], Any],
     stage: Callable[[str], Any],
-) -> dict[str, Any]:
-    """Tune and train on a task; return what is kept of it."""
+) -> UnseenScores:
+    """Tune and train on a task; return the scores to keep under a key."""
     result, _ = this.run(directory / f"tuning-{task.name}", progress, stage)
     stage("random play")
     reference = this.names[0]
@@ -236,39 +237,60 @@ def _scores_of(
     scores = statistics.fill_missing(
         {name: each.fitness[:, 0] for name, each in this.train(ends, keys, progress).items()}
     )
-    names = ("name", "function", "settings", "tuning_frames", "diverged", "scores")
     return {
-        "variants": [{name: row[name] for name in names} for row in result["variants"]],
-        **{name: each.tolist() for name, each in scores.items()},
+        "key": key,
+        "variants": [
+            {
+                "name": row["name"],
+                "function": row["function"],
+                "settings": row["settings"],
+                "tuning_frames": row["tuning_frames"],
+                "diverged": row["diverged"],
+                "scores": row["scores"],
+            }
+            for row in result["variants"]
+        ],
+        "random": scores["random"].tolist(),
+        "reference": scores["reference"].tolist(),
     }
 
 
-def _result(kept: Mapping[str, Any], discovered: Sequence[str]) -> dict[str, Any]:
-    """Say of one task what evaluation.json says of a run, and its scale."""
+def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
+    """Compare the scores on one task, and measure its scale."""
     rows = kept["variants"]
     found = summary(
-        [Variant(*(row[field] for field in Variant._fields)) for row in rows],
+        [
+            Variant(row["name"], row["function"], row["settings"], row["tuning_frames"])
+            for row in rows
+        ],
         {row["name"]: np.asarray(row["scores"]) for row in rows},
         {row["name"]: row["diverged"] for row in rows},
-        discovered,
+        this.discovered,
     )
-    scale = None
+    scale: Scale | None = None
     if (
         statistics.compare(kept["reference"], kept["random"], shared_seeds=True).conclusion
         == "better"
     ):
-        scale = {name: float(np.mean(kept[name])) for name in ("random", "reference")}
-        if not scale["reference"] > scale["random"]:  # a heavy tail
-            scale = None
-    return {**found, "scale": scale}
+        low, high = (float(np.mean(kept[name])) for name in ("random", "reference"))
+        if high > low:  # which a heavy tail can prevent
+            scale = {"random": low, "reference": high}
+    plan = this.plans[this.found]
+    return {
+        **found,
+        "scale": scale,
+        "tuning_settings": plan.settings,
+        "tuning_rounds": [[each.settings, each.seeds] for each in plan.rounds],
+        "frames_per_agent": this.frames_per_seed,
+    }
 
 
-def _read(file: Path, key: str, this: Comparison) -> dict[str, Any] | None:
-    """Return what is kept of a finished task; None if there is none, or of something else."""
+def _read(file: Path, key: str, this: Comparison) -> UnseenScores | None:
+    """Read the scores of a finished task; None if there are none for this key."""
     if not file.exists():
         return None
     try:
-        kept: dict[str, Any] = read_json(file, schema.UnseenScores)
+        kept = read_json(file, UnseenScores)
         if kept["key"] != key:
             return None
         rows = kept["variants"]

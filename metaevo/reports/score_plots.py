@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,12 +13,25 @@ from metaevo.reports.numbers import estimate
 
 Difference = tuple[float, Sequence[float]]
 """A value and its interval, low and high."""
+
+
+class ScoreRow(NamedTuple):
+    """A variant in the figure."""
+
+    name: str
+    iqm: float
+    interval: Sequence[float]
+    """low, high"""
+    tuned: bool
+    """whether its dot is filled"""
+
+
 REACH = 2.0
 """Differences further out than so many times the learned one's reach are named, not drawn."""
 
 
 def plot_scores(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ScoreRow],
     path: plots.PathLike,
     *,
     xlabel: str,
@@ -32,7 +45,7 @@ def plot_scores(
     does not stretch that axis: an arrow points to where it lies.
 
     Args:
-        rows: each with name, iqm, interval (low, high) and tuned (a hollow dot if false).
+        rows: the variants.
         path: of the PNG.
         xlabel: name of the score.
         learned: the variant with the shaded interval.
@@ -44,13 +57,13 @@ def plot_scores(
     """
     if not rows:
         raise ValueError("no scores to plot")
-    below = [row for row in rows if row["name"] in (differences or {})]
+    below = [row for row in rows if row.name in (differences or {})]
     heights = [len(rows)] + [len(below)] * bool(below)
     figure = plots._figure(1.4 + 0.6 * len(heights) + 0.42 * sum(heights), plots.NARROW)
     panels = figure.subplots(len(heights), squeeze=False, height_ratios=heights)[:, 0]
-    _rows(panels[0], rows, learned, xlabel, [(r["iqm"], r["interval"]) for r in rows], estimate)
+    _rows(panels[0], rows, learned, xlabel, [(r.iqm, r.interval) for r in rows], estimate)
     if below and differences is not None:
-        found = [differences[row["name"]] for row in below]
+        found = [differences[row.name] for row in below]
         label = f"difference from {reference}"
         panels[1].axvline(0, color=plots.INK, linewidth=1.2, zorder=2)
         panels[1].set_xlim(*_window(found, differences.get(learned)))
@@ -77,7 +90,7 @@ def _signed(middle: float, low: float, high: float) -> str:
 
 def _rows(
     axes: Axes,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[ScoreRow],
     learned: str,
     xlabel: str,
     values: Sequence[Difference],
@@ -87,8 +100,8 @@ def _rows(
     fixed = axes.get_xlim() if not axes.get_autoscalex_on() else (-np.inf, np.inf)
     plots._style(axes, xlabel, "", grid="x")
     for at, (row, (middle, (low, high))) in enumerate(zip(rows, values, strict=True)):
-        color = plots.LEARNED if plots.is_learned(row["name"]) else plots.BLUE
-        if row["name"] == learned:
+        color = plots.LEARNED if plots.is_learned(row.name) else plots.BLUE
+        if row.name == learned:
             axes.axvspan(low, high, color=plots.LEARNED, alpha=0.12, linewidth=0, zorder=0)
         if not fixed[0] <= middle <= fixed[1]:
             edge, arrow = (0.02, "<") if middle < fixed[0] else (0.98, ">")
@@ -103,7 +116,7 @@ def _rows(
                 color=color,
                 markersize=9,
                 markeredgewidth=2,
-                markerfacecolor=color if row["tuned"] else "white",
+                markerfacecolor=color if row.tuned else "white",
             )
         axes.text(
             1.03,
@@ -114,10 +127,10 @@ def _rows(
             color=plots.INK,
             transform=axes.get_yaxis_transform(),
         )
-    names = [plots._plain(row["name"]).replace(" (", "\n(") for row in rows]
+    names = [plots._plain(row.name).replace(" (", "\n(") for row in rows]
     axes.set_yticks(np.arange(len(rows)), names)
     for tick, row in zip(axes.get_yticklabels(), rows, strict=True):
-        tick.set_fontweight("bold" if row["name"] == learned else "normal")
+        tick.set_fontweight("bold" if row.name == learned else "normal")
     axes.set_ylim(len(rows) - 0.4, -0.6)
     if fixed == (-np.inf, np.inf):
         axes.margins(x=0.05)
@@ -126,10 +139,10 @@ def _rows(
     axes.tick_params(axis="y", length=0)
 
 
-def _explain(axes: Axes, rows: Sequence[Mapping[str, Any]], learned: str) -> None:
+def _explain(axes: Axes, rows: Sequence[ScoreRow], learned: str) -> None:
     """Add legend entries for the marks that occur."""
     marks = {True: ("tuned", plots.GREY), False: ("not tuned", "white")}
-    for tuned in sorted({bool(row["tuned"]) for row in rows}, reverse=True):
+    for tuned in sorted({bool(row.tuned) for row in rows}, reverse=True):
         label, face = marks[tuned]
         axes.add_line(
             Line2D(
@@ -144,7 +157,7 @@ def _explain(axes: Axes, rows: Sequence[Mapping[str, Any]], learned: str) -> Non
                 label=f"{label}: IQM and 95% interval",
             )
         )
-    if any(row["name"] == learned for row in rows):
+    if any(row.name == learned for row in rows):
         axes.add_line(
             Line2D([], [], color=plots.LEARNED, alpha=0.2, linewidth=9,
                    label=f"interval of {learned}")

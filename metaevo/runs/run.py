@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -132,7 +132,7 @@ class Run(Generic[S]):
         return self._tracker
 
     def log_evaluation(
-        self, rows: Sequence[dict[str, Any]], frames: Sequence[int], seconds: float
+        self, rows: Sequence[Mapping[str, Any]], frames: Sequence[int], seconds: float
     ) -> None:
         """Log the final comparison, and drop the records of an earlier one.
 

@@ -4,7 +4,7 @@ Each file is a `TypedDict` with the keys that some reader uses; a file may have 
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from annotated_types import Len
 from pydantic import AfterValidator
@@ -208,7 +208,12 @@ def check_record(record: Any, where: str) -> dict[str, Any]:
 # --- evaluation.json ----------------------------------------------------------------------------
 
 
-class _Variant(TypedDict):
+Conclusion = Literal["better", "worse", "undecided"]
+
+
+class Scored(TypedDict):
+    """The keys of a variant that comparisons of runs read."""
+
     name: Text
     scores: list[Score]
 
@@ -216,11 +221,104 @@ class _Variant(TypedDict):
 class Evaluation(TypedDict):
     """The keys of evaluation.json that comparisons of runs read."""
 
-    variants: list[_Variant]
+    variants: list[Scored]
     learned: NotRequired[Any]
 
 
-class _Confirmed(_Variant):
+class Variant(Scored):
+    """One contender with one choice of hyperparameters."""
+
+    function: Text
+    settings: dict[str, Measure]
+    tuning_frames: Index
+    seeds: Index
+    iqm: Number
+    interval: Interval
+    mean: Number
+    diverged: Index
+
+
+class Judgement(TypedDict):
+    """A learned variant against another one."""
+
+    learned: Text
+    other: Text
+    conclusion: Conclusion
+    difference: Number
+    difference_interval: Interval
+    probability_of_improvement: Number
+    probability_interval: Interval
+    p: Number
+    seed: NotRequired[Index]
+    validation: NotRequired[Measure]
+
+
+class Together(TypedDict):
+    """The mean of several evolutions against the best hand-written variant."""
+
+    evolutions: Index
+    better: Index
+    iqm: Number
+    interval: Interval
+    difference: Number
+    difference_interval: Interval
+    p: Number
+    conclusion: Conclusion
+
+
+class HeldOut(TypedDict):
+    """evaluation.json of an evolution, with further keys of its study."""
+
+    variants: list[Variant]
+    pairs: list[Judgement]
+    learned: Text
+    """name of the variant; of several evolutions, of the best one on validation seeds"""
+    best_hand_written: Text
+    conclusion: Conclusion
+    against_best: Judgement
+    evolutions: NotRequired[list[Judgement]]
+    together: NotRequired[Together]
+    tuning_settings: NotRequired[Index]
+    tuning_seeds: NotRequired[Index]
+    tuning_rounds: NotRequired[list[Annotated[list[Index], Len(2, 2)]]]
+    """settings and seeds of each round"""
+    frames_per_agent: NotRequired[Index]
+    evolution_frames: NotRequired[Index]
+    curves: NotRequired[Text]
+    """quantity of the learning curves"""
+    budget: NotRequired[Text]
+    """how contenders were tuned"""
+    unseen: "NotRequired[Unseen]"
+
+
+class Scale(TypedDict):
+    """Mean scores on a task."""
+
+    random: Number
+    reference: Number
+
+
+class UnseenResult(HeldOut):
+    """The comparison on a task that evolution has not seen."""
+
+    scale: Scale | None
+
+
+class Unseen(TypedDict):
+    """The comparison on all unseen tasks, and `HeldOut` over the tasks with a scale, if any."""
+
+    tasks: dict[str, UnseenResult]
+    without_scale: list[Text]
+
+
+class JudgedUnseen(TypedDict):
+    """evaluation.json of a comparison on unseen tasks only."""
+
+    variants: Annotated[list[Scored], Len(0, 0)]
+    unseen: Unseen
+
+
+class _Confirmed(Scored):
     settings: dict[str, Any]
     tuning_frames: Index
     seeds: Index
@@ -231,7 +329,7 @@ class _Confirmed(_Variant):
 
 
 class _Pair(TypedDict):
-    conclusion: Literal["better", "worse", "undecided"]
+    conclusion: Conclusion
     difference: Number
     difference_interval: Interval
 
@@ -243,6 +341,11 @@ class Confirmation(TypedDict):
     pairs: Annotated[list[_Pair], Len(1)]
     best_trial: Index
     search_value: Number
+
+
+def pooled(unseen: Unseen) -> HeldOut | None:
+    """Return the comparison over all unseen tasks with a scale; None if there are none."""
+    return cast(HeldOut, unseen) if "variants" in unseen else None
 
 
 # --- Other files --------------------------------------------------------------------------------

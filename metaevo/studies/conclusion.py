@@ -7,14 +7,15 @@ from typing import Any
 
 from metaevo.components import discovery
 from metaevo.components.component import LEARNED
-from metaevo.config import to_dict
+from metaevo.config import checks, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.problem import MetaParams
 from metaevo.reports import animation, layout, page, plots
-from metaevo.runs import checkpoint, history, schema
+from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick, mark
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut, JudgedUnseen, Unseen
 from metaevo.studies import unseen_report, verdict
 from metaevo.studies.study import Study
 
@@ -85,7 +86,7 @@ def _animate(study: Study, directory: RunDirectory, records: Sequence[Mapping[st
         )
 
 
-def keep_result(run: Run, result: Mapping[str, Any], seconds: float) -> None:
+def keep_result(run: Run, result: HeldOut, seconds: float) -> None:
     """Write evaluation.json, and log how every variant did.
 
     Args:
@@ -119,12 +120,11 @@ def write_report(
     saved = directory.read_config()
     records = directory.read_metrics("generation")
     quick = is_quick(saved["config"])
-    result, unseen, drawn = None, None, {}
+    result: HeldOut | None = None
+    unseen: Unseen | None = None
+    drawn: dict[str, str] = {}
     if directory.evaluation_path.exists():
-        result = read_json(directory.evaluation_path, schema.Evaluation)
-        unseen = result.get("unseen")
-        if not result["variants"]:  # judged on unseen tasks only
-            result = None
+        result, unseen = read_result(directory.evaluation_path)
     if unseen is not None:
         drawn = unseen_report.draw(unseen, directory.figures)
     if result is not None:
@@ -150,7 +150,7 @@ def write_report(
         first.append(unseen_report.banner(unseen))
     if result is not None and not quick:
         judged = verdict.outcome(result)
-        against = f"{judged.difference} against {verdict.short(result['best_hand_written'])}"
+        against = f"{judged.difference} against {verdict.best_function(result)}"
         first.append(
             layout.Banner(
                 judged.conclusion,
@@ -160,7 +160,7 @@ def write_report(
             )
         )
     first.append(facts_of(saved, records, result, source))
-    of_curves = caption_of_curves(result or {}, saved["config"])
+    of_curves = caption_of_curves(result, saved["config"])
     captions = {**CAPTIONS, **study.captions, **drawn, **of_curves}
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in pictures(directory, list(study.captions))}  # fmt: skip
@@ -178,6 +178,15 @@ def write_report(
         folded.insert(0, unseen_report.folded(unseen))
     title, subtitle = study.title(len(records))
     page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
+
+
+def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
+    """Read evaluation.json of an evolution: the comparison, and the one on unseen tasks."""
+    content = read_json(path)
+    if isinstance(content, dict) and content.get("variants") == []:
+        return None, checks.check(JudgedUnseen, content, str(path))["unseen"]
+    result = checks.check(HeldOut, content, str(path))
+    return result, result.get("unseen")
 
 
 def fold(heading: str, own: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
@@ -198,16 +207,14 @@ def print_end(tables: list[page.Table], findings: list[str], words: list[str], q
     print()
 
 
-def _draw(
-    result: dict[str, Any], records: Sequence[Mapping[str, Any]], directory: RunDirectory
-) -> None:
+def _draw(result: HeldOut, records: Sequence[Mapping[str, Any]], directory: RunDirectory) -> None:
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
     unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
 
 
-def reference_of(result: Mapping[str, Any]) -> dict[str, float]:
+def reference_of(result: HeldOut) -> dict[str, float]:
     """Return the mean fitness of hand-written parts with the hyperparameters of candidates."""
     untuned = [
         row
@@ -217,12 +224,13 @@ def reference_of(result: Mapping[str, Any]) -> dict[str, float]:
     if not untuned:
         return {}
     best = max(untuned, key=lambda row: float(row["mean"]))
-    return {f"{verdict.short(best['name'])}, not tuned, held-out seeds": best["mean"]}
+    return {f"{best['function']}, not tuned, held-out seeds": best["mean"]}
 
 
-def caption_of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+def caption_of_curves(result: HeldOut | None, config: Mapping[str, Any]) -> dict[str, str]:
     """Return the caption of learning curves: what they show, and what the run is judged by."""
-    shown = result.get("curves", "return of finished episodes")
+    default = "return of finished episodes"
+    shown = result.get("curves", default) if result else default
     weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
     judged = " + ".join(f"{weight:g} x {name}" for name, weight in weights.items())
     text = f"Learning curves on held-out seeds: {shown}, mean and 95% interval."
@@ -232,7 +240,7 @@ def caption_of_curves(result: Mapping[str, Any], config: Mapping[str, Any]) -> d
 def facts_of(
     saved: Mapping[str, Any],
     records: Sequence[Mapping[str, Any]],
-    result: Mapping[str, Any] | None,
+    result: HeldOut | None,
     source: Path | None,
 ) -> layout.Facts:
     """Return what stands under the title: when, with which command, how many frames, how to load.

@@ -12,6 +12,7 @@ from metaevo.components import channels, discovery, filling
 from metaevo.config import ConfigError
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut, Unseen
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
@@ -136,13 +137,13 @@ class LearnerStudy:
         evolution_frames: int,
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
+    ) -> HeldOut | None:
         """Compare the parts with tuned hand-written ones, on unseen tasks too."""
         if not self.settings.evaluation.seeds:
             return None
-        later = {}
+        judged = None
         if self.unseen:  # first, as its finished tasks are kept when the rest is interrupted
-            later["unseen"] = self.judge_unseen(
+            judged = self.judge_unseen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
         result = protocol.compare(
@@ -156,7 +157,9 @@ class LearnerStudy:
             normalisation=self._normalisation(measured),
             check_stop=check_stop,
         )
-        return result | later
+        if judged is not None:
+            result["unseen"] = judged
+        return result
 
     def judge_unseen(
         self,
@@ -165,7 +168,7 @@ class LearnerStudy:
         *,
         evolution_frames: int,
         check_stop: Callable[[], None],
-    ) -> dict[str, Any]:
+    ) -> Unseen:
         """Compare the parts, untuned, with hand-written ones on the tasks of evaluation.unseen."""
         return unseen.judge(
             self.unseen,
@@ -203,7 +206,7 @@ class LearnerStudy:
                 found += say(laboratory.found(part), observed)
         return found
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return the ablations."""
         found = table_of_parts(result)
         for part in self.evolved.parts.values():

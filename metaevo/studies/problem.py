@@ -13,6 +13,7 @@ from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
 from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Plain
 from metaevo.studies.verdict import evolved_numbers
@@ -82,7 +83,7 @@ class ProblemStudy(Plain):
         evolution_frames: int,
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
+    ) -> HeldOut | None:
         """Return nothing: a problem alone has no contenders."""
 
     def title(self, generations: int) -> tuple[str, str]:
@@ -94,7 +95,7 @@ class ProblemStudy(Plain):
         del meta_params, result
         return []
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return no tables."""
         del result
         return []

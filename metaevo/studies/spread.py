@@ -12,10 +12,12 @@ from metaevo.evolution.strategies import has_mean
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.evolution_plots import plot_evolutions
 from metaevo.reports.numbers import estimate, number
+from metaevo.reports.score_plots import ScoreRow
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import NOTE, is_quick
 from metaevo.runs.run import Run
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, pooled
 from metaevo.studies import unseen_report, verdict
 from metaevo.studies.conclusion import (
     CAPTIONS,
@@ -121,9 +123,9 @@ def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
         check_stop=run.check_stop,
     )
     if result is not None:
-        judged = {verdict.short(each["learned"]): each for each in result["evolutions"]}
+        judged = {_function(result, each): each for each in result["evolutions"]}
         result["evolutions"] = [
-            {"seed": each.seed, "validation": score, **judged[each.name]}
+            {**judged[each.name], "seed": each.seed, "validation": score}
             for each, score in zip(members, scores, strict=True)
         ]
         keep_result(run, result, sum(one["seconds"] for each in last for one in each))
@@ -138,14 +140,14 @@ def _write_report(
     scores: list[float],
     chosen: Member,
     found: Any,
-    result: dict[str, Any] | None,
+    result: HeldOut | None,
     loadable: bool,
 ) -> None:
     """Write report.html with the spread first, and print the tables and the verdict."""
     directory = run.directory
     saved, records = directory.read_config(), {each.name: each.records for each in members}
     quick = is_quick(saved["config"])
-    unseen, drawn = (result or {}).get("unseen"), dict[str, str]()
+    unseen, drawn = result.get("unseen") if result else None, dict[str, str]()
     if any(records.values()):
         plot_evolutions(
             {f"seed {each.seed}": records[each.name] for each in members},
@@ -182,7 +184,7 @@ def _write_report(
     spent = [{"frames": sum(one["frames"] for one in of_all)}] if of_all else []
     first.append(facts_of(saved, spent, result, directory.path if loadable else None))
     captions = {**CAPTIONS, **study.captions, **SPREAD, **drawn}
-    captions |= caption_of_curves(result or {}, saved["config"])
+    captions |= caption_of_curves(result, saved["config"])
     images = {path.name: page.Image("", path, captions.get(path.name, captions["curves"]))
               for path in pictures(directory, list(study.captions))}  # fmt: skip
     if top := [name for name in (FITNESS, SCORES) if name in images]:
@@ -202,13 +204,18 @@ def _write_report(
     )
 
 
-def _banner(result: Mapping[str, Any], words: list[str]) -> layout.Banner:
+def _function(result: HeldOut, judged: Judgement) -> str:
+    """Return the name of the evolution in the comparison."""
+    return verdict.row_of(result, judged["learned"])["function"]
+
+
+def _banner(result: HeldOut, words: list[str]) -> layout.Banner:
     found = result["together"]
-    against = f"{_difference(found)} against {verdict.short(result['best_hand_written'])}"
+    against = f"{_difference(found)} against {verdict.best_function(result)}"
     return layout.Banner(found["conclusion"], found["conclusion"].upper(), against, words[-1:])
 
 
-def _difference(found: Mapping[str, Any]) -> str:
+def _difference(found: Judgement | Together) -> str:
     return estimate(found["difference"], *found["difference_interval"], sign=True)
 
 
@@ -220,12 +227,11 @@ def about_choice(members: list[Member], scores: list[float], chosen: Member) -> 
     )
 
 
-def lines(result: Mapping[str, Any]) -> list[str]:
+def lines(result: HeldOut) -> list[str]:
     """Return the verdict on every evolution, and on all of them together."""
-    rows = {row["name"]: row for row in result["variants"]}
     found = []
     for each in result["evolutions"]:
-        row = rows[each["learned"]]
+        row = verdict.row_of(result, each["learned"])
         found.append(
             f"Seed {each['seed']}: {each['conclusion']}, {estimate(row['iqm'], *row['interval'])}; "
             f"difference {_difference(each)}."
@@ -233,19 +239,18 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     return [*found, summary(result)]
 
 
-def summary(result: Mapping[str, Any]) -> str:
-    """Return the verdict on all evolutions together."""
-    found, rows = result["together"], {row["name"]: row for row in result["variants"]}
-    best = rows[result["best_hand_written"]]
+def summary(result: HeldOut, unseen_tasks: int = 0) -> str:
+    """Return the verdict on all evolutions together; arguments as for `verdict.outcome`."""
+    found, best = result["together"], verdict.row_of(result, result["best_hand_written"])
     tuned = "best tuned" if best["tuning_frames"] else "best"
     worse = sum(each["conclusion"] == "worse" for each in result["evolutions"])
     below, above = found["difference_interval"]
     doubt = ""
     if found["conclusion"] == "undecided" and not below <= 0 <= above:
         doubt = ", as a t test of the evolutions does not confirm it"
-    told = verdict.outcome(result)
+    told = verdict.outcome(result, unseen_tasks)
     return (
-        f"Better than the {tuned} hand-written one ({verdict.short(best['name'])}, "
+        f"Better than the {tuned} hand-written one ({best['function']}, "
         f"{number(best['iqm'])}) in {found['better']} of {found['evolutions']} evolutions, "
         f"worse in {worse}. Mean of the evolutions {estimate(found['iqm'], *found['interval'])}, "
         f"difference {_difference(found)} (95% intervals, the evolution as the unit): "
@@ -253,16 +258,16 @@ def summary(result: Mapping[str, Any]) -> str:
     )
 
 
-def on_unseen(unseen: Mapping[str, Any]) -> str:
+def on_unseen(unseen: Unseen) -> str:
     """Return the verdict of all evolutions over all unseen tasks."""
-    if "variants" not in unseen:
+    everything = pooled(unseen)
+    if everything is None:
         return unseen_report.conclusion_text(unseen)
-    return f"On unseen tasks, untuned and normalised: {summary(unseen)}"
+    told = summary(everything, unseen_report.scaled(unseen))
+    return f"On unseen tasks, untuned and normalised: {told}"
 
 
-def table(
-    members: list[Member], scores: list[float], result: Mapping[str, Any] | None
-) -> page.Table:
+def table(members: list[Member], scores: list[float], result: HeldOut | None) -> page.Table:
     """Return the table of the evolutions."""
     columns = ["evolution", "validation"]
     cells: list[list[Any]] = [
@@ -271,15 +276,14 @@ def table(
     ]
     if result is None:
         return page.Table("Evolutions", columns, cells)
-    rows = {row["name"]: row for row in result["variants"]}
     for row, each in zip(cells, result["evolutions"], strict=True):
-        learned = rows[each["learned"]]
+        learned = verdict.row_of(result, each["learned"])
         row += [learned["iqm"], learned["interval"], _difference(each)]
         row.append(each["conclusion"])
     found = result["together"]
     mean = ["all", None, found["iqm"], found["interval"], _difference(found)]
     cells.append([*mean, found["conclusion"]])
-    best = verdict.short(result["best_hand_written"])
+    best = verdict.best_function(result)
     columns += ["IQM", "95% interval", f"difference from {best}", "verdict"]
     note = (
         "IQM: interquartile mean of held-out seeds, the same for all. The last row is the mean "
@@ -288,42 +292,38 @@ def table(
     return page.Table("Evolutions", columns, cells, note=note, highlight=len(cells) - 1)
 
 
-def _without_others(result: Mapping[str, Any]) -> dict[str, Any]:
+def _without_others(result: HeldOut) -> HeldOut:
     """Return the comparison of the chosen evolution alone."""
     learned = result["learned"]
-    others = {each["learned"] for each in result["evolutions"]} - {learned}
-    names = {verdict.short(other) for other in others}
+    others = {
+        _function(result, each) for each in result["evolutions"] if each["learned"] != learned
+    }
     return {
         **result,
-        "variants": [r for r in result["variants"] if verdict.short(r["name"]) not in names],
+        "variants": [row for row in result["variants"] if row["function"] not in others],
         "pairs": [each for each in result["pairs"] if each["learned"] == learned],
     }
 
 
-def _draw_scores(result: Mapping[str, Any], path: Path) -> None:
+def _draw_scores(result: HeldOut, path: Path) -> None:
     """Draw what every evolution has found, their mean, and the hand-written contenders."""
-    rows = {row["name"]: row for row in result["variants"]}
-    best, found = result["best_hand_written"], result["together"]
-    names = [each["learned"] for each in result["evolutions"]]
-    own = {verdict.short(name) for name in names}
-    any_tuned = any(row["tuning_frames"] for row in rows.values())
-    others = [
-        name
-        for name, row in rows.items()
-        if verdict.short(name) not in own and (row["tuning_frames"] or not any_tuned)
+    found = result["together"]
+    any_tuned = any(row["tuning_frames"] for row in result["variants"])
+    learned = [verdict.row_of(result, each["learned"]) for each in result["evolutions"]]
+    own = {row["function"] for row in learned}
+    shown = [unseen_report.score_row(row) for row in learned]
+    shown.append(ScoreRow(TOGETHER, found["iqm"], found["interval"], any_tuned))
+    shown += [
+        unseen_report.score_row(row)
+        for row in result["variants"]
+        if row["function"] not in own and (row["tuning_frames"] or not any_tuned)
     ]
-    shown = [{**rows[name], "tuned": bool(rows[name]["tuning_frames"])} for name in names]
-    mean = {"name": TOGETHER, "iqm": found["iqm"], "interval": found["interval"]}
-    shown.append({**mean, "tuned": any_tuned})
-    shown += [{**rows[name], "tuned": bool(rows[name]["tuning_frames"])} for name in others]
-    judged = [*result["evolutions"], {**found, "learned": TOGETHER}]
+    judged = {each["learned"]: unseen_report.difference(each) for each in result["evolutions"]}
     score_plots.plot_scores(
         shown,
         path,
         xlabel="fitness on held-out seeds, IQM",
-        differences={
-            each["learned"]: (each["difference"], each["difference_interval"]) for each in judged
-        },
+        differences={**judged, TOGETHER: unseen_report.difference(found)},
         learned=TOGETHER,
-        reference=best,
+        reference=result["best_hand_written"],
     )

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut
 
 
 class Study(Protocol):
@@ -68,7 +69,7 @@ class Study(Protocol):
         evolution_frames: int,
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
+    ) -> HeldOut | None:
         """Judge what was found on keys that evolution has not seen; None for no comparison.
 
         Args:
@@ -94,7 +95,7 @@ class Study(Protocol):
             result: the content of evaluation.json; empty without a comparison.
         """
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return tables for the report beside that of the contenders."""
 
 

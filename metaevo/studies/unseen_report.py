@@ -3,15 +3,14 @@
 Its content is the key `unseen` of evaluation.json: see `metaevo.comparison.unseen.aggregate`.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from metaevo import statistics
 from metaevo.components.component import LEARNED
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.numbers import estimate
+from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, pooled
 from metaevo.studies import verdict
 
 PREFIX = "unseen"
@@ -22,25 +21,29 @@ CAPTION = (
 )
 
 
-def table(unseen: Mapping[str, Any]) -> page.Table:
-    """Return tasks against contenders; the last row is that of all tasks, normalised.
+def scaled(unseen: Unseen) -> int:
+    """Return the number of tasks that are pooled."""
+    return len(unseen["tasks"]) - len(unseen["without_scale"])
 
-    Of several evolutions their mean is shown, with the evolution as the unit.
+
+def table(unseen: Unseen) -> page.Table:
+    """Return the scores of contenders by task; the last row pools all tasks, normalised.
+
+    With several evolutions it shows their mean, with the evolution as the unit.
     """
-    results = dict(unseen["tasks"])
-    if "variants" in unseen:
-        results["all, normalised"] = unseen
+    results: dict[str, HeldOut] = {**unseen["tasks"]}
+    if everything := pooled(unseen):
+        results["all, normalised"] = everything
     rows = []
     for name, result in results.items():
-        shown = _shown(result)
-        cells = [estimate(each["iqm"], *each["interval"]) for each in shown]
-        best = verdict.short(result["best_hand_written"])
+        cells = [estimate(value, *interval) for _, value, interval in _shown(result)]
+        best = verdict.best_function(result)
         rows.append([name, *cells, f"{_verdict(result)} against {best}"])
     first = next(iter(results.values()))
-    names = [each["name"].replace("same hyperparameters", "untuned") for each in _shown(first)]
+    names = [name.replace("same hyperparameters", "untuned") for name, *_ in _shown(first)]
     note = (
         "Interquartile mean with its 95% interval. Normalised: 0 is random play, 1 the tuned "
-        f"{verdict.short(_reference(first))}."
+        f"{_reference(first)}."
     )
     if "together" in first:
         note += " Learned: the mean over evolutions; its intervals take the evolution as the unit."
@@ -49,22 +52,22 @@ def table(unseen: Mapping[str, Any]) -> page.Table:
             f" Left out of all: {', '.join(unseen['without_scale'])}, where that is not better "
             "than random play."
         )
-    last = [len(rows) - 1] if "variants" in unseen else None
+    last = [len(rows) - 1] if everything else None
     return page.Table("Unseen tasks", ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 
-def _shown(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The variants of a task; of several evolutions their mean alone."""
+def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
+    """Return name, IQM and interval of each variant, or of the mean of several evolutions."""
+    rows = [(row["name"], row["iqm"], row["interval"]) for row in result["variants"]]
     if "together" not in result:
-        return list(result["variants"])
+        return rows
     found = result["together"]
     name = f"{LEARNED} (untuned, {found['evolutions']} evolutions)"
     own = {each["learned"] for each in result["evolutions"]}
-    mean = {"name": name, "iqm": found["iqm"], "interval": found["interval"]}
-    return [mean, *(row for row in result["variants"] if row["name"] not in own)]
+    return [(name, found["iqm"], found["interval"]), *(row for row in rows if row[0] not in own)]
 
 
-def _verdict(result: Mapping[str, Any]) -> str:
+def _verdict(result: HeldOut) -> str:
     if "together" not in result:
         return f"{result['conclusion']}: {verdict.outcome(result).difference}"
     found = result["together"]
@@ -73,31 +76,31 @@ def _verdict(result: Mapping[str, Any]) -> str:
     return f"{found['conclusion']}, {count}: {difference}"
 
 
-def conclusion_text(unseen: Mapping[str, Any]) -> str:
-    """Say in words who won over all tasks."""
-    if "variants" not in unseen:
+def conclusion_text(unseen: Unseen) -> str:
+    """Return the verdict over all tasks as a paragraph."""
+    everything = pooled(unseen)
+    if everything is None:
         return (
             f"No verdict on unseen tasks: on none of {', '.join(unseen['tasks'])} is the tuned "
             "reference better than random play."
         )
-    return (
-        f"On unseen tasks {verdict.conclusion_text(unseen)[0].lower()}"
-        + (verdict.conclusion_text(unseen)[1:])
-    )
+    text = verdict.conclusion_text(everything, scaled(unseen))
+    return f"On unseen tasks {text[0].lower()}{text[1:]}"
 
 
-def banner(unseen: Mapping[str, Any]) -> layout.Banner:
-    """Return the verdict over all tasks as a report shows it first."""
-    if "variants" not in unseen:
+def banner(unseen: Unseen) -> layout.Banner:
+    """Return the verdict over all tasks for the top of a report."""
+    everything = pooled(unseen)
+    if everything is None:
         return layout.Banner("undecided", "UNSEEN TASKS", "", [conclusion_text(unseen)])
-    told = verdict.outcome(unseen)
-    against = f"{told.difference} against {verdict.short(unseen['best_hand_written'])}"
+    told = verdict.outcome(everything, scaled(unseen))
+    against = f"{told.difference} against {verdict.best_function(everything)}"
     word = f"{told.conclusion.upper()} ON UNSEEN TASKS"
     return layout.Banner(told.conclusion, word, against, [told.sentence, told.budget])
 
 
-def folded(unseen: Mapping[str, Any]) -> layout.Folded:
-    """Return what contenders were tuned to on each task."""
+def folded(unseen: Unseen) -> layout.Folded:
+    """Return the tuned settings of all contenders on each task."""
     tables = [
         replace(each, heading=name)
         for name, result in unseen["tasks"].items()
@@ -106,45 +109,55 @@ def folded(unseen: Mapping[str, Any]) -> layout.Folded:
     return layout.Folded("Tuned settings on unseen tasks", tables)
 
 
-def draw(unseen: Mapping[str, Any], figures: Path) -> dict[str, str]:
-    """Draw the intervals of every task and of all; return the captions by file names."""
+def draw(unseen: Unseen, figures: Path) -> dict[str, str]:
+    """Draw the intervals of every task and of all; return the captions by file name."""
     captions = {}
-    for name, result in {"": unseen, **unseen["tasks"]}.items():
-        if "variants" not in result:
-            continue
+    results: dict[str, HeldOut] = {**unseen["tasks"]}
+    if everything := pooled(unseen):
+        results[""] = everything
+    for name, result in results.items():
         path = figures / (f"{PREFIX}_{name}.png" if name else f"{PREFIX}.png")
         draw_scores(result, path, "fitness" if name else "normalised fitness")
         captions[path.name] = CAPTION.format(where=name or "All unseen tasks, normalised")
     return captions
 
 
-def draw_scores(result: Mapping[str, Any], path: Path, xlabel: str) -> None:
-    """Draw the variants of a comparison, and how far they are from the best hand-written one."""
-    pairs = {pair["other"]: pair for pair in result["pairs"]}
-    rows = {row["name"]: row for row in result["variants"]}
-    best, learned = result["best_hand_written"], result["learned"]
-    judged = {learned: result.get("against_best", pairs[best])}
-    judged |= {each["learned"]: each for each in result.get("evolutions", [])}
-    differences = {}
-    for name, row in rows.items():
-        if name in judged:
-            this = judged[name]
-            differences[name] = (this["difference"], this["difference_interval"])
-        elif name != best:
-            compared = statistics.compare(row["scores"], rows[best]["scores"], shared_seeds=True)
-            differences[name] = (compared.difference, compared.difference_interval)
-    score_plots.plot_scores(
-        [{**row, "tuned": bool(row["tuning_frames"])} for row in result["variants"]],
-        path,
-        xlabel=f"{xlabel} on held-out seeds, IQM",
-        differences=differences,
-        learned=learned,
-        reference=best,
+def score_row(row: Variant) -> score_plots.ScoreRow:
+    """Return a variant for the figure of scores."""
+    return score_plots.ScoreRow(
+        row["name"], row["iqm"], row["interval"], bool(row["tuning_frames"])
     )
 
 
-def _reference(result: Mapping[str, Any]) -> str:
-    """The first hand-written contender."""
-    found = {each["learned"] for each in result.get("evolutions", [])} | {result["learned"]}
-    own = {row["function"] for row in result["variants"] if row["name"] in found}
+def difference(judged: Judgement | Together) -> score_plots.Difference:
+    """Return the difference from the best hand-written variant for the figure of scores."""
+    return judged["difference"], judged["difference_interval"]
+
+
+def draw_scores(result: HeldOut, path: Path, xlabel: str) -> None:
+    """Draw the variants of a comparison, and their differences from the best hand-written one."""
+    best = verdict.row_of(result, result["best_hand_written"])
+    judged = {each["learned"]: each for each in result.get("evolutions", [result["against_best"]])}
+    differences = {}
+    for row in result["variants"]:
+        name = row["name"]
+        if name in judged:
+            differences[name] = difference(judged[name])
+        elif name != best["name"]:
+            compared = statistics.compare(row["scores"], best["scores"], shared_seeds=True)
+            differences[name] = (compared.difference, compared.difference_interval)
+    score_plots.plot_scores(
+        [score_row(row) for row in result["variants"]],
+        path,
+        xlabel=f"{xlabel} on held-out seeds, IQM",
+        differences=differences,
+        learned=result["learned"],
+        reference=best["name"],
+    )
+
+
+def _reference(result: HeldOut) -> str:
+    """Return the first hand-written function."""
+    judged = result.get("evolutions", [result["against_best"]])
+    own = {verdict.row_of(result, each["learned"])["function"] for each in judged}
     return next(row["function"] for row in result["variants"] if row["function"] not in own)

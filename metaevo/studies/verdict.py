@@ -1,6 +1,6 @@
 """What a held-out comparison found, in words and tables.
 
-The comparison is the content of evaluation.json, of this version or of an earlier one.
+The comparison is the content of evaluation.json.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ import numpy as np
 from metaevo.reports import page
 from metaevo.reports.numbers import estimate, number
 from metaevo.reports.plots import is_learned
+from metaevo.runs.schema import HeldOut, Variant
 
 FEW = 12
 """Evolved numbers are listed up to so many."""
@@ -29,76 +30,65 @@ class Outcome(NamedTuple):
     """how much each of the two was tuned"""
 
 
-def outcome(result: Mapping[str, Any]) -> Outcome:
-    """Return the verdict of a comparison."""
-    rows = {row["name"]: row for row in result["variants"]}
-    learned, best = rows[result["learned"]], rows[result["best_hand_written"]]
-    pair = result.get("against_best")  # which comparisons of earlier versions do not have
-    if pair is None:
-        pair = next(each for each in result["pairs"] if each["other"] == best["name"])
-    where = ""
-    if "tasks" in result:
-        where = f" on each of {len(_scaled(result))} unseen tasks, normalised"
+def outcome(result: HeldOut, unseen_tasks: int = 0) -> Outcome:
+    """Return the verdict of a comparison, or of one pooled over some unseen tasks."""
+    learned = row_of(result, result["learned"])
+    best = row_of(result, result["best_hand_written"])
+    pair = result["against_best"]
+    where = f" on each of {unseen_tasks} unseen tasks, normalised" if unseen_tasks else ""
     sentence = (
-        f"{short(learned['name'])} {number(learned['iqm'])}, "
-        f"{short(best['name'])} {number(best['iqm'])}, the best hand-written one "
+        f"{learned['function']} {number(learned['iqm'])}, "
+        f"{best['function']} {number(best['iqm'])}, the best hand-written one "
         f"(interquartile mean over {learned['seeds']} held-out seeds{where}); "
         f"{page.difference(pair)}. Probability of improvement "
         f"{pair['probability_of_improvement']:.0%}."
     )
     difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
-    return Outcome(pair["conclusion"], difference, sentence, _budget(result, learned, best))
+    budget = _budget(result, learned, best, pooled=unseen_tasks > 0)
+    return Outcome(pair["conclusion"], difference, sentence, budget)
 
 
-def conclusion_text(result: Mapping[str, Any]) -> str:
-    """Say in words who won, by how much, and how sure that is."""
-    found = outcome(result)
+def conclusion_text(result: HeldOut, unseen_tasks: int = 0) -> str:
+    """Return the verdict as a paragraph; arguments as for `outcome`."""
+    found = outcome(result, unseen_tasks)
     return f"{found.conclusion.capitalize()}: {found.sentence} {found.budget}"
 
 
-def short(name: str) -> str:
-    """The contender of a variant: "squared" of "squared (tuned)"."""
-    return name.split(" (")[0]
+def best_function(result: HeldOut) -> str:
+    """Return the name of the best hand-written function."""
+    return row_of(result, result["best_hand_written"])["function"]
 
 
-def _budget(result: Mapping[str, Any], learned: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """How much the two were tuned; in comparisons of earlier versions an untuned one may win."""
-    if "budget" in result:  # a study may say it itself
-        return str(result["budget"])
+def row_of(result: HeldOut, name: str) -> Variant:
+    """Return the variant with a name."""
+    return next(row for row in result["variants"] if row["name"] == name)
+
+
+def _budget(result: HeldOut, learned: Variant, best: Variant, *, pooled: bool) -> str:
+    """Describe the tuning of the two variants; the best one may be untuned."""
+    if "budget" in result:  # from the study
+        return result["budget"]
     tuned = [row for row in (learned, best) if row["tuning_frames"]]
     if not tuned:
         return "Neither was tuned: both have the run's hyperparameters."
-    frames = tuned[0]["tuning_frames"]
-    if result.get("tuning_rounds"):
-        finalists, seeds = result["tuning_rounds"][-1]
-        how = (
-            f"by a race of {result['tuning_settings']} settings, the untuned one among them, the "
-            f"last {finalists} on {seeds} fresh seeds ({frames:,} frames)"
-        )
-    else:
-        how = (
-            f"over {result['tuning_settings']} settings x {result['tuning_seeds']} seeds "
-            f"({frames:,} frames)"
-        )
+    finalists, seeds = result["tuning_rounds"][-1]
+    how = (
+        f"by a race of {result['tuning_settings']} settings, the untuned one among them, the "
+        f"last {finalists} on {seeds} fresh seeds ({tuned[0]['tuning_frames']:,} frames"
+    )
     if len(tuned) == 2:
-        return f"Each was tuned {how}."
-    if "tasks" in result:
-        how = how.replace("frames)", "frames in all)")
+        return f"Each was tuned {how})."
+    names = [learned["function"], best["function"]]
+    if pooled:
         return (
-            f"{short(learned['name'])} has the run's hyperparameters on every task; "
-            f"{short(best['name'])} was tuned on each of them {how}."
+            f"{names[0]} has the run's hyperparameters on every task; {names[1]} was tuned on each "
+            f"of them {how} in all)."
         )
-    names = [short(row["name"]) for row in (learned, best)]
     who, other = names if tuned[0] is learned else names[::-1]
-    return f"{who} was tuned {how}; {other} is strongest with the run's hyperparameters."
+    return f"{who} was tuned {how}); {other} is strongest with the run's hyperparameters."
 
 
-def _scaled(unseen: Mapping[str, Any]) -> list[str]:
-    """The tasks over which unseen ones are pooled."""
-    return [name for name in unseen["tasks"] if name not in unseen["without_scale"]]
-
-
-def contenders(result: Mapping[str, Any]) -> page.Table:
+def contenders(result: HeldOut) -> page.Table:
     """Return a table of all variants."""
     pairs = {pair["other"]: pair for pair in result["pairs"]}
     diverged = any(row["diverged"] for row in result["variants"])
@@ -120,7 +110,7 @@ def contenders(result: Mapping[str, Any]) -> page.Table:
     return page.Table("Held-out comparison", columns, rows, note=note, highlight=highlight)
 
 
-def tuned_settings(result: Mapping[str, Any]) -> list[page.Table]:
+def tuned_settings(result: HeldOut) -> list[page.Table]:
     """Return a table of what every contender was tuned to; none if none was."""
     rows = []
     for row in result["variants"]:
@@ -129,7 +119,7 @@ def tuned_settings(result: Mapping[str, Any]) -> list[page.Table]:
                 f"{key}={'inf' if value is None else f'{value:.4g}'}"  # JSON holds no infinity
                 for key, value in row["settings"].items()
             )
-            rows.append([short(row["name"]), settings or "the run's", row["tuning_frames"]])
+            rows.append([row["function"], settings or "the run's", row["tuning_frames"]])
     columns = ["contender", "tuned to", "frames of tuning"]
     return [page.Table("Tuned settings", columns, rows)] if rows else []
 

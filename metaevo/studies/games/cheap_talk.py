@@ -154,7 +154,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         ]
         return [f"Fresh victims that hear it have a mean return of {' and '.join(returns)}."]
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return the returns of victims with every channel."""
         return victims.tables(result)
 

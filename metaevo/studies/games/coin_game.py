@@ -165,7 +165,7 @@ class CoinStudy(AgentStudy[CoinShaping]):
             )
         return sentences
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return the measures of both sides, a row for each pair."""
         found = Meetings.from_plain(result, KEYS)
         if found is None:

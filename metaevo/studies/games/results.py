@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from metaevo.comparison import comparison
 from metaevo.comparison.comparison import Variant
 from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
+from metaevo.runs.schema import HeldOut
 
 
 class Estimate(NamedTuple):
@@ -108,7 +109,7 @@ class GameResult:
         """Return the result with more parts of evaluation.json."""
         return replace(self, more={**self.more, **more})
 
-    def to_plain(self, evolution_frames: int) -> dict[str, Any]:
+    def to_plain(self, evolution_frames: int) -> HeldOut:
         """Return the content of evaluation.json."""
         scores = {name: np.asarray(each, np.float64) for name, each in self.scores.items()}
         scores = {name: x if x.ndim > 1 else x[:, None] for name, x in scores.items()}
@@ -119,7 +120,7 @@ class GameResult:
         for name in scores:
             settings, frames = self.variants.get(name, ({}, 0))
             variants.append(Variant(name, name, dict(settings), frames))
-        return {
+        result: HeldOut = {
             **comparison.summary(
                 variants, statistics.fill_missing(scores), diverged, list(self.learned)
             ),
@@ -127,5 +128,5 @@ class GameResult:
             "budget": self.budget,
             "frames_per_agent": self.frames_per_agent,
             "evolution_frames": evolution_frames,
-            **self.more,
         }
+        return cast(HeldOut, {**result, **self.more})

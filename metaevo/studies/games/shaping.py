@@ -197,7 +197,7 @@ class ShapingStudy(GameStudy):
             found.append(" ".join([*lines, extorts]))
         return found
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return the round robin."""
         return tournament.tables(result)
 

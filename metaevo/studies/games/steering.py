@@ -284,7 +284,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
             "goal in every step."
         ]
 
-    def tables(self, result: dict[str, Any]) -> list[Table]:
+    def tables(self, result: Mapping[str, Any]) -> list[Table]:
         """Return the scores of every channel and every network that steers."""
         table = result.get("steering")
         if table is None:

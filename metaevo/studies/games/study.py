@@ -10,6 +10,7 @@ from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports import game_plots
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.runs.schema import HeldOut
 from metaevo.studies.games.results import GameResult
 from metaevo.studies.study import Plain
 from metaevo.training.checks import check_agents
@@ -53,7 +54,7 @@ class GameStudy(Plain):
         evolution_frames: int,
         measured: Mapping[str, Any],
         check_stop: Callable[[], None],
-    ) -> dict[str, Any] | None:
+    ) -> HeldOut | None:
         """Return the content of evaluation.json; None if the settings ask for no comparison."""
         del measured
         if not self.settings.evaluation.seeds:

@@ -7,7 +7,7 @@ from matplotlib._pylab_helpers import Gcf
 from PIL import Image
 
 from metaevo.reports import animation, evolution_plots, plots
-from metaevo.reports.score_plots import plot_scores
+from metaevo.reports.score_plots import ScoreRow, plot_scores
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -82,7 +82,7 @@ def test_empty_input_is_refused(tmp_path):
 def test_hostile_names_are_not_formulas(tmp_path):
     name = r"$\frac{$ costs $1"
     plots.plot_losses({name: parabola()}, tmp_path / "l.png")
-    row = {"name": name, "iqm": 1.0, "interval": (0.0, 2.0), "tuned": True}
+    row = ScoreRow(name, 1.0, (0.0, 2.0), tuned=True)
     differences = {name: (-9.0, (-10.0, -8.0))}
     path = plot_scores([row], tmp_path / "s.png", xlabel=name, differences=differences)
     assert path.read_bytes().startswith(PNG)

@@ -14,7 +14,7 @@ from metaevo.config import ConfigError
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
-from metaevo.reports.score_plots import plot_scores
+from metaevo.reports.score_plots import ScoreRow, plot_scores
 from metaevo.runs import checkpoint
 from metaevo.studies.run import run_study
 from metaevo.studies.settings import RunConfig
@@ -77,8 +77,8 @@ class AimingStudy:
 
     def draw(self, meta_params, figures):
         near = float(-jnp.max(jnp.abs(meta_params - self.settings.target)))
-        row = {"name": "learned", "iqm": near, "interval": [near, near], "function": "learned"}
-        plot_scores([{**row, "tuned": False}], figures / "aim.png", xlabel="minus the distance")
+        row = ScoreRow("learned", near, (near, near), tuned=False)
+        plot_scores([row], figures / "aim.png", xlabel="minus the distance")
 
     draw_frame = draw
 
