@@ -78,7 +78,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
-    """Return what `--dry-run` prints."""
+    """Return the table that `--dry-run` prints."""
     config = settings.sweep
     rows: list[list[object]] = [
         ["trials", f"{plan.trials} x {config.seeds} seeds, {config.sampler}"],

@@ -1,4 +1,4 @@
-"""For people who want Weights & Biases to choose the trials: its definition, and one trial."""
+"""Sweeps that Weights & Biases controls: the sweep definition, and one trial for its agent."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ def print_definition(settings: SearchSettings, config: Path | None) -> int:
         raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
     space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     in_file = to_dict(from_dict(type(settings), load_yaml(config)))
-    changed = [  # on the command line: agents have to be told, too
+    changed = [  # on the command line, which agents have to repeat
         f"--{key}={dump_yaml([new], flow=True).strip()[1:-1]}"
         for key, (_, new) in changed_keys(in_file, to_dict(settings)).items()
         if not key.startswith(("space", "run.wandb"))

@@ -41,7 +41,7 @@ from metaevo.tuning.study import Trial
 T = TypeVar("T")
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")
-"""Settings that need no compilation of their own; a learner's hyperparams do in an evolution."""
+"""Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
 MAX_PROGRAMS = 16
 """Compiled static groups that are kept for later trials."""
 
@@ -88,7 +88,7 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         return self.config.batch or 1
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Evolve trial after trial, those that share a program together."""
+        """Evolve one trial after the other, grouped by program."""
         for group in self.groups(batch, watch):
             watch.stage(self.name_of(group[0][0]) or "searching")
             for trial, settings in group:
@@ -246,7 +246,7 @@ def sweep(
         config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
         seed: of everything random.
         run_dir: a new directory, which makes the sweep durable and gets figures and a report; or
-            with `resume` that of the sweep to continue.
+            with `resume` the directory of the sweep to continue.
         resume: continue the sweep in `run_dir`.
 
     Raises:

@@ -1,9 +1,5 @@
 """Population-based training (Jaderberg et al. 2017): settings that change while agents learn.
 
-pbt = Pbt(population, dims, config, sweep_config, members=32)
-state, history = pbt.run(settings, keys, key)
-schedule = lineage(history, winner(history))       # the settings of its ancestors
-
 Members are ranked by the fitness of the round. After each round the worst ones become copies of the
 best ones and try something near. It all happens inside one compiled program: members are dealt to
 the devices, which exchange states.
@@ -63,7 +59,7 @@ class Pbt:
     """A population of members, each on several seeds; the members of a device are trained in turn.
 
     Random draws depend neither on the number of devices nor on the chunks. Rounding does
-    (see `metaevo.devices.map_rows`), so scores, and with them who copies whom, may differ.
+    (see `metaevo.devices.map_rows`), so scores and copies may differ.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class Pbt:
         *,
         members: int,
     ):
-        """Bind the parts; compiles in `run`.
+        """Bind the parts; compiles in `round`.
 
         Args:
             population: of single members; its devices, its chunk size and its fitness are used.
@@ -139,30 +135,6 @@ class Pbt:
         # Every device has the same record.
         return state, History(*jax.device_get(devices.first(record)))
 
-    def run(
-        self,
-        settings: Sequence[Any],
-        keys: jax.Array,
-        key: jax.Array,
-        progress: Callable[[int], Any] | None = None,
-    ) -> tuple[State, History]:
-        """Train a population from scratch.
-
-        Args:
-            settings: the hyperparams with which each member begins.
-            keys: [seeds] random keys of the agents.
-            key: of exploiting and exploring.
-            progress: called with the environment steps just taken.
-        """
-        state, records = self.init(settings, keys), []
-        frames = self.population.frames_per_update * self.members * self.seeds
-        for index, updates in enumerate(np.diff(self.ends, prepend=0)):
-            state, record = self.round(state, index, key)
-            records.append(record)
-            if progress is not None:
-                progress(int(updates) * frames)
-        return state, stack(records)
-
     def agents(self, state: State) -> Agents:
         """Return the agents of a fully trained state, on the host."""
         rows = jax.device_get(state.rows)
@@ -179,7 +151,7 @@ class Pbt:
         values = _gather(jnp.where(usable, value, -jnp.inf))
         used = {dim.name: getattr(rows.hyperparams, dim.name)[:, 0] for dim in self.dims}
         used = jax.tree.map(_gather, used)
-        # Drawn for all members on every device: the draws do not depend on who lies where.
+        # Drawn for all members on every device: the draws do not depend on the placement of members.
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), index)
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(self.members))
         parents = self._parents(values, jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
@@ -248,11 +220,6 @@ class Pbt:
 def round_ends(num_updates: int, rounds: int) -> list[int]:
     """Return the updates that have been taken after each round."""
     return [(index + 1) * num_updates // rounds for index in range(rounds)]
-
-
-def stack(records: Sequence[History]) -> History:
-    """Return the history of several rounds."""
-    return History(*jax.tree.map(lambda *leaves: np.stack(leaves), *map(tuple, records)))
 
 
 def winner(history: History) -> int:

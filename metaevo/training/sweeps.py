@@ -75,7 +75,7 @@ class Trainings(Trials[SweepSettings]):
         return json.dumps([everything, absent], sort_keys=True)
 
     def check(self, settings: SweepSettings) -> None:
-        """Build learner, losses and environment; compiles nothing."""
+        """Build learner, losses and environment; compiles on the first training."""
         self.population(settings)
 
     def seed_frames(self, settings: SweepSettings) -> int:

@@ -40,7 +40,7 @@ class Trials(Generic[S]):
         raise NotImplementedError
 
     def check(self, settings: S) -> None:
-        """Raise `ConfigError` if the parts of a trial do not fit; compiles nothing."""
+        """Raise `ConfigError` if the parts of a trial do not fit, before anything is compiled."""
         raise NotImplementedError
 
     def seed_frames(self, settings: S) -> int:
@@ -153,7 +153,7 @@ class Trials(Generic[S]):
                 valid.append((self.seed_frames(settings), settings))
             except ConfigError as error:
                 invalid.append(str(error))
-        # Whether learner and environment fit takes longer to find out: one that does is enough.
+        # Building learner and environment takes longer, so the first valid combination is enough.
         for _, settings in sorted(valid, key=lambda each: -each[0]):
             try:
                 self.check(settings)

@@ -1,7 +1,7 @@
 """CMA-ES for a study, rebuilt from the numbers of its finished trials.
 
 Optuna's own sampler keeps its state as a pickle in the study, and loads the pickles that it finds
-there. A study is data that anybody may have written, so this sampler keeps only
+there. A study may come from somebody else, so this sampler keeps only
 the generation of each trial, and repeats all earlier generations when it is built.
 """
 

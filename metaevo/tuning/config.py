@@ -72,7 +72,7 @@ class PbtConfig:
     truncation: Annotated[float, Interval(gt=0, le=0.5)] = 0.2
     """share of the population that is replaced by copies of the same share at the top"""
     perturb: tuple[Annotated[float, Gt(0)], ...] = (0.8, 1.25)
-    """factors, one of which multiplies each setting of a copy"""
+    """each setting of a copy is multiplied by one of these factors"""
     resample: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """probability that a setting of a copy is drawn from its range instead"""
 

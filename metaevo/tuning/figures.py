@@ -64,7 +64,7 @@ def draw(study: optuna.Study, directory: Path) -> list[Path]:
 
 
 def with_short_names(study: optuna.Study) -> optuna.Study:
-    """Return a copy whose settings have the last part of their names, which fits on an axis.
+    """Return a copy with short names of the settings (the last part), which fit on an axis.
 
     A setting keeps its whole name if its last part is ambiguous.
     """

@@ -36,7 +36,7 @@ class Range:
 
     @property
     def distribution(self) -> BaseDistribution:
-        """What Optuna calls it."""
+        """The same for Optuna."""
         if self.is_integer:
             low, high = int(self.low), int(self.high)
             return IntDistribution(low, high, log=self.is_log, step=self.step)
@@ -46,18 +46,18 @@ class Range:
         """Return how many values there are; None if they are not countable."""
         return int(self.high - self.low) // self.step + 1 if self.is_integer else None
 
-    def ends(self) -> list[Any]:
+    def ends(self) -> list[float]:
         """Return the values that a setting must allow for the range to be allowed."""
         return [self.low, self.high]
 
-    def points(self, count: int) -> list[Any]:
+    def points(self, count: int) -> list[float]:
         """Return values at equal distances, or ratios; whole ones are rounded and never repeat."""
         space = np.geomspace if self.is_log else np.linspace
         values = space(self.low, self.high, count).tolist()
         values[0], values[-1] = self.low, self.high  # exactly
         return list(dict.fromkeys(self._nearest(value) for value in values))
 
-    def at(self, fraction: float) -> Any:
+    def at(self, fraction: float) -> float:
         """Return the value below which a share `fraction` in [0, 1) of the range lies."""
         half = 0.5 * self.step if self.is_integer else 0.0  # each integer gets an equal share
         low, high = self.low - half, self.high + half
@@ -75,20 +75,20 @@ class Range:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
-    def encode(self, value: Any) -> Any:
+    def encode(self, value: float) -> float:
         """Return a value as Optuna keeps it."""
         return value
 
-    def decode(self, value: Any) -> Any:
+    def decode(self, value: float) -> float:
         """Return a value that Optuna kept."""
         return value
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the entry as a YAML has it."""
-        plain: dict[str, Any] = {self.kind: [self.low, self.high]}
-        return plain | ({"step": self.step} if self.step != 1 else {})
+        step = {"step": self.step} if self.step != 1 else {}
+        return {self.kind: [self.low, self.high], **step}
 
-    def to_wandb(self) -> dict[str, Any]:
+    def to_wandb(self) -> dict[str, object]:
         """Return the parameter of a wandb sweep."""
         names = {
             "uniform": "uniform",
@@ -98,10 +98,10 @@ class Range:
         }
         if self.step != 1 and self.low % self.step:  # wandb counts steps from zero
             return {"values": list(range(int(self.low), int(self.high) + 1, self.step))}
-        entry = {"distribution": names[self.kind], "min": self.low, "max": self.high}
-        return entry | ({"q": self.step} if names[self.kind].startswith("q_") else {})
+        step = {"q": self.step} if names[self.kind].startswith("q_") else {}
+        return {"distribution": names[self.kind], "min": self.low, "max": self.high, **step}
 
-    def _nearest(self, value: float) -> Any:
+    def _nearest(self, value: float) -> float:
         if self.is_integer:
             steps = math.floor((value - self.low) / self.step + 0.5)
             value = int(self.low) + self.step * steps
@@ -117,7 +117,7 @@ class Choice:
 
     @property
     def distribution(self) -> CategoricalDistribution:
-        """What Optuna calls it."""
+        """The same for Optuna."""
         return CategoricalDistribution([self.encode(value) for value in self.values])
 
     def count(self) -> int | None:
@@ -145,11 +145,11 @@ class Choice:
         """Return a value that Optuna kept."""
         return json.loads(value) if self._as_text else value
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, object]:
         """Return the entry as a YAML has it."""
         return {self.kind: list(self.values)}
 
-    def to_wandb(self) -> dict[str, Any]:
+    def to_wandb(self) -> dict[str, object]:
         """Return the parameter of a wandb sweep."""
         return {"values": list(self.values)}
 

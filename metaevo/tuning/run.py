@@ -137,7 +137,7 @@ def _logged(run: RunDirectory) -> set[int]:
 
 
 def _search(this: SweepRun) -> None:
-    """Train trials until none is left; the leading process waits for those of workers."""
+    """Train trials until none is left; the leading process also waits for its workers."""
     run, objective, plan, study = this.run, this.objective, this.plan, this.study
     objective.begin(run.directory)
     print(
@@ -187,7 +187,7 @@ def _watch(this: SweepRun, bar: Progress) -> Watch:
         this.study.tell(trial, replace(outcome, seconds=this.seconds()))
         if outcome.outcome == "complete" and outcome.value is not None:
             best.append((outcome.value, -trial.number))
-            best[:] = [max(best)]  # to ask the study would take as long as all trials before
+            best[:] = [max(best)]  # `study.best` would read all earlier trials again
             bar.set_postfix_str(f"best {best[0][0]:.4g} (trial {-best[0][1]})", refresh=False)
 
     def progress(frames: int) -> None:

@@ -9,25 +9,25 @@
 Everything that a user can get wrong here is found before anything is trained.
 """
 
+import contextlib
 import dataclasses
-import difflib
 import itertools
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from optuna.distributions import BaseDistribution
 
-from metaevo.config import ConfigError, from_dict, merge, show
-from metaevo.tuning.ranges import Choice, Entry, Range
+from metaevo.config import ConfigError, from_dict, hints, merge, show
+from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
 NOT_SEARCHABLE = ("space", "sweep", "pbt", "run", "evaluation", "seeds", "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
 TRACED = "hyperparams."
-"""What the names of settings begin with that need no compilation of their own."""
+"""Prefix of the settings that are traced: their values never recompile."""
 FREE = "task.env_params."
-"""What the names of settings begin with that depend on the environment."""
+"""Prefix of the settings that depend on the environment."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
 FEW = 3
 """Values that represent a range of real numbers where every combination is tried."""
@@ -36,7 +36,7 @@ FEW = 3
 class Space:
     """Searched and fixed settings; see `make_space`."""
 
-    def __init__(self, entries: dict[str, Entry], fixed: dict[str, Any]) -> None:
+    def __init__(self, entries: dict[str, Entry], fixed: Params) -> None:
         """Take entries that have been checked.
 
         Args:
@@ -51,24 +51,24 @@ class Space:
         self.static = tuple(key for key in entries if not key.startswith(TRACED))
 
     def traced_only(self, *names: str) -> "Space":
-        """Return the same space where these settings alone need no compilation of their own."""
+        """Return the same space with these settings as the traced ones."""
         copy = Space(self.entries, self.fixed)
         copy.traced = tuple(key for key in self.entries if key in names)
         copy.static = tuple(key for key in self.entries if key not in names)
         return copy
 
-    def settings(self, params: dict[str, Any]) -> dict[str, Any]:
+    def settings(self, params: Params) -> Params:
         """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
-        nested: dict[str, Any] = {}
+        nested: Params = {}
         for key, value in {**self.fixed, **params}.items():
             nested = merge(nested, _nest(key, value))
         return nested
 
-    def encode(self, params: dict[str, Any]) -> dict[str, Any]:
+    def encode(self, params: Params) -> Params:
         """Return values as Optuna keeps them."""
         return {key: self.entries[key].encode(value) for key, value in params.items()}
 
-    def decode(self, params: dict[str, Any]) -> dict[str, Any]:
+    def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
         return {key: e.decode(params[key]) for key, e in self.entries.items() if key in params}
 
@@ -77,7 +77,7 @@ class Space:
         counts = [self.entries[key].count() for key in self.static]
         return None if None in counts else math.prod(count for count in counts if count)
 
-    def static_grid(self, limit: int) -> list[dict[str, Any]]:
+    def static_grid(self, limit: int) -> list[Params]:
         """Return combinations of static values, `limit` at most; a few of a real range."""
         axes = []
         for key in self.static:
@@ -87,30 +87,28 @@ class Space:
         return [dict(zip(self.static, values, strict=True)) for values in combinations]
 
     def axes(self, points: int) -> dict[str, list[Any]]:
-        """Return the values of every setting in a grid; ranges have `points` of them at most."""
+        """Return the values of every setting in a grid; at most `points` for a range."""
         return {key: entry.points(points) for key, entry in self.entries.items()}
 
-    def grid(self, points: int) -> list[dict[str, Any]]:
+    def grid(self, points: int) -> list[Params]:
         """Return all combinations of `axes`; the last setting changes fastest."""
         axes = self.axes(points)
         return [
             dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
         ]
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> Params:
         """Return the space as a YAML has it; two spaces are the same if these are."""
-        plain = {key: entry.to_plain() for key, entry in self.entries.items()}
+        plain: Params = {key: entry.to_plain() for key, entry in self.entries.items()}
         return plain | {key: {"fixed": value} for key, value in self.fixed.items()}
 
-    def to_wandb(self) -> dict[str, Any]:
+    def to_wandb(self) -> Params:
         """Return the `parameters` of a wandb sweep."""
-        searched = {key: entry.to_wandb() for key, entry in self.entries.items()}
+        searched: Params = {key: entry.to_wandb() for key, entry in self.entries.items()}
         return searched | {key: {"value": value} for key, value in self.fixed.items()}
 
 
-def make_space(
-    raw_space: dict[str, Any], settings_class: type, raw_settings: dict[str, Any]
-) -> Space:
+def make_space(raw_space: Params, settings_class: type, raw_settings: Params) -> Space:
     """Read a search space.
 
     Args:
@@ -122,12 +120,12 @@ def make_space(
         ConfigError: for anything wrong in the space.
     """
     leaves = dict(_leaves(settings_class))
-    space = _read_space(raw_space, lambda key: _hint_of(key, leaves))
+    space = _read_space(raw_space, lambda key: _hint_of(key, leaves, settings_class))
     _check_values(space, settings_class, raw_settings)
     return space
 
 
-def free_space(raw_space: dict[str, Any]) -> Space:
+def free_space(raw_space: Params) -> Space:
     """Read the search space of a function; its settings may have any names.
 
     Raises:
@@ -136,10 +134,10 @@ def free_space(raw_space: dict[str, Any]) -> Space:
     return _read_space(raw_space, lambda key: Any)
 
 
-def _read_space(raw_space: dict[str, Any], hint_of: Callable[[str], Any]) -> Space:
+def _read_space(raw_space: Params, hint_of: Callable[[str], object]) -> Space:
     """Read the rules of a space; `hint_of` returns the annotation of a setting."""
     entries: dict[str, Entry] = {}
-    fixed: dict[str, Any] = {}
+    fixed: Params = {}
     for key, rule in raw_space.items():
         hint = hint_of(key)
         kind, value, step = _read_rule(key, rule)
@@ -157,13 +155,13 @@ def _read_space(raw_space: dict[str, Any], hint_of: Callable[[str], Any]) -> Spa
     return Space(entries, fixed)
 
 
-def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def dotted_space(space: Params, prefix: str = "") -> Params:
     """Return a space with the dotted names of its settings, each with its rule.
 
     A YAML may nest them, and so does the command line (`--space.hyperparams.gamma "{...}"`), which
     comes last and wins.
     """
-    found: dict[str, Any] = {}
+    found: Params = {}
     for key, rule in space.items():
         nested = isinstance(rule, dict) and rule and not set(rule) & {*KINDS, "step"}
         found |= dotted_space(rule, f"{prefix}{key}.") if nested else {f"{prefix}{key}": rule}
@@ -173,7 +171,7 @@ def dotted_space(space: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted names of all settings that may be searched, with their annotations."""
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
@@ -186,7 +184,7 @@ def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield name, hint
 
 
-def _hint_of(key: str, leaves: dict[str, Any]) -> Any:
+def _hint_of(key: str, leaves: dict[str, object], cls: type) -> object:
     """Return the annotation of a setting; refuses names that cannot be searched."""
     if key in leaves:
         return leaves[key]
@@ -198,27 +196,17 @@ def _hint_of(key: str, leaves: dict[str, Any]) -> Any:
     inside = [leaf for leaf in leaves if leaf.startswith(key + ".")]
     if inside:
         raise ConfigError(f"space.{key}: is a section; name a setting: {', '.join(inside)}")
-    close = _close(key, leaves)
-    hint = f" (did you mean {close!r}?)" if close else ""
+    hint = hints.of_key(key, leaves, cls)
     raise ConfigError(
         f"unknown setting {show(f'space.{key}')}{hint}; "
         f"allowed: {', '.join([*sorted(leaves), FREE + '*'])}"
     )
 
 
-def _close(key: str, names: Iterable[str]) -> str | None:
-    """Return the setting that was probably meant: its section may be missing, too."""
-    by_last = {name.rpartition(".")[2]: name for name in names}
-    if close := difflib.get_close_matches(key, list(names), n=1, cutoff=0.8):
-        return close[0]
-    close = difflib.get_close_matches(key.rpartition(".")[2], list(by_last), n=1)
-    return by_last[close[0]] if close else None
-
-
 # --- Rules ----------------------------------------------------------------------------------------
 
 
-def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
+def _read_rule(key: str, rule: object) -> tuple[str, object, object]:
     """Return kind, value and step from the rule of a setting."""
     allowed = f"a single one of {', '.join(KINDS)}"
     if isinstance(rule, list | tuple):
@@ -229,8 +217,7 @@ def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
         )
     for name in rule:
         if name not in (*KINDS, "step"):
-            close = difflib.get_close_matches(str(name), KINDS, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = hints.of_value(name, KINDS)
             raise ConfigError(f"space.{key}: unknown kind {show(name)}{hint}; allowed: {allowed}")
     kinds = [name for name in rule if name != "step"]
     if len(kinds) != 1:
@@ -241,20 +228,19 @@ def _read_rule(key: str, rule: Any) -> tuple[str, Any, Any]:
     return kinds[0], rule[kinds[0]], rule.get("step", 1)
 
 
-def _make_choice(key: str, value: Any) -> Choice:
+def _make_choice(key: str, value: object) -> Choice:
     where = f"space.{key}.choice = {show(value)}"
     if not isinstance(value, list | tuple) or not value:
         raise ConfigError(f"{where}: must be a list of at least one value")
     for index, each in enumerate(value):
         if each in value[:index]:
-            raise ConfigError(f"{where}: {show(each)} is there twice")
-    values = tuple(list(each) if isinstance(each, tuple) else each for each in value)
-    if key == "task.env" and not all(isinstance(each, str) for each in values):
+            raise ConfigError(f"{where}: {show(each)} occurs twice")
+    if key == "task.env" and not all(isinstance(each, str) for each in value):
         raise ConfigError(f"{where}: must be names, each of a single environment")
-    return Choice(values)
+    return Choice(tuple(list(each) if isinstance(each, tuple) else each for each in value))
 
 
-def _make_range(key: str, kind: Any, value: Any, step: Any) -> Range:
+def _make_range(key: str, kind: Any, value: object, step: object) -> Range:
     where = f"space.{key}.{kind} = {show(value)}"
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise ConfigError(f"{where}: must be a pair [low, high]")
@@ -270,13 +256,13 @@ def _make_range(key: str, kind: Any, value: Any, step: Any) -> Range:
     return Range(kind, low, high, step)
 
 
-def _number(where: str, value: Any, kind: str) -> float:
-    """Return a bound, which may be written in any way."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number):
+def _number(where: str, value: object, kind: str) -> float:
+    """Return a bound, which YAML may read as text ("1e-4")."""
+    number = math.nan
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+    if not math.isfinite(number):
         raise ConfigError(f"{where}: both must be finite numbers")
     if not kind.endswith("integer"):
         return number
@@ -285,7 +271,7 @@ def _number(where: str, value: Any, kind: str) -> float:
     return int(number)
 
 
-def _check_numeric(key: str, kind: str, hint: Any) -> None:
+def _check_numeric(key: str, kind: str, hint: object) -> None:
     """Refuse a range over text, and real numbers where only whole ones are possible."""
     kinds = set(_kinds(hint))
     if not kinds & {int, float, Any}:
@@ -295,7 +281,7 @@ def _check_numeric(key: str, kind: str, hint: Any) -> None:
         raise ConfigError(f"space.{key}: {kind} over a whole number; allowed: {allowed}")
 
 
-def _kinds(hint: Any) -> Iterator[Any]:
+def _kinds(hint: object) -> Iterator[object]:
     """Yield the plain types that an annotation allows."""
     if get_origin(hint) is Annotated:
         yield from _kinds(get_args(hint)[0])
@@ -309,7 +295,7 @@ def _kinds(hint: Any) -> Iterator[Any]:
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def _check_values(space: Space, settings_class: type, raw_settings: dict[str, Any]) -> None:
+def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
     """Refuse fixed values, choices and ends of ranges that their settings do not allow.
 
     A value may need another value to go with it (as many minibatches as divide the batch): it is
@@ -317,7 +303,11 @@ def _check_values(space: Space, settings_class: type, raw_settings: dict[str, An
     space.
     """
     base = merge(raw_settings, space.settings({}))
-    _check(settings_class, base, space.fixed, raw_settings)
+    for key, value in space.fixed.items():
+        problem = _problem(settings_class, raw_settings, {key: value})
+        is_cause = not _problem(settings_class, raw_settings, {})
+        if problem and is_cause and _problem(settings_class, base, {}):
+            raise ConfigError(_prefixed(key, value, problem))
     for key, entry in space.entries.items():
         others = [
             {other: value}
@@ -327,21 +317,13 @@ def _check_values(space: Space, settings_class: type, raw_settings: dict[str, An
         ]
         for value in entry.ends():
             problem = _problem(settings_class, base, {key: value})
-            if problem is None:
-                continue
-            if all(_problem(settings_class, base, {key: value, **other}) for other in others):
+            if problem and all(
+                _problem(settings_class, base, {key: value, **other}) for other in others
+            ):
                 raise ConfigError(_prefixed(key, value, problem))
 
 
-def _check(cls: type, base: dict[str, Any], fixed: dict[str, Any], raw: dict[str, Any]) -> None:
-    """Refuse fixed values that are wrong in themselves; only said if the base without is right."""
-    for key, value in fixed.items():
-        problem = _problem(cls, raw, {key: value})
-        if problem is not None and _problem(cls, base, {}) and not _problem(cls, raw, {}):
-            raise ConfigError(_prefixed(key, value, problem))
-
-
-def _problem(cls: type, base: dict[str, Any], params: dict[str, Any]) -> str | None:
+def _problem(cls: type, base: Params, params: Params) -> str | None:
     """Return the error of the settings with some values changed, or None."""
     for key, value in params.items():
         base = merge(base, _nest(key, value))
@@ -352,15 +334,15 @@ def _problem(cls: type, base: dict[str, Any], params: dict[str, Any]) -> str | N
     return None
 
 
-def _prefixed(key: str, value: Any, problem: str) -> str:
+def _prefixed(key: str, value: object, problem: str) -> str:
     if problem.startswith(key):
         return f"space.{problem}"
     return f"space.{key} = {show(value)}: {problem}"
 
 
-def _nest(key: str, value: Any) -> dict[str, Any]:
-    *sections, name = key.split(".")
-    nested = {name: value}
-    for section in reversed(sections):
-        nested = {section: nested}
+def _nest(key: str, value: object) -> Params:
+    nested = value
+    for name in reversed(key.split(".")):
+        nested = {name: nested}
+    assert isinstance(nested, dict)
     return nested

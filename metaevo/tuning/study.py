@@ -180,7 +180,7 @@ class Study:
     # --- Evaluating trials ------------------------------------------------------------------------
 
     def ask(self, count: int) -> list[Trial]:
-        """Return trials to evaluate, first those of processes that have ended.
+        """Return trials to evaluate, first the trials of processes that have ended.
 
         Fewer than `count` come back near the end, and none when the queue is empty; trials of other
         processes may still be running then, and come back if these die.
@@ -261,7 +261,7 @@ class Study:
         return left + len(waiting)
 
     def best(self) -> Record | None:
-        """Return the complete trial with the highest value, the first one of equals."""
+        """Return the complete trial with the highest value; the earliest if several are equal."""
         complete = [each for each in self.records() if each.outcome == "complete"]
         return max(complete, key=lambda each: each.value or 0.0, default=None)
 
@@ -278,7 +278,7 @@ class Study:
         return self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
 
     def _begin(self, *, is_new: bool) -> None:
-        """Fill the queue of a new study; check one that another process began."""
+        """Fill the queue of a new study, or check an existing study."""
         study, identity = self.optuna_study, _identity(self._config, self._space, self._seed)
         trials = study.get_trials(deepcopy=False)
         # The process that began a journal may have been killed while it filled the queue.
@@ -349,8 +349,8 @@ class Study:
         return []
 
     def _suggest(self, queued: FrozenTrial, sampler: BaseSampler) -> Params:
-        """Let the sampler choose the missing settings of a trial, and return all of them."""
-        # A study of its own: Optuna's keeps a list of all trials that would be out of date here.
+        """Return all settings of a trial; the sampler chooses those that are missing."""
+        # A new study object, because Optuna's caches a list of trials, which is out of date here.
         trial = optuna.trial.Trial(self._load(sampler), queued._trial_id)
         params = {key: trial._suggest(key, each) for key, each in self._space.distributions.items()}
         return self._space.decode(params)

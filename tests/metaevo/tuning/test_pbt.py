@@ -47,13 +47,21 @@ def keys():
     return jax.random.split(jax.random.key(1), SEEDS)
 
 
+def run(members, keys):
+    state, records = members.init(SETTINGS, keys), []
+    for index in range(ROUNDS):
+        state, record = members.round(state, index, jax.random.key(7))
+        records.append(record)
+    return state, jax.tree.map(lambda *leaves: np.stack(leaves), *records)
+
+
 @pytest.fixture(scope="module")
 def ran(two_devices, keys):
-    return two_devices.run(SETTINGS, keys, jax.random.key(7))
+    return run(two_devices, keys)
 
 
 def test_neither_devices_nor_chunks_matter(ran, keys):
-    state, history = make(1, 8).run(SETTINGS, keys, jax.random.key(7))
+    state, history = run(make(1, 8), keys)
     jax.tree.map(np.testing.assert_array_equal, history, ran[1])
     a, b = (jax.tree.leaves(jax.device_get(each.rows)) for each in (state, ran[0]))
     for one, other in zip(a, b, strict=True):
