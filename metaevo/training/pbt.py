@@ -151,7 +151,7 @@ class Pbt:
         values = _gather(jnp.where(usable, value, -jnp.inf))
         used = {dim.name: getattr(rows.hyperparams, dim.name)[:, 0] for dim in self.dims}
         used = jax.tree.map(_gather, used)
-        # Drawn for all members on every device: the draws do not depend on the placement of members.
+        # Drawn for all members on every device, so that their placement does not matter.
         key = jax.random.fold_in(jax.random.wrap_key_data(key_data), index)
         keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(self.members))
         parents = self._parents(values, jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))

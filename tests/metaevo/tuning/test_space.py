@@ -147,7 +147,6 @@ def test_the_settings_of_an_evolution():
 
 
 WRONG = [
-    "space",
     "{}",
     "hyperparams.gamma: {fixed: 0.9}",
     "hyperparams.learning_rat: {uniform: [0, 1]}",
@@ -188,7 +187,6 @@ WRONG = [
     "train.num_steps: {log_integer: [32, 128], step: 2}",
     "value_loss: {uniform: [0, 1]}",
     "train.anneal: {integer: [0, 1]}",
-    "space",
     "{hyperparams.gamma: {fixed: 2}, hyperparams.clip_epsilon: {uniform: [0.1, 0.3]}}",
 ]
 
