@@ -203,6 +203,26 @@ def test_complete_programs_of_pages_run(name: str, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
+def test_the_tutorial_runs(tmp_path: Path):
+    programs = [
+        block for block in blocks(TEXTS["docs/tutorial.md"], "python") if "def " not in block
+    ]
+    program, small = "\n".join(programs), {"population_size": 4, "generations": 2, "trials": 2}
+    small |= {"seeds": 4, "validation_seeds": 2, "seeds_per_candidate": 1, "total_timesteps": 1000}
+    for name, value in small.items():
+        program, count = re.subn(rf'\b({name}"?(?:=| *: *))[\d_]+', rf"\g<1>{value}", program)
+        assert count, name
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "first" / "report.html").exists()
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_macros_and_references_resolve(name: str):
     assert "{{" not in hooks.on_page_markdown(TEXTS[name])

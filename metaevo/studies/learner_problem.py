@@ -17,6 +17,7 @@ from metaevo.evolution.problem import Evaluation, MetaParams
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
+from metaevo.training.task import with_task
 
 
 class LearnerProblem:
@@ -55,8 +56,9 @@ class LearnerProblem:
         Raises:
             ConfigError: naming the key that is wrong.
         """
-        task = {"env": _plain(env), "env_params": dict(env_params or {})}
-        raw = {"learner": learner, "evolve": _plain(evolve), "task": task, **sections}
+        parts = evolve if isinstance(evolve, str) else list(evolve)
+        given = {"learner": learner, "evolve": parts, "env": env, "env_params": env_params}
+        raw = with_task({**given, **sections})
         self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
         self._study = LearnerStudy(self.settings)
         self._measured = self._study.measure()
@@ -174,7 +176,3 @@ class ComparisonResult:
     def table(self) -> list[dict[str, Any]]:
         """Return a record for each row."""
         return [asdict(row) for row in self.rows]
-
-
-def _plain(names: str | Sequence[str]) -> Any:
-    return names if isinstance(names, str) else list(names)

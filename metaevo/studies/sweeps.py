@@ -29,6 +29,7 @@ from metaevo.studies.settings import RunConfig as EvolutionRunConfig
 from metaevo.studies.study import Study
 from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
+from metaevo.training.task import with_task
 from metaevo.training.trials import Trials
 from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
 from metaevo.tuning.objective import FunctionObjective, Objective, Progress, Watch
@@ -233,13 +234,14 @@ def sweep(
         ...     lambda params: -((params["x"] - 1) ** 2), {"x": {"uniform": [0, 3]}}, trials=20
         ... )
         >>> result.best.params
-        >>> ppo = {"learner": "ppo", "task": {"env": "CartPole-v1"}}
+        >>> ppo = {"learner": "ppo", "env": "CartPole-v1"}
         >>> rates = {"hyperparams.learning_rate": {"log_uniform": [1e-4, 1e-1]}}
         >>> result = metaevo.sweep(ppo, rates, trials=32, run_dir="runs/sweep/ppo")
 
     Args:
         objective: a function from the settings of a trial to its value, higher is better; or the
-            settings of a training or an evolution, as in a config of `metaevo sweep`.
+            settings of a training or an evolution: the arguments of `metaevo.train` or
+            `metaevo.LearnerProblem`, or a config of `metaevo sweep`.
         space: the rule of each setting: uniform, log_uniform, integer, log_integer, choice, fixed.
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
@@ -264,7 +266,7 @@ def sweep(
         this = FunctionObjective(objective, free_space(rules), chosen)
     else:
         run = {**objective.get("run", {}), "seed": seed}
-        raw = {**objective, "space": rules, "sweep": to_dict(chosen), "run": run}
+        raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
         settings = from_dict(sweep_class(raw), raw)
         this = make_objective(settings)
     path = None if run_dir is None else Path(run_dir)

@@ -17,6 +17,7 @@ from metaevo.training.result import (
 )
 from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_trainee, training_class
+from metaevo.training.task import with_task
 
 
 def train(
@@ -57,15 +58,15 @@ def train(
         ConfigError: naming the key that is wrong, before compilation.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
-    raw = {"learner": learner, "seeds": seeds, **sections}
-    raw["task"] = {"env": env, "env_params": dict(env_params or {})}
+    given = {"learner": learner, "seeds": seeds, "env": env, "env_params": env_params}
+    raw = with_task({**given, **sections})
     raw["run"] = {**sections.get("run", {}), "seed": seed}
     kind = training_class(raw)
-    given = {}
+    functions = {}
     for slot in filling.slots_of(learner):
         value = raw.get(slot)
         if callable(value) or isinstance(value, tuple):
-            given[slot] = _pair(slot, raw.pop(slot))
+            functions[slot] = _pair(slot, raw.pop(slot))
         elif isinstance(value, Path):
             raw[slot] = str(value)
     settings = from_dict(kind, raw)
@@ -74,11 +75,11 @@ def train(
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         if "evaluation" in sections:
             raise ConfigError("evaluation: needs run_dir, because its results go to the report")
-        return _train_in_memory(settings, given)
-    if given:
+        return _train_in_memory(settings, functions)
+    if functions:
         raise ConfigError(
-            f"{', '.join(given)}: with run_dir, name a function or the directory of one, because a "
-            "run can be resumed only from files"
+            f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
+            "resumed from files"
         )
     if run_training(settings, run_dir=Path(run_dir), resume=resume):
         raise KeyboardInterrupt

@@ -78,6 +78,16 @@ def learner_entry(name: Any) -> LearnerEntry:
     return LEARNERS[name]
 
 
+def with_task(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with `env` and `env_params`, as Python functions take them, in `task`."""
+    raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
+    if "env" in settings:
+        env = settings["env"]
+        names = env if isinstance(env, str) else list(env)
+        raw["task"] = {"env": names, "env_params": dict(settings.get("env_params") or {})}
+    return raw
+
+
 def learner_sections(learner: str) -> dict[str, type]:
     """Return the sections that belong to a learner.
 

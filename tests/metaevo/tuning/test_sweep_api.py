@@ -72,7 +72,8 @@ def test_settings_that_diverge_and_spaces_that_are_wrong():
 
 LEARNER = {
     "learner": "q_learning",
-    "task": {"env": "GridWorld", "env_params": {"size": 4, "max_steps_in_episode": 20}},
+    "env": "GridWorld",
+    "env_params": {"size": 4, "max_steps_in_episode": 20},
     "train": {"total_timesteps": 900, "num_steps": 100},
     "fitness": {"mean_return": 0.0, "reward_per_step": 1.0},
 }
