@@ -1,9 +1,9 @@
 """Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -26,14 +26,16 @@ from metaevo.studies.several import run_evolutions
 from metaevo.studies.spread import members_of
 from metaevo.studies.study import Study
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class ProblemSettings:
     """What the config.yaml of such a run holds."""
 
-    strategy: StrategyConfig
-    evolution: EvolutionConfig
-    run: RunConfig
+    strategy: StrategyConfig = field(default_factory=StrategyConfig)
+    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
+    run: RunConfig = field(default_factory=RunConfig)
     is_python: ClassVar[bool] = True
     """a script, not a command, continues a run"""
 
@@ -132,13 +134,19 @@ def evolve(
         ConfigError: for anything wrong in the settings or in the directory.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
-    config = evolution or EvolutionConfig()
+    config = _kind(EvolutionConfig, "evolution", evolution)
+    of_run = _kind(RunConfig, "run", run)
+    chosen = settings_of(strategy)
+    sections = {"evolution": to_dict(config), "run": to_dict(of_run)}
     if generations is not None:
-        config = replace(config, generations=generations)
-    of_run = run or RunConfig()
+        sections["evolution"]["generations"] = generations
     if evolution_seeds is not None:
-        of_run = _with_seeds(of_run, evolution_seeds)
-    study, settings = _study_of(problem, settings_of(strategy), config, of_run)
+        sections["run"]["evolution_seeds"] = evolution_seeds
+    if type(chosen) is StrategyConfig:
+        sections["strategy"] = to_dict(chosen)
+    checked = from_dict(ProblemSettings, sections)
+    config = checked.evolution
+    study, settings = _study_of(problem, chosen, config, checked.run)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
@@ -213,6 +221,13 @@ def compare(
     )
 
 
+def _kind(kind: type[T], name: str, given: T | None) -> T:
+    """Return an argument that is a section of settings; by default one without changes."""
+    if given is not None and not isinstance(given, kind):
+        raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{kind.__name__}")
+    return given or kind()
+
+
 def _study_of(
     problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
 ) -> tuple[Study, EvolutionSettings]:
@@ -256,7 +271,3 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
 def _last_finite(records: Sequence[Mapping[str, Any]], key: str) -> float:
     values = [float(each[key]) for each in records if np.isfinite(each[key])]
     return values[-1] if values else -np.inf
-
-
-def _with_seeds(run: RunConfig, count: int) -> RunConfig:
-    return from_dict(RunConfig, {**to_dict(run), "evolution_seeds": count})

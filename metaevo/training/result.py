@@ -62,7 +62,7 @@ class TrainingResult:
         """
         path = Path(folder) / "learning_curves.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        return [plots.plot_learning_curves({"": self.returns}, self.steps, path)]
+        return [plots.plot_learning_curves({self.learner.env.name: self.returns}, self.steps, path)]
 
 
 def population_of(

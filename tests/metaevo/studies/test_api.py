@@ -176,6 +176,24 @@ def test_other_settings_are_another_run(through):
         )
 
 
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"generations": -3}, r"evolution\.generations = -3"),
+        ({"generations": "many"}, r"evolution\.generations"),
+        ({"strategy": metaevo.StrategyConfig(sigma=-1.0)}, r"strategy\.sigma"),
+        ({"strategy": "Open_ES"}, "strategy"),
+        ({"evolution": metaevo.EvolutionConfig(seeds_per_candidate=0)}, "seeds_per_candidate"),
+        ({"evolution": {"generations": 3}}, "evolution"),
+        ({"evolution_seeds": 0}, r"run\.evolution_seeds"),
+        ({"run": metaevo.RunConfig(seed=-1)}, r"run\.seed"),
+    ],
+)
+def test_a_wrong_argument_is_named(options, key):
+    with pytest.raises(ConfigError, match=key):
+        metaevo.evolve(Quadratic(), **options)
+
+
 class Empty(Quadratic):
     def init(self, key):
         return {}
