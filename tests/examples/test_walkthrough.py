@@ -79,6 +79,8 @@ def test_stored_outputs_are_whole():
     assert [cell["execution_count"] for cell in CODE] == list(range(1, len(CODE) + 1))
     for cell in CODE:
         source = "".join(cell["source"])
+        if "def show" in source:
+            continue
         speaks = re.search(r"^ *(print|show|report)\(", source, re.MULTILINE) is not None
         assert bool(cell["outputs"]) == speaks, source
     assert PATH.stat().st_size < 600_000
