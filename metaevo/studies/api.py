@@ -156,9 +156,9 @@ def evolve(
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)
-    chosen = about.get("evolution_seed")
+    best_seed = about.get("evolution_seed")
     for each in members_of(path, settings):
-        if each.seed == chosen:
+        if each.seed == best_seed:
             directory = each.directory
     frames = settings.strategy.population_size * config.seeds_per_candidate
     frames *= frames_per_evaluation(problem)
