@@ -1,4 +1,4 @@
-"""What was found, taken apart: trained on the held-out seeds beside the contenders."""
+"""Ablations of learned parts, trained on the held-out seeds."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -21,40 +21,36 @@ from metaevo.training.task import Parts
 from purerl.learners import HAND_WRITTEN, LEARNERS
 
 AGENTS = 16
-"""whose predictions and targets a picture shows"""
+"""Agents that provide predictions and targets for figures."""
 DIVERGED = 1e15
-"""A prediction or target of that size: the squares of larger ones would leave float32."""
+"""Limit of predictions and targets, because larger squares overflow float32."""
 WITHOUT = "without"
-"""In evaluation.json: every learned part replaced by its reference, one at a time."""
+"""Key of evaluation.json: scores with one learned part replaced by its reference."""
 
 
 class Laboratory:
-    """Draws and ablates the parts that one evolution has found."""
+    """Draws and ablates the learned parts of one evolution."""
 
     def __init__(self, settings: JudgedSettings, parts: Parts, meta_params: Any):
-        """Bind the parts; nothing is trained yet.
+        """Bind the parts; training starts later.
 
         Args:
-            settings: of the experiment.
-            parts: what was evolved.
-            meta_params: that were found.
+            settings: of the run.
+            parts: the evolved parts.
+            meta_params: their meta-parameters.
         """
         self.settings, self.parts = settings, parts
         self.given, self.meta_params = meta_params, jax.device_get(meta_params)
         self._targets: np.ndarray | None = None
 
     def of(self, meta_params: Any) -> "Laboratory":
-        """Return one of what another evolution has found, which shares what no evolution changes.
-
-        Args:
-            meta_params: that it has found.
-        """
+        """Return a laboratory for the meta-parameters of another evolution of the same parts."""
         other = copy.copy(self)
         other.given, other.meta_params = meta_params, jax.device_get(meta_params)
         return other
 
     def found(self, part: Part) -> Found:
-        """Return what the functions of a part's module are given."""
+        """Return the arguments of the hooks of a part's module."""
         return Found(
             part.function,
             self.parts.evolved.of(self.meta_params, part.name),
@@ -66,11 +62,11 @@ class Laboratory:
         )
 
     def value_targets(self) -> np.ndarray:
-        """Train a few agents half-way with hand-written parts, once.
+        """Train a few agents half-way with hand-written parts; later calls reuse the result.
 
         Returns:
-            [2, samples]: predictions, targets, without those of agents that diverged; if all have,
-            a single error of one.
+            [2, samples] predictions and targets of agents that did not diverge; a single error of
+            one if all diverged.
         """
         if self._targets is None:
             self._targets = self._observe()
@@ -94,7 +90,7 @@ class Laboratory:
         return usable if usable.size else np.array([[1.0], [0.0]], np.float32)
 
     def observations(self) -> dict[str, dict[str, float]]:
-        """Return what the parts' modules want to remember of them, by the parts' names."""
+        """Return the numbers of the parts' `observe` hooks by part."""
         found = {}
         for part in self.parts.evolved.parts.values():
             observe = part.slot.hook(part.module, "observe")
@@ -103,10 +99,10 @@ class Laboratory:
         return found
 
     def ablations(self, single_task: bool) -> list[tuple[Part, Ablation]]:
-        """Return what the parts' modules ask for, and of several parts what is left without each.
+        """Return the ablations of the parts' modules and, with several parts, one without each.
 
         Args:
-            single_task: whether there is one environment only, as modules expect.
+            single_task: whether there is one environment, which the modules' ablations need.
         """
         found: list[tuple[Part, Ablation]] = []
         parts = self.parts.evolved.parts
@@ -133,14 +129,14 @@ class Laboratory:
         """Train all rows on held-out seeds.
 
         Args:
-            ablations: of `ablations`.
-            comparison: holds the compiled contenders.
-            contender: from functions for the slots, and an example of their meta-parameters.
+            ablations: from `ablations`.
+            comparison: with the compiled contenders.
+            contender: makes a contender from functions and example meta-parameters.
             progress: called with the number of frames just done.
 
         Returns:
-            the tables by their keys, with `iqm`, `interval` and `seeds` in every row, and what else
-            is to stand in evaluation.json.
+            tables by key, with `iqm`, `interval` and `seeds` in every row, and further keys for
+            evaluation.json.
         """
         keys = keys_for(
             self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.ablation_seeds
@@ -170,7 +166,7 @@ class Laboratory:
         keys: jax.Array,
         progress: Progress,
     ) -> list[Scores]:
-        """Train rows, those of a program in one go; scores in their order."""
+        """Train rows, those of a program at once; return scores in the order of the rows."""
         programs: dict[Any, list[tuple[int, Entry, Row]]] = {}
         made: dict[Any, Entry] = {}
         for index, row in enumerate(rows):
@@ -195,7 +191,7 @@ class Laboratory:
         contender: MakeContender,
         made: dict[Any, Entry],
     ) -> Entry:
-        """Return who trains a row; of the contenders, where one of them does the same."""
+        """Return the entry for a row, an existing one if possible."""
         alone = len(self.parts.evolved.parts) == 1
         if row.function == LEARNED:
             return comparison.entries[comparison.found]
@@ -220,18 +216,18 @@ def _summary(scores: np.ndarray) -> dict[str, Any]:
 
 
 def _with(part: Part, function: Callable[..., Any], parts: Parts) -> Functions:
-    """What was found, with another function in the slot of one part."""
+    """Return the learned functions with another function in the slot of one part."""
     learned = {slot: of_key("found", each) for slot, each in parts.evolved.functions().items()}
     return {**learned, part.slot.name: of_key("row", function)}
 
 
 def table_of_parts(result: Mapping[str, Any]) -> list[Table]:
-    """Return the table of what is left without each part, where there are several."""
+    """Return the table of scores without each part, if there are several parts."""
     if WITHOUT not in result:
         return []
     rows = [
         [row["part"], row["replaced by"], row["iqm"], row["interval"]] for row in result[WITHOUT]
     ]
-    note = "What was found with one part replaced by its hand-written reference, untuned."
+    note = "One learned part is replaced by its hand-written reference, untuned."
     columns = ["without", "replaced by", "IQM", "95% interval"]
     return [Table("Ablation: one part at a time", columns, rows, note=note)]

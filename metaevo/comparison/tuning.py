@@ -1,10 +1,9 @@
 """Tuning the contenders of the held-out comparison: a race of settings, on the same seeds for all.
 
-Every contender races the same number of settings: as many points of `evaluation.space` as
-`evaluation.trials` says, from the same sampler with the same seed, or all combinations of a grid;
-and the untuned setting. The first round is a study in the run directory (an adaptive sampler learns
-from its scores), the later ones lie beside it: an interrupted comparison trains only what
-is missing.
+Every contender races the same number of settings: `evaluation.trials` points of `evaluation.space`
+from the same sampler with the same seed, or all combinations of a grid; and the untuned setting.
+The first round is an Optuna study in the run directory, and the scores of later rounds are stored
+next to it, so an interrupted comparison trains only the missing agents.
 """
 
 import operator
@@ -28,25 +27,25 @@ from metaevo.tuning.space import TRACED, Space, make_space
 from metaevo.tuning.study import Outcome, Study
 
 ADAPTIVE_BATCH = 16
-"""Trials at once of a sampler that learns from those before."""
+"""Parallel trials of an adaptive sampler."""
 CHUNKS = 4
-"""Chunks of agents that are trained between two savings, up to twice as many at the end of a round.
+"""Chunks of agents between two saves, up to twice as many at the end of a round.
 
-Always several, as a chunk that is not full would have a program of its own.
+Several, because a chunk that is not full would need another compilation.
 """
 GRID_POINTS = SweepConfig().grid_points
 """Values of a range in a grid."""
 RACE = "race.json"
-"""The mean scores of the untuned setting and of all later rounds, by round and setting."""
+"""File of mean scores of the untuned setting and of later rounds, by round and setting."""
 
 
 class Tuned(NamedTuple):
-    """What tuning a contender found."""
+    """The result of tuning a contender."""
 
     best: dict[str, float]
-    """the setting that won the race"""
+    """the winning setting"""
     frames: int
-    """environment steps that it took"""
+    """environment steps of the race"""
 
 
 def tuning_space(
@@ -54,17 +53,17 @@ def tuning_space(
     settings: JudgedSettings,
     own: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Space:
-    """Return what a contender is tuned over; nothing, if no space is given.
+    """Return the search space of a contender; empty without `evaluation.space`.
 
     Args:
         config: the section `evaluation`.
-        settings: of the experiment, whose hyperparams are to allow all values.
-        own: hyperparams that the contender is tuned over differently from the others, or besides.
-            In a grid, where every contender races as many settings, they are another range
-            for an axis, with as many values, or left out.
+        settings: of the run; its hyperparameters must accept all values.
+        own: further or different ranges of the contender. In a grid they replace the range of an
+            axis by as many values, so that all contenders race as many settings; other
+            hyperparameters are left out.
 
     Raises:
-        ConfigError: naming what is wrong.
+        ConfigError: naming the key.
     """
     if not config.space:
         return Space({}, {})
@@ -92,7 +91,7 @@ def tuning_space(
 
 
 def trials_of(config: EvaluationConfig, space: Space) -> int:
-    """Return how many settings of the space a contender races; 0 without tuning."""
+    """Return the number of settings from the space; 0 without tuning."""
     if not space.entries:
         return 0
     return len(space.grid(GRID_POINTS)) if config.sampler == "grid" else config.trials
@@ -104,7 +103,7 @@ def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) ->
             f"{where}: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
         )
     for name in rules:
-        if known[name] is None:  # the variants that keep it would differ in structure
+        if known[name] is None:  # untuned variants would have another tree structure
             raise ConfigError(f"{where}.{name}: needs a value for hyperparams.{name} too")
 
 
@@ -120,17 +119,17 @@ class Plan(NamedTuple):
     """The race that every contender runs."""
 
     settings: int
-    """that begin, the untuned one among them"""
+    """in the first round, including the untuned one"""
     first_seeds: int
-    """of each in the first round"""
+    """seeds of each setting in the first round"""
     untuned: dict[str, float]
-    """the experiment's values of what is tuned"""
+    """the run's values of the tuned hyperparameters"""
     is_trial: int | None
-    """the place of the untuned setting in the grid; None if it stands beside the trials"""
+    """index of the untuned setting in the grid; None if it is not one of the trials"""
 
     @property
     def rounds(self) -> list[Round]:
-        """The rounds of the race; none if nothing is tuned."""
+        """The rounds of the race; empty without tuning."""
         return rounds_of(self.settings, self.first_seeds) if self.settings else []
 
 
@@ -142,15 +141,15 @@ def plan(
     frames_per_seed: int,
     evolution_frames: int,
 ) -> Plan:
-    """Say what is raced on how many seeds.
+    """Plan the race: the number of settings and of seeds.
 
     Args:
         config: the section `evaluation`.
-        space: of `tuning_space`.
+        space: from `tuning_space`.
         hyperparams: the untuned setting.
         frames_per_seed: environment steps of an agent.
-        evolution_frames: what evolution used, which `tuning_seeds: null` does not exceed unless
-            a race cannot be as short.
+        evolution_frames: environment steps of the evolution, the budget for `tuning_seeds: null`;
+            the shortest race may exceed it.
     """
     names = [_short_name(name) for name in space.entries]
     untuned = {name: float(operator.attrgetter(name)(hyperparams)) for name in names}
@@ -180,15 +179,15 @@ def tune(
     """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
 
     Args:
-        contender: what to tune.
+        contender: to tune.
         meta_params: of its function.
-        space: over what.
-        config: the sampler, and how many settings.
+        space: to search.
+        config: sampler and number of settings.
         plan: of the race.
-        directory: keeps what was trained; whatever scores depend on is part of its name.
-        seed: of the experiment.
-        comparable: from fitness [seeds, tasks] to scores that can be averaged over the tasks.
-        progress: called with the number of frames just done, and of those done before.
+        directory: stores the scores; its name contains a hash of all their inputs.
+        seed: of the run.
+        comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
+        progress: called with the number of frames just done, or done by an earlier process.
     """
     beside = trials_of(config, space)
     sweep = SweepConfig(trials=beside, sampler=config.sampler, seeds=plan.first_seeds)
@@ -197,7 +196,7 @@ def tune(
     before = frozenset(kept)
 
     def train(settings: list[dict[str, float]], this: Round) -> list[float | None]:
-        """Mean scores on the seeds of a round; None where an agent has no score."""
+        """Return mean scores on the seeds of a round; None if an agent has no score."""
         chosen = keys[this.start : this.start + this.seeds]
         results = contender.run(chosen, settings, [meta_params] * len(settings), progress)
         return [statistic(comparable(result.fitness).ravel(), sweep) for result in results]
@@ -253,7 +252,7 @@ def tune(
 def _open(
     directory: Path, sweep: SweepConfig, space: Space, seed: int
 ) -> tuple[Study, dict[str, float | None]]:
-    """Open the study of the first round, and what is known of the later ones."""
+    """Open the study of the first round, and read the scores of later rounds."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         kept = read_json(directory / RACE) if (directory / RACE).exists() else {}

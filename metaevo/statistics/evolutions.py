@@ -1,4 +1,4 @@
-"""What several evolutions say together: the evolution is the unit, not the agents that judge it."""
+"""Statistics over several evolutions, with the evolution as the unit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,22 +10,22 @@ from metaevo.statistics.scores import FloatArray, Interval, Strata, arrays_of, i
 from metaevo.statistics.verdict import Verdict
 
 RESAMPLES = 10_000
-"""More than elsewhere, as few evolutions need quantiles far out."""
+"""More than elsewhere, because intervals of few evolutions use extreme quantiles."""
 
 
 class Together(NamedTuple):
     """Several evolutions against the strongest of several others."""
 
     mean: Estimate
-    """over the evolutions of each one's interquartile mean"""
+    """mean over evolutions of their interquartile means"""
     place: int
-    """of the strongest of the others: the one with the highest interquartile mean"""
+    """index of the strongest of the others, which has the highest interquartile mean"""
     difference: Estimate
-    """the mean minus the interquartile mean of the strongest"""
+    """mean minus the interquartile mean of the strongest"""
     p: float
-    """of Student's t test of the evolutions' differences from the strongest"""
+    """p-value of Student's t test of the evolutions' differences from the strongest"""
     verdict: Verdict
-    """the interval and the test have to agree, or nothing is claimed"""
+    """undecided unless the interval and the test agree"""
 
 
 def mean_of_evolutions(
@@ -33,18 +33,17 @@ def mean_of_evolutions(
 ) -> Estimate:
     """Return the mean over evolutions of each one's interquartile mean, with its 95% interval.
 
-    Evolutions are redrawn, then the runs of each one that was drawn (the two-stage bootstrap,
-    Davison & Hinkley 1997, section 3.8). A plain percentile interval of few evolutions is too
-    narrow, so its quantiles are further out (`expanded`). One evolution has no spread: its
-    interval is that of its runs.
+    A two-stage bootstrap resamples evolutions, then the runs of each (Davison & Hinkley 1997,
+    section 3.8). Percentile intervals of few evolutions are too narrow, so more extreme quantiles
+    are used (`expanded`). For a single evolution only its runs are resampled.
 
     Args:
-        evolutions: the scores of what each of them found.
+        evolutions: scores of each result.
         resamples: of the bootstrap.
-        seed: of it.
+        seed: of the bootstrap.
 
     Raises:
-        ValueError: there is no evolution, or scores that `arrays_of` refuses.
+        ValueError: there is no evolution, or scores are not finite.
     """
     redrawn = _redrawn(evolutions, np.random.default_rng(seed), resamples)
     low, high = np.quantile(redrawn, expanded(len(evolutions)))
@@ -60,16 +59,15 @@ def together(
 ) -> Together:
     """Compare several evolutions with the strongest of several others.
 
-    The interval allows for the choice of the strongest as that of `against_strongest` does: its
-    low end is the lowest of all differences', its high end the smallest difference plus a margin
-    for the luckiest of the others. The bootstrap is too sure of two or three evolutions, the t
-    test, which takes the strongest one's score as known, of many: they have to agree.
+    The interval is corrected for the choice of the strongest as in `against_strongest`. The
+    bootstrap is overconfident with two or three evolutions; the t test, which takes the strongest
+    score as known, with many. A verdict needs both.
 
     Args:
-        evolutions: the scores of what each of them found.
+        evolutions: scores of each result.
         others: at least one, on the same tasks.
         resamples: of the bootstrap.
-        seed: of it.
+        seed: of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     of_all = _redrawn(evolutions, rng, resamples)
@@ -89,11 +87,11 @@ def together(
 
 
 def expanded(count: int) -> Interval:
-    """Return the two quantiles of an interval that holds 95% for so few units.
+    """Return the two quantiles of an interval with 95% coverage for few units.
 
     The expanded percentile interval (Hesterberg 2015, "What Teachers Should Know About the
-    Bootstrap", section 5.3): as wide as Student's t is beside a normal distribution, and by
-    sqrt(n / (n - 1)), as redrawing n units has the variance of n, not of n - 1.
+    Bootstrap", section 5.3): wider by the ratio of Student's t to the normal quantile, and by
+    sqrt(n / (n - 1)), because resampling n units has the variance of n, not of n - 1.
     """
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 

@@ -1,4 +1,4 @@
-"""Who is better: one rule, for two groups and for one against the strongest of several."""
+"""Verdicts: one rule for two groups, and for one group against the best of several."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -22,14 +22,14 @@ Verdict = Literal["better", "worse", "undecided"]
 
 
 class Contrast(NamedTuple):
-    """Two groups beside each other, before other comparisons are allowed for."""
+    """A comparison of two groups, not adjusted for other comparisons."""
 
     difference: Estimate
-    """interquartile mean of x minus that of y"""
+    """interquartile mean of x minus interquartile mean of y"""
     probability: Estimate
-    """that a run of x scores more than one of y"""
+    """probability that a run of x scores higher than a run of y"""
     p: float
-    """of the rank test"""
+    """p-value of the rank test"""
 
 
 def contrast(
@@ -45,14 +45,14 @@ def contrast(
     Args:
         x: the first group.
         y: the second.
-        shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. Such partners
-            are redrawn together, and the rank test is that of pairs: what both owe to their seed,
-            say to the task that it has drawn, is no doubt about the difference.
+        shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. The bootstrap
+            then resamples pairs and the rank test is paired, which removes the variation that
+            both owe to their seed.
         resamples: of the bootstrap.
-        seed: of it.
+        seed: of the bootstrap.
 
     Raises:
-        ValueError: different numbers of tasks, or scores that `arrays_of` refuses.
+        ValueError: different numbers of tasks, or scores that are not finite.
     """
     xs, ys = arrays_of(x), arrays_of(y)
     if len(xs) != len(ys):
@@ -68,10 +68,10 @@ def contrast(
 
 
 def _redrawn(groups: Sequence[Strata], shared: bool, resamples: int, seed: int) -> list[FloatArray]:
-    """Interquartile means [resamples] of redrawn groups; those of shared seeds by the same draws.
+    """Return interquartile means [resamples] of resampled groups, by equal draws if shared.
 
     Raises:
-        ValueError: groups that share seeds differ in their numbers of runs.
+        ValueError: groups with shared seeds differ in their numbers of runs.
     """
     if shared and len({tuple(map(len, arrays_of(each))) for each in groups}) > 1:
         raise ValueError("groups that share their seeds must have as many runs on every task")
@@ -88,15 +88,15 @@ def _test(x: Strata, y: Strata, shared: bool, seed: int) -> float:
 
 
 def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verdict:
-    """What may be claimed: the interval and the rank test have to agree, or nothing is.
+    """Return the verdict, which is undecided unless the interval and the rank test agree.
 
-    The bootstrap alone is too sure of few runs, above all of one; the rank test holds its level
-    with any number, and with fewer than 4 against 4 on one task it never claims anything.
+    Bootstrap intervals of few runs are too narrow. The rank test holds its level with any number
+    of runs; with fewer than 4 against 4 on one task its p-value is always above 0.05.
     """
     low, high = result.difference.interval
     if adjusted_p > alpha:
         return "undecided"
-    # The two can disagree on the direction: a heavy tail moves the ranks, not the middle.
+    # They can disagree on the direction, because a heavy tail moves the ranks, not the middle.
     if low > 0 and result.probability.value > 0.5:
         return "better"
     if high < 0 and result.probability.value < 0.5:
@@ -108,9 +108,9 @@ class Strongest(NamedTuple):
     """One group against the strongest of several."""
 
     place: int
-    """of the strongest: the one with the highest interquartile mean"""
+    """index of the strongest, which has the highest interquartile mean"""
     contrast: Contrast
-    """with it; the interval and p allow for its having been chosen on the same scores"""
+    """interval and p are corrected for the choice of the strongest on the same scores"""
     verdict: Verdict
 
 
@@ -122,28 +122,28 @@ def against_strongest(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Strongest:
-    """Compare a group with the strongest of several, which these scores have to tell.
+    """Compare a group with the strongest of several, chosen on the same scores.
 
-    The one that looks strongest has had luck, so that "worse" would be claimed too often; yet
-    "better" must hold against the one that is strongest in truth. Both ends of the interval of
-    IQM(x) - max IQM(others) allow for that, in bootstrap samples of all groups at once:
+    The group that looks strongest was also lucky, so an uncorrected "worse" would be too frequent,
+    and "better" must hold against the group that is truly strongest. The interval of
+    IQM(x) - max IQM(others) therefore comes from joint bootstrap samples of all groups:
 
-    - its low end is the lowest one of all differences. To be better than the strongest is to be
-      better than each, which needs no allowance (an intersection-union test, Berger 1982), and of
-      the rank tests the largest p counts.
-    - its high end is the smallest difference plus a margin: how far the luckiest of the others
-      strays from its own score, chosen again in each resample (the single-step method of Romano &
-      Wolf 2005). Of the rank tests the strongest one's p counts, adjusted by Holm's method.
+    - The low end is the lowest end of all differences. Better than the strongest means better than
+      each, which needs no correction (an intersection-union test, Berger 1982). The p-value is the
+      largest of all rank tests.
+    - The high end is the smallest difference plus a margin for the luckiest of the others, chosen
+      again in each resample (the single-step method of Romano & Wolf 2005). The p-value of the
+      strongest group is adjusted by Holm's method.
 
-    With a single other group both are those of `contrast`. The simpler rule, the percentiles of
-    IQM(x) - max IQM(others) over the resamples, is wrong: it adds the luck of the resamples to that
-    of the scores, and claims "worse" of one of five equal groups of 128 runs in 20% of cases.
+    With a single other group both ends equal the ends in `contrast`. The percentiles of
+    IQM(x) - max IQM(others) over the resamples would be wrong: they count luck twice, and with five
+    equal groups of 128 runs they yield "worse" in 20% of cases.
 
     Args:
         x: the group.
         others: at least one, on the same tasks.
-        shared_seeds: as for `contrast`, of all groups.
-        resamples: how many.
+        shared_seeds: as for `contrast`, for all groups.
+        resamples: of the bootstrap.
         seed: of the bootstrap.
     """
     of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
@@ -169,10 +169,10 @@ def against_strongest(
 
 
 class Comparison(NamedTuple):
-    """What a report says of two variants, as plain data."""
+    """A contrast with its verdict, in the fields of a report."""
 
     conclusion: Verdict
-    difference: float  # iqm of the first minus iqm of the second
+    difference: float  # IQM of the first minus IQM of the second
     difference_interval: Interval
     probability_of_improvement: float
     probability_interval: Interval
@@ -180,7 +180,7 @@ class Comparison(NamedTuple):
 
 
 def plain(result: Contrast, conclusion: Verdict) -> Comparison:
-    """Return a contrast and its verdict as a report keeps them."""
+    """Return a contrast and its verdict as a `Comparison`."""
     difference, probability = result.difference, result.probability
     return Comparison(
         conclusion,
@@ -205,12 +205,12 @@ def compare(
     Args:
         x: the first one.
         y: the second.
-        shared_seeds: as for `contrast`: whether row i of both had the same random numbers.
+        shared_seeds: whether row i of both had the same random numbers.
         resamples: of the bootstrap.
-        seed: of it.
+        seed: of the bootstrap.
 
     Raises:
-        ValueError: as contrast and strata_of.
+        ValueError: as `contrast` and `strata_of`.
     """
     result = contrast(
         strata_of(x), strata_of(y), shared_seeds=shared_seeds, resamples=resamples, seed=seed
