@@ -1,4 +1,4 @@
-"""Who takes part in a held-out comparison: what was found, and hand-written parts."""
+"""Entries of a held-out comparison: learned and hand-written functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,17 +21,17 @@ MakeContender = Callable[[Functions, Any], Contender]
 def entries_of(
     settings: JudgedSettings, parts: Parts, learned: Mapping[str, Any], contender: MakeContender
 ) -> dict[str, Entry]:
-    """Return the contenders by their names.
+    """Return the entries by name.
 
     Args:
-        settings: of the experiment.
-        parts: what is evolved.
-        learned: the meta-parameters that were found, by the names of their contenders.
-        contender: from functions for the slots, and an example of their meta-parameters.
+        settings: of the run.
+        parts: the evolved parts.
+        learned: meta-parameters by name of the entry.
+        contender: makes a contender from functions and example meta-parameters.
 
     Returns:
-        what was found, the references of all slots, and these with one slot's other functions at a
-        time.
+        learned entries, the references of all slots, and the references with another function in
+        one slot at a time.
     """
     config, evolved = settings.evaluation, parts.evolved
     space = tuning_space(config, settings)
@@ -57,12 +57,12 @@ def entries_of(
 def combinations(
     parts: Parts, learner: str, contenders: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    """Return the hand-written contenders: for every slot a name; the references first.
+    """Return the hand-written entries as names by slot, the references first.
 
     Args:
-        parts: what is evolved.
-        learner: by its name.
-        contenders: only these, where a slot has one of them; all by default.
+        parts: the evolved parts.
+        learner: its name.
+        contenders: names to select in slots that have any of them; all by default.
     """
     names = {}
     for slot in parts.evolved.references(learner):
@@ -77,7 +77,7 @@ def combinations(
 
 
 def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a combination is tuned over besides or instead of what all are."""
+    """Return the further or different ranges of a combination."""
     rules: dict[str, Any] = {}
     known = vars(settings.hyperparams)
     for slot, name in combination.items():
@@ -88,10 +88,10 @@ def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> dict[
 
 
 def check(settings: JudgedSettings, parts: Parts) -> None:
-    """Refuse what contenders cannot be tuned over.
+    """Check the search spaces of all contenders.
 
     Raises:
-        ConfigError: naming it.
+        ConfigError: naming the key that does not fit.
     """
     tuning_space(settings.evaluation, settings)
     names: set[str] = set()
@@ -121,7 +121,7 @@ def references(parts: Parts, learner: str) -> dict[str, Callable[..., Any]]:
 
 
 def _program(parts: Parts, learner: str, single: Mapping[str, str]) -> tuple[Functions, Any]:
-    """Functions that hold all hand-written ones of the slots that share a program."""
+    """Return functions that select a hand-written function at run time, if the slot allows it."""
     functions: dict[str, Callable[..., Any]] = {}
     example: dict[str, Any] = {}
     for part in parts.evolved.parts.values():

@@ -1,8 +1,7 @@
-"""The held-out comparison: what was discovered against tuned hand-written parts, on fresh seeds.
+"""Settings of the held-out comparison, and contenders: compiled programs that train variants.
 
-Every contender gets the same tuning (a race of as many settings on the same seeds, with the same
-frames). The winners are then trained on seeds that neither evolution nor tuning has seen, and
-those scores are reported.
+Every contender gets the same tuning: a race of as many settings on the same seeds with the same
+frames. The winners are then trained on held-out seeds, and these scores are reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from purerl.learners import num_frames
 
 Progress = Callable[[int], Any]
 RETURN, REWARD = "return of finished episodes", "reward per step"
-"""What a learning curve is of: what the fitness weighs."""
+"""Quantity of a learning curve, depending on the weights of the fitness."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,9 @@ class EvaluationConfig:
 
 
 COMPARISONS = ("none", "quick", "full")
-"""Sizes of a comparison: without one, of a tenth of the frames or less, and as the settings ask."""
+"""Sizes of a comparison: none, at most about a tenth of the frames, and the full settings."""
 QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2, "ablation_seeds": 16}
-"""A quick comparison has at most so many; enough for a verdict where the difference is large."""
+"""Upper limits of a quick comparison, enough for a verdict on a large difference."""
 QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.items())
 
 
@@ -110,19 +109,19 @@ def resized(evaluation: Mapping[str, Any], size: str) -> dict[str, Any]:
 
 
 class Scores(NamedTuple):
-    """What agents of one variant achieved."""
+    """Scores of the agents of one variant."""
 
     fitness: np.ndarray
-    """[rows, tasks]; NaN where an agent diverged or has no finished episode to be judged by"""
+    """[rows, tasks]; NaN if an agent diverged or finished no episode"""
     curves: np.ndarray
-    """[rows, tasks, points] the contender's `measure` in each stretch, NaN where there is none"""
+    """[rows, tasks, points] the contender's `measure` in each window, NaN if unknown"""
 
     diverged: np.ndarray
     """[rows, tasks] whether an agent's parameters are not finite"""
 
 
 class Contender:
-    """One function in the slot, in every environment; compiled once, for any hyperparams."""
+    """One function in the slot, on every task; compiled once for all hyperparameters."""
 
     def __init__(
         self,
@@ -134,20 +133,20 @@ class Contender:
         curve_points: int,
         chunk_size: int | None = None,
     ):
-        """Bind the parts; nothing is compiled yet.
+        """Bind the parts; compilation starts with the first run.
 
         Args:
-            tasks: the learner with the function in its slot, per environment.
-            hyperparams: those that a variant does not change.
-            meta_params: an example, of the structure that `train` will be given.
-            fitness: how a training run is scored.
+            tasks: the learner with the function in its slot, for each environment.
+            hyperparams: default values of all variants.
+            meta_params: an example with the right tree structure.
+            fitness: weights of the score.
             curve_points: points of a learning curve.
             chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
         """
         self.tasks, self.hyperparams = tasks, hyperparams
         by_step = not (fitness.mean_return or fitness.final_return)
         self.measure = REWARD if by_step else RETURN
-        """what the curves of its scores are of"""
+        """the quantity of the learning curves"""
         self._populations = [
             Population(
                 task,
@@ -162,7 +161,7 @@ class Contender:
 
     @property
     def rows_at_once(self) -> int:
-        """Agents that all devices train at once."""
+        """Number of agents that all devices train at once."""
         return max(each.rows_at_once for each in self._populations)
 
     @property
@@ -181,8 +180,8 @@ class Contender:
 
         Args:
             keys: [seeds].
-            settings: for each variant, the hyperparams that it changes.
-            meta_params: for each variant, its meta-parameters.
+            settings: changed hyperparameters of each variant.
+            meta_params: of each variant.
             progress: called with the number of frames just done.
 
         Returns:
@@ -209,5 +208,5 @@ class Contender:
 
 
 def curve_frames(config: Any, points: int) -> np.ndarray:
-    """Return the environment steps at the end of each stretch of a curve."""
+    """Return the environment steps at the end of each window of a curve."""
     return Windows.at_most(points, config.num_updates).ends() * config.frames_per_update

@@ -37,14 +37,14 @@ def compare(
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
-        settings: of the experiment: learner, hyperparams, fitness, evaluation, seed.
-        parts: what was evolved, and the environments.
-        laboratory: with the meta-parameters that were found; of several, the first ones.
-        learned: the meta-parameters of every evolution, by the names of their contenders.
-        path: of the directory that keeps the tuning of an interrupted comparison.
-        figures: where to draw.
-        evolution_frames: what evolution used, for `tuning_seeds: null`.
-        normalisation: of several environments.
+        settings: of the run.
+        parts: the evolved parts and the environments.
+        laboratory: for the ablations of the first evolution.
+        learned: meta-parameters of each evolution by name of the entry.
+        path: directory for the tuning of an interrupted comparison.
+        figures: directory for the figures.
+        evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
+        normalisation: of the scores on several environments.
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
@@ -83,7 +83,7 @@ def compare(
 
 
 def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
-    """Return what makes a contender on the tasks of the settings."""
+    """Return a function that makes contenders on the tasks of the settings."""
 
     def contender(functions: Functions, example: Any) -> Contender:
         return Contender(
@@ -99,7 +99,7 @@ def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
 
 
 def task_of(settings: JudgedSettings) -> dict[str, Any]:
-    """Return the settings on which scores depend, beside the number of seeds and the grid."""
+    """Return the settings that scores depend on, except the number of seeds and the space."""
     everything = to_dict(settings)
     sections = ("learner", "task", "train", "hyperparams", "fitness")
     slots = {

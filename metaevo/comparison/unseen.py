@@ -1,7 +1,7 @@
-"""What was found on tasks that its evolution has not seen: untuned, against contenders tuned there.
+"""Learned parts on unseen tasks: untuned, against contenders that are tuned on each task.
 
-Every task has a scale of its own, from 0 (random play) to 1 (the tuned reference), both measured on
-seeds of their own; on it the scores of all tasks are pooled. A finished task is kept on disk.
+Scores of all tasks are pooled on a scale from 0 (random play) to 1 (the tuned reference), which are
+measured on separate seeds. Scores of finished tasks are stored on disk.
 """
 
 import re
@@ -28,26 +28,26 @@ from metaevo.training.checks import check_training
 from metaevo.training.task import Parts, TaskConfig, make_environments
 
 KEPT = "unseen"
-"""The folder of what is kept."""
+"""Folder of stored scores."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class BuiltTask(NamedTuple):
-    """A task with all that it takes to train there."""
+    """An unseen task with its settings and environments."""
 
     name: str
     settings: JudgedSettings
-    """of an evolution on this task"""
+    """of the evolution, with this task"""
     parts: Parts
 
 
 def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> list[BuiltTask]:
-    """Build the tasks of `evaluation.unseen`; nothing is compiled.
+    """Build the tasks of `evaluation.unseen` without compilation.
 
     Args:
         settings: of the evolution.
-        seen: what its candidates are trained on.
-        parts: of the evolution.
+        seen: task of its candidates.
+        parts: the evolved parts.
 
     Raises:
         ConfigError: naming a task that cannot be built, or that evolution sees.
@@ -86,17 +86,17 @@ def judge(
     evolution_frames: int,
     check_stop: Callable[[], None],
 ) -> Unseen:
-    """Compare what was found, untuned, with contenders tuned on every task.
+    """Compare learned parts, untuned, with contenders that are tuned on every task.
 
     Args:
-        tasks: of `unseen_tasks`.
-        learned: the meta-parameters of every evolution, by the names of their contenders.
-        path: of the directory that keeps finished tasks, and the tuning of an unfinished one.
-        evolution_frames: what evolution used, for `tuning_seeds: null`.
-        check_stop: raises if the run is to stop; called between chunks of agents.
+        tasks: from `unseen_tasks`.
+        learned: meta-parameters of each evolution by name of the entry.
+        path: directory for scores of finished tasks and tuning of unfinished ones.
+        evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
+        check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:
-        what `aggregate` says.
+        the result of `aggregate`.
     """
     (path / KEPT).mkdir(exist_ok=True)
     comparisons = [_comparison(task, learned, evolution_frames) for task in tasks]
@@ -130,21 +130,17 @@ def judge(
 def aggregate(
     results: Mapping[str, UnseenResult], discovered: Sequence[str] = (LEARNED,)
 ) -> Unseen:
-    """Pool tasks, each on its own scale; the interval is stratified by task.
+    """Pool tasks on their scales; intervals are stratified by task.
 
-    Of several evolutions the evolution is the unit: `together`, as in evaluation.json.
-
-    A task without a scale, where tuning the reference was no better than random play, is named and
-    left out.
+    Tasks without a scale, because the tuned reference is not better than random play, are left out.
 
     Args:
-        results: of every task: `variants` as in evaluation.json, and `scale`, which has the mean
-            scores `random` and `reference`, or is None.
-        discovered: the contenders that evolutions have found.
+        results: by task.
+        discovered: names of the learned entries, one for each evolution.
 
     Returns:
-        what `summary` says of the normalised scores [seeds, tasks] (nothing if no task has a
-        scale), `tasks` and `without_scale`.
+        all results, and the `summary` of the normalised scores [seeds, tasks] if any task has a
+        scale.
     """
     scaled = [(each, scale) for each in results.values() if (scale := each["scale"]) is not None]
     found: Unseen = {
@@ -184,7 +180,7 @@ def _settings_of(settings: JudgedSettings, name: str, change: UnseenTask) -> Any
 
 
 def _bare(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
-    """The environments of a task, whatever form their observations have."""
+    """Return the environments of a task with default observations."""
     bare = [(name, {key: value for key, value in changes.items() if key != "observations"})
             for name, changes in task.items()]  # fmt: skip
     return [made for name, changes in bare
@@ -192,7 +188,7 @@ def _bare(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
 
 
 def _same(one: tuple[str, Any, Any], other: tuple[str, Any, Any]) -> bool:
-    """Whether two environments are one: `envs.make` returns one object for equal arguments."""
+    """Return whether two environments are equal; `envs.make` caches by its arguments."""
     if one[0] != other[0] or one[1] is not other[1]:
         return False
     pairs = zip(jax.tree.leaves(one[2]), jax.tree.leaves(other[2]), strict=True)
