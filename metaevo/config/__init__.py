@@ -1,6 +1,6 @@
 """Settings and files: errors, YAML, validation, the command line."""
 
-from metaevo.config.errors import ConfigError, DiskError, exit_on_config_error, show
+from metaevo.config.errors import ConfigError, DeviceError, DiskError, exit_on_config_error, show
 from metaevo.config.validation import (
     changed_keys,
     default_of,
@@ -24,6 +24,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
     "ConfigError",
+    "DeviceError",
     "DiskError",
     "changed_keys",
     "default_of",

@@ -36,6 +36,12 @@ class DiskError(ConfigError):
     exit_code = os.EX_IOERR
 
 
+class DeviceError(ConfigError):
+    """A compiled program failed on a device; the message is a single line."""
+
+    exit_code = 1
+
+
 def show(value: Any) -> str:
     """Return the shortened repr of a value, for a message."""
     text = repr(value)

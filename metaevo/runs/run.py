@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
-from metaevo.config import ConfigError, changed_keys, from_dict, to_dict
+from metaevo.config import ConfigError, DeviceError, changed_keys, from_dict, to_dict
 from metaevo.config.files import write_text_atomic
 from metaevo.config.sections import LATER
 from metaevo.runs import checkpoint
@@ -323,7 +323,7 @@ def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
 
 @contextlib.contextmanager
 def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
-    """Exit with code 1 and one line if a compiled program fails; error.txt has the traceback.
+    """Raise `DeviceError` if a compiled program fails; error.txt has the traceback.
 
     An environment that calls back into Python may raise there, and memory may run out.
     """
@@ -334,9 +334,7 @@ def _device_errors(run: RunDirectory, settings: HasRun) -> Iterator[None]:
         write_text_atomic(path, traceback.format_exc())
         lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
         reason = lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
-        print(
-            f"error: the run has failed on the device: {reason} (all of it: {path}); continue "
-            f"with: {how_to_continue(run, settings)}",
-            file=sys.stderr,
-        )
-        raise SystemExit(1) from None
+        raise DeviceError(
+            f"the run has failed on the device: {reason} (all of it: {path}); continue "
+            f"with: {how_to_continue(run, settings)}"
+        ) from None

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 MORE_FLAGS = {
     "evolve": {"comparison", "config", "generations", "devices", "evolution-seeds"},
-    "evaluate": {"run-dir", "name", "unseen", "trust-source"},
+    "evaluate": {"comparison", "run-dir", "name", "unseen", "trust-source"},
     "distill": {"into", "name", "formulas", "evaluations", "slot", "trust-source"},
     "train": {"config"},
     "sweep": {"config", "dry-run", "worker"},
