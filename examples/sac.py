@@ -3,6 +3,9 @@
     train = make_train(Config(), env, value_loss=losses.huber)
     result = train(key, Hyperparams(), meta_params, env_params)      # vmap over any of the four
 
+    metaevo train --learner examples/sac.py:sac --task.env Pendulum-v1
+    metaevo evolve --learner examples/sac.py:sac --task.env Pendulum-v1 --evolve value_loss
+
 For continuous actions with bounds. It shares replay memory, rollouts, losses and optimizers with
 the learners of `purerl`, and the critics' loss is the same slot `value_loss` as that of DQN: a loss
 evolved elsewhere can be used here, and one can be evolved for SAC.
@@ -22,6 +25,7 @@ from flax import struct
 
 from purerl.fast.branches import cond
 from purerl.fast.threefry import with_fast_draws
+from purerl.learners import TOLD, LearnerEntry
 from purerl.parts import episodes, losses, networks, optimizers, replay, rollouts, training
 from purerl.parts.policies import LOG_STD, SquashedGaussian
 from purerl.types import (
@@ -377,3 +381,16 @@ def make_train(config: Config, env: Any, **slots: Any) -> Train:
         ValueError: if the environment's actions are not a vector with bounds.
     """
     return SAC(config, env, **slots).train
+
+
+sac = LearnerEntry(
+    Config,
+    Hyperparams,
+    SAC,
+    slots={
+        "value_loss": ("squared", "huber"),
+        "make_optimizer": ("adam", "momentum", "rmsprop"),
+    },
+    told=TOLD | {"minibatch"},
+)
+"""The learner as metaevo knows it: the first function of each slot is the reference."""

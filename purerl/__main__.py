@@ -32,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         name = args.env or ("GridWorld" if entry.observations == "index" else "CartPole-v1")
         env, env_params = envs.make(name, observations=entry.observations)
         sizes: dict[str, Any] = {} if args.steps is None else {"total_timesteps": args.steps}
-        learner = entry.make(entry.module.Config(**sizes), env)
+        learner = entry.make(entry.config(**sizes), env)
         train = jax.jit(learner.train)
-        arguments = jax.random.key(args.seed), entry.module.Hyperparams(), None, env_params
+        arguments = jax.random.key(args.seed), entry.hyperparams(), None, env_params
         compiled = train.lower(*arguments).compile()
     except (TypeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

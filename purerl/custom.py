@@ -1,5 +1,6 @@
 """Objects of the user's own by name: `my_env.py:Corridor` or `my_package.envs:Corridor`."""
 
+import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -40,9 +41,11 @@ def load(name: str) -> Any:
         own = [
             key
             for key, value in vars(module).items()
-            if getattr(value, "__module__", module.__name__) == module.__name__ and key[0] != "_"
+            if getattr(value, "__module__", "") == module.__name__
         ]
-        raise ValueError(f"{where} has no {kind!r}; it has: {', '.join(own) or 'nothing'}")
+        close = difflib.get_close_matches(kind, vars(module), n=2)
+        shown = ", ".join(dict.fromkeys([*close, *own])) or "nothing"
+        raise ValueError(f"{where} has no {kind!r}; it has: {shown}")
     return getattr(module, kind)
 
 

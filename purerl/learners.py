@@ -1,11 +1,10 @@
 """The registry of learners, by the names that configs use.
 
-A learner is a module with `Config` (static), `Hyperparams` (traced) and a class that conforms to
-`purerl.types.Learner`, bound here with the slots that it has.
+A `LearnerEntry` binds static and traced settings, a class that conforms to `purerl.types.Learner`,
+and the slots that it has. Learners elsewhere have one too: see examples/sac.py.
 """
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any, NamedTuple
 
 from purerl import dqn, lpg, ppo, q_learning
@@ -27,16 +26,18 @@ TOLD = frozenset({"progress", "frames", "key"})
 
 
 class LearnerEntry(NamedTuple):
-    """Everything that the outer loops and the scripts need to build a learner."""
+    """A learner as `metaevo` builds, evolves and compares it."""
 
-    module: ModuleType
-    """holds `Config` and `Hyperparams`"""
+    config: type
+    """static settings, a frozen dataclass"""
+    hyperparams: type
+    """traced settings, a `flax.struct.PyTreeNode` of numbers"""
     make: Callable[..., Learner]
     """`(config, env, **slots) -> Learner`"""
     slots: dict[str, tuple[str, ...]]
     """the arguments of `make` that a component can fill, each with the names of the hand-written
     functions (`HAND_WRITTEN`) that it is compared with, the reference first"""
-    loss_scale: str | None
+    loss_scale: str | None = None
     """the hyperparam that multiplies the gradient of the value loss; None where Adam cancels it"""
     observations: Observations = "auto"
     """observations that the learner needs, an argument of `envs.make`"""
@@ -46,7 +47,8 @@ class LearnerEntry(NamedTuple):
 
 LEARNERS: dict[str, LearnerEntry] = {
     "ppo": LearnerEntry(
-        ppo,
+        ppo.Config,
+        ppo.Hyperparams,
         ppo.PPO,
         {
             "value_loss": ("squared", "clipped_squared", "huber"),
@@ -58,7 +60,8 @@ LEARNERS: dict[str, LearnerEntry] = {
         told=TOLD | {"epoch", "minibatch", "dormancy"},
     ),
     "dqn": LearnerEntry(
-        dqn,
+        dqn.Config,
+        dqn.Hyperparams,
         dqn.DQN,
         {
             "value_loss": ("squared", "huber"),
@@ -69,14 +72,16 @@ LEARNERS: dict[str, LearnerEntry] = {
         told=TOLD | {"minibatch", "dormancy"},
     ),
     "q_learning": LearnerEntry(
-        q_learning,
+        q_learning.Config,
+        q_learning.Hyperparams,
         q_learning.QLearning,
         {"value_loss": ("squared", "huber", "sloped_squared")},
         loss_scale="learning_rate",
         observations="index",
     ),
     "lpg": LearnerEntry(
-        lpg,
+        lpg.Config,
+        lpg.Hyperparams,
         lpg.LPG,
         {"update_rule": ("a2c",), "make_optimizer": ("adam", "sgd", "momentum", "rmsprop")},
         loss_scale=None,

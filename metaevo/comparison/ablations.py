@@ -12,13 +12,14 @@ from metaevo.comparison.comparison import Comparison, Entry
 from metaevo.comparison.entries import Functions, MakeContender, references
 from metaevo.comparison.evaluation import LEARNED, Progress, Scores
 from metaevo.comparison.settings import JudgedSettings
+from metaevo.components import learners
 from metaevo.components.component import Ablation, Found, Row
 from metaevo.components.parts import Part, of_key
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
 from metaevo.training.population import Population
 from metaevo.training.task import Parts
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import HAND_WRITTEN
 
 AGENTS = 16
 """Agents that provide predictions and targets for figures."""
@@ -54,7 +55,7 @@ class Laboratory:
         return Found(
             part.function,
             self.parts.evolved.of(self.meta_params, part.name),
-            LEARNERS[self.settings.learner],
+            learners.find(self.settings.learner),
             self.settings.hyperparams,
             self.value_targets,
             self.settings.train.num_updates,

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from annotated_types import Gt, Interval, MaxLen, MinLen
 
-from metaevo.components import copies
+from metaevo.components import copies, learners
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.runs.run_directory import RunDirectory
 from purerl.envs.talking import Talking, TalkParams
@@ -64,7 +64,7 @@ def talking(
         ConfigError: if the observations of the learner or of the environment are not vectors.
     """
     name, env, env_params = environment
-    if LEARNERS[learner].observations == "index":
+    if learners.find(learner).observations == "index":
         able = [name for name, each in LEARNERS.items() if each.observations != "index"]
         raise ConfigError(
             f"learner = {learner!r} sees numbers of states, to which no message can be "

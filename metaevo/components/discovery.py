@@ -17,12 +17,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from metaevo.components import channels, players, registry, zoo
+from metaevo.components import channels, learners, players, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import HAND_WRITTEN
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
@@ -172,10 +172,10 @@ def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:
     """Refuse an optimizer that was evolved with inputs that a learner does not have."""
     _, metadata = load_tree(RunDirectory(_folder(run_dir)).meta_params)
     before = metadata.get("learner")
-    if not isinstance(before, str) or before not in LEARNERS:  # saved by earlier versions
+    reads: frozenset[str] = getattr(part.module, "TOLD", frozenset())
+    if not isinstance(before, str) or not reads:  # saved by earlier versions, or by no learner
         return
-    reads = LEARNERS[before].told & getattr(part.module, "TOLD", frozenset())
-    if missing := sorted(reads - LEARNERS[learner].told):
+    if missing := sorted(reads & learners.find(before).told - learners.find(learner).told):
         raise ConfigError(
             f"{part.slot.name} = {show(str(run_dir))}: {part.name} was evolved for {before}, and "
             f"learner = {learner!r} does not tell it: {', '.join(missing)}"

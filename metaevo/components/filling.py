@@ -5,16 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import discovery, zoo
+from metaevo.components import discovery, learners, zoo
 from metaevo.config import ConfigError, files
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import HAND_WRITTEN
 
 
 def slots_of(learner: str) -> list[str]:
     """Return the slots of a learner that a setting fills by name."""
-    return [slot for slot in LEARNERS[learner].slots if slot in HAND_WRITTEN]
+    return [slot for slot in learners.find(learner).slots if slot in HAND_WRITTEN]
 
 
 def describe(slot: str) -> str:

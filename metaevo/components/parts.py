@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from flax import struct
 
-from metaevo.components import registry
+from metaevo.components import learners, registry
 from metaevo.components.component import Component
 from metaevo.components.slots import Slot
 from metaevo.config import ConfigError, show
@@ -142,8 +142,9 @@ def modules_of(
         modules[short] = module = registry.find(name)
         config = configs.get(short) if isinstance(configs, dict) and is_list else configs
         slot = registry.slot_of(module, config)
-        if slot.name not in LEARNERS[learner].slots:
-            has = ", ".join(LEARNERS[learner].slots)
+        slots = learners.find(learner).slots
+        if slot.name not in slots:
+            has = ", ".join(slots)
             able = ", ".join(each for each, entry in LEARNERS.items() if slot.name in entry.slots)
             raise ConfigError(
                 f"evolve = {show(name)}: learner = {learner!r} has no slot {slot.name!r}, only "

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from metaevo.components import learners
 from metaevo.components.component import Component
 from metaevo.config import ConfigError
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import HAND_WRITTEN
 from purerl.types import PREDICTION_SIZE, Context, Trajectory
 
 
@@ -89,7 +90,7 @@ class Slot:
 
     def names(self, learner: str) -> tuple[str, ...]:
         """Return the hand-written functions that a learner's are compared with, reference first."""
-        return LEARNERS[learner].slots[self.name]
+        return learners.find(learner).slots[self.name]
 
     def functions(self, names: Sequence[str]) -> list[Callable[..., Any]]:
         """Return hand-written functions by their names."""

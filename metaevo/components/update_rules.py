@@ -99,7 +99,7 @@ def illustration(found: Found) -> tuple[Rollout, np.ndarray]:
         classes]; a rule whose targets are values has one class, the value.
     """
     env, env_params = envs.make("GridWorld", size=SIZE)
-    config = found.learner.module.Config(8 * 20 * NUM_UPDATES, num_envs=8, num_steps=20)
+    config = found.learner.config(8 * 20 * NUM_UPDATES, num_envs=8, num_steps=20)
     learner: Any = found.learner.make(config, env, update_rule=found.apply)
 
     def train(key, meta_params):

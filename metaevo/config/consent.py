@@ -11,6 +11,8 @@ from typing import Any
 from metaevo.config.errors import ConfigError, show
 from purerl import custom
 
+_LOADED: dict[str, Any] = {}
+"""What this process has executed by its name; a file that changes later is not read again."""
 _NAMED_BY_RUNS: set[str] = set()
 """Objects from outside metaevo that the config of a run directory names."""
 
@@ -75,11 +77,13 @@ def load(key: str, name: str) -> Any:
     Raises:
         ConfigError: if there is none, or only a run directory names it.
     """
-    check(key, name)
-    try:
-        return custom.load(name)
-    except ValueError as error:
-        raise ConfigError(f"{key} = {show(name)}: {error}") from error
+    if name not in _LOADED:
+        check(key, name)
+        try:
+            _LOADED[name] = custom.load(name)
+        except ValueError as error:
+            raise ConfigError(f"{key} = {show(name)}: {error}") from error
+    return _LOADED[name]
 
 
 def remember(digest: str) -> None:

@@ -8,7 +8,7 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
-from metaevo.components import channels, discovery, filling
+from metaevo.components import channels, discovery, filling, learners
 from metaevo.config import ConfigError
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
@@ -17,7 +17,6 @@ from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
 from metaevo.training.train_learner import Normalisation, TrainLearner
-from purerl.learners import LEARNERS
 
 LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}
 
@@ -185,7 +184,7 @@ class LearnerStudy:
         names = names if isinstance(names, str) else ", ".join(names)
         parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
         part = " and ".join(parts)
-        learner = LEARNER_NAMES.get(settings.learner, settings.learner)
+        learner = LEARNER_NAMES.get(settings.learner, learners.short_name(settings.learner))
         if not generations and self.unseen:
             where = ", ".join(each.name for each in self.unseen)
             return f"{part[0].upper()}{part[1:]} for {learner} on unseen tasks", where
@@ -212,7 +211,7 @@ class LearnerStudy:
         for part in self.evolved.parts.values():
             tables = part.slot.hook(part.module, "tables")
             if tables is not None:
-                found += tables(result, LEARNERS[self.settings.learner])
+                found += tables(result, learners.find(self.settings.learner))
         return found
 
     def _of(self, meta_params: Any) -> Laboratory:

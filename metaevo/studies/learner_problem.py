@@ -11,6 +11,7 @@ import jax
 from metaevo.comparison import protocol
 from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.evaluation import LEARNED
+from metaevo.components import learners
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaParams
@@ -18,6 +19,7 @@ from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
 from metaevo.training.task import with_task
+from purerl.learners import LearnerEntry
 
 
 class LearnerProblem:
@@ -34,7 +36,7 @@ class LearnerProblem:
 
     def __init__(
         self,
-        learner: str = "ppo",
+        learner: str | LearnerEntry = "ppo",
         *,
         evolve: str | Sequence[str],
         env: str | Sequence[str] = "CartPole-v1",
@@ -46,7 +48,7 @@ class LearnerProblem:
         With several environments, train the hand-written reference in each, for the scale.
 
         Args:
-            learner: by its name.
+            learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
             evolve: a component's name, module or path, or several.
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, or several.
             env_params: overrides of its parameters; with several environments, by their names.
@@ -57,7 +59,8 @@ class LearnerProblem:
             ConfigError: naming the key that is wrong.
         """
         parts = evolve if isinstance(evolve, str) else list(evolve)
-        given = {"learner": learner, "evolve": parts, "env": env, "env_params": env_params}
+        name = learners.name_of(learner)
+        given = {"learner": name, "evolve": parts, "env": env, "env_params": env_params}
         raw = with_task({**given, **sections})
         self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
         self._study = LearnerStudy(self.settings)

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from metaevo.components import learners
 from metaevo.components.parts import Evolved
-from metaevo.config import ConfigError, consent, show
-from metaevo.config.hints import of_value
+from metaevo.config import ConfigError, consent
 from metaevo.training.train_learner import Task
 from purerl import envs
-from purerl.learners import LEARNERS, LearnerEntry
 from purerl.parts.own_task import OwnTask, sampler
 from purerl.types import Hyperparams, Learner
 
@@ -64,20 +63,6 @@ class TaskConfig:
         return [(name, self.env_params.get(name, {})) for name in self.env]
 
 
-def learner_entry(name: Any) -> LearnerEntry:
-    """Return a learner by its name.
-
-    Raises:
-        ConfigError: for an unknown one.
-    """
-    if not isinstance(name, str) or name not in LEARNERS:
-        hint = of_value(name, LEARNERS)
-        raise ConfigError(
-            f"learner = {show(name)} is not known{hint}; allowed: {', '.join(LEARNERS)}"
-        )
-    return LEARNERS[name]
-
-
 def with_task(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with `env` and `env_params`, as Python functions take them, in `task`."""
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
@@ -94,8 +79,8 @@ def learner_sections(learner: str) -> dict[str, type]:
     Raises:
         ConfigError: for an unknown one.
     """
-    module = learner_entry(learner).module
-    return {"train": module.Config, "hyperparams": module.Hyperparams}
+    entry = learners.find(learner)
+    return {"train": entry.config, "hyperparams": entry.hyperparams}
 
 
 def make_learner(
@@ -116,7 +101,7 @@ def make_learner(
         ConfigError: if the learner cannot act in the environment.
     """
     try:  # traces the networks, which compiles nothing
-        learner = LEARNERS[settings.learner].make(settings.train, env, **slots)
+        learner = learners.find(settings.learner).make(settings.train, env, **slots)
         sample_params = sampler(env)
         if sample_params is not None:
             learner = OwnTask(learner, sample_params)
@@ -143,7 +128,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     if not isinstance(task.env, str) and (unknown := set(task.env_params) - set(task.env)):
         raise ConfigError(f"task.env_params: {sorted(unknown)} are not among task.env")
     built = []
-    default = {"observations": LEARNERS[learner].observations}
+    default = {"observations": learners.find(learner).observations}
     for name, overrides in task.items():
         consent.check("task.env", name)
         try:

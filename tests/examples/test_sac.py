@@ -1,4 +1,4 @@
-"""SAC, a learner outside the package: its numbers, its training, and a slot that is evolved."""
+"""SAC, a learner outside the package: its numbers and its training."""
 
 import importlib.util
 import sys
@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import metaevo
 from purerl import acting, envs
-from purerl.parts import losses
 from purerl.parts.evaluation import evaluate
 from tests.purerl import probes
 
@@ -77,37 +75,6 @@ def test_targets_by_hand(sac):
 def test_discrete_actions_are_refused(sac, name):
     with pytest.raises(ValueError, match="SAC needs continuous actions"):
         sac.SAC(sac.Config(), envs.make(name)[0])
-
-
-class Tilt:
-    """Evolve the slope of the critics' loss at zero error, for SAC on one-step episodes."""
-
-    def __init__(self, sac: Any):
-        def value_loss(meta, context, prediction, target, old_prediction):
-            error = losses.squared(None, context, prediction, target, old_prediction)
-            return error + meta["slope"] * (prediction - target)
-
-        env = probes.TargetAction()
-        self.train = sac.make_train(small(sac), env, value_loss=value_loss)
-        self.hyperparams, self.env_params = sac.Hyperparams(), env.default_params
-
-    def init(self, key: jax.Array) -> Any:
-        return {"slope": jnp.zeros(())}
-
-    def evaluate(self, key: jax.Array, meta_params: Any) -> metaevo.Evaluation:
-        result = self.train(key, self.hyperparams, meta_params, self.env_params)
-        fitness = jnp.sum(result.episodes.rewards) / jnp.sum(result.episodes.steps)
-        return metaevo.Evaluation(fitness, {"value_error": result.metrics["value_error"][-1]})
-
-
-@pytest.mark.long
-def test_the_critics_loss_is_evolved(sac, tmp_path):
-    problem = Tilt(sac)
-    strategy = metaevo.StrategyConfig(population_size=4)
-    run_dir = tmp_path / "run"
-    found = metaevo.evolve(problem, strategy=strategy, generations=2, run_dir=run_dir)
-    assert set(found.meta_params) == {"slope"}
-    assert found.meta_params["slope"] != 0.0  # candidates differed in fitness
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from metaevo.components import learners
 from metaevo.components.channels import ChannelConfig, talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
@@ -27,7 +28,6 @@ from metaevo.training.fitness import Windows, all_finite, mean_returns
 from metaevo.training.task import (
     LearnerConfig,
     TaskConfig,
-    learner_entry,
     make_environments,
     make_learner,
 )
@@ -146,8 +146,9 @@ def all_victims(settings: CheapTalkSettings) -> list[Victim]:
 
 def _changed(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Victim:
     learner = change.learner or settings.learner
-    module, built = learner_entry(learner).module, {}
-    for section, kind in (("train", module.Config), ("hyperparams", module.Hyperparams)):
+    entry = learners.find(learner)
+    built: dict[str, Any] = {}
+    for section, kind in (("train", entry.config), ("hyperparams", entry.hyperparams)):
         same = getattr(settings, section) if learner == settings.learner else kind()
         built[section] = from_dict(kind, merge(to_dict(same), getattr(change, section)))
     victim = Victim(name, learner, **built, message_dropout=change.message_dropout)

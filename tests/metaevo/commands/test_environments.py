@@ -48,8 +48,8 @@ def test_speed_is_measured(capsys):
 def settings_of(learner):
     return SimpleNamespace(
         learner=learner,
-        train=LEARNERS[learner].module.Config(),
-        hyperparams=LEARNERS[learner].module.Hyperparams(),
+        train=LEARNERS[learner].config(),
+        hyperparams=LEARNERS[learner].hyperparams(),
     )
 
 

@@ -32,7 +32,7 @@ def learner_of(name, make_optimizer):
 
 def trained(name, make_optimizer, meta_params, **settings):
     learner = learner_of(name, make_optimizer)
-    hyperparams = LEARNERS[name].module.Hyperparams(**settings)
+    hyperparams = LEARNERS[name].hyperparams(**settings)
     return jax.jit(learner.train)(
         jax.random.key(0), hyperparams, meta_params, learner.env.default_params
     )
@@ -64,7 +64,7 @@ def test_learners_tell_what_the_registry_says(learner):
         return optax.GradientTransformationExtraArgs(lambda params: (), update)
 
     made = learner_of(learner, make_optimizer)
-    hyperparams = LEARNERS[learner].module.Hyperparams()
+    hyperparams = LEARNERS[learner].hyperparams()
     jax.eval_shape(made.train, jax.random.key(0), hyperparams, None, made.env.default_params)
     assert {name for name, value in seen.items() if value is not None} == LEARNERS[learner].told
 
@@ -75,9 +75,7 @@ def found(name, learner="ppo"):
     made = module.make(config)
     entry = LEARNERS[learner]
     meta_params = jax.device_get(made.init(jax.random.key(0)))
-    return Found(
-        made.apply, meta_params, entry, entry.module.Hyperparams(), lambda: np.zeros((2, 1))
-    )
+    return Found(made.apply, meta_params, entry, entry.hyperparams(), lambda: np.zeros((2, 1)))
 
 
 def test_at_the_start_its_curves_are_those_of_adam():

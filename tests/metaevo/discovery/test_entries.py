@@ -40,7 +40,7 @@ def test_an_entry_fills_its_slot(name):
         assert params.scale == card["settings"]["scale"]
         return
     assert card["slot"] in LEARNERS[card["learner"]].slots
-    hyperparams = LEARNERS[card["learner"]].module.Hyperparams()
+    hyperparams = LEARNERS[card["learner"]].hyperparams()
     SLOTS[card["slot"]].rehearse(entry.name, function, meta_params, hyperparams)
 
 

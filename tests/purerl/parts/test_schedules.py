@@ -54,7 +54,7 @@ def by_progress(meta_params, context):
 def test_every_update_uses_what_the_schedule_says(name):
     """As a learner without a schedule that is given those settings."""
     entry, env = LEARNERS[name], probes.Cycle()
-    config, hyperparams = CONFIGS[name], entry.module.Hyperparams(learning_rate=1e-2)
+    config, hyperparams = CONFIGS[name], entry.hyperparams(learning_rate=1e-2)
     scheduled = entry.make(config, env, schedule=by_progress)
     plain = entry.make(config, env)
     update = {each: jax.jit(each.update) for each in (scheduled, plain)}

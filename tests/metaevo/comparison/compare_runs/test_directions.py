@@ -25,7 +25,7 @@ from purerl.metrics import BETTER
 def test_all_metrics_of_the_learners_are_declared(name, config):
     entry = LEARNERS[name]
     env, env_params = envs.make("GridWorld", observations=entry.observations)
-    learner, others = entry.make(config, env), (entry.module.Hyperparams(), None, env_params)
+    learner, others = entry.make(config, env), (entry.hyperparams(), None, env_params)
     state = jax.eval_shape(learner.init, jax.random.key(0), *others)
     *_, metrics = jax.eval_shape(learner.update, state, *others)
     assert set(metrics) <= set(BETTER)

@@ -1,0 +1,78 @@
+"""Learners by their names in settings: those of `purerl`, and the user's own."""
+
+import sys
+from typing import Any
+
+from metaevo.config import ConfigError, consent, show
+from metaevo.config.hints import of_value
+from purerl.custom import is_custom
+from purerl.learners import HAND_WRITTEN, LEARNERS, LearnerEntry
+
+_GIVEN: dict[str, LearnerEntry] = {}
+"""Learners passed as objects, by the names that they have in settings."""
+
+
+def find(name: Any) -> LearnerEntry:
+    """Return a learner by its name; the file of one of the user's own is executed.
+
+    Args:
+        name: ppo, dqn, ..., `FILE.py:NAME` or `MODULE:NAME` of a `purerl.learners.LearnerEntry`.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    known = LEARNERS | _GIVEN
+    if isinstance(name, str) and name in known:
+        return known[name]
+    if not isinstance(name, str) or not is_custom(name):
+        raise ConfigError(
+            f"learner = {show(name)} is not known{of_value(name, LEARNERS)}; allowed: "
+            f"{', '.join(LEARNERS)}, FILE.py:NAME or MODULE:NAME"
+        )
+    return _checked(name, consent.load("learner", name))
+
+
+def name_of(learner: str | LearnerEntry) -> str:
+    """Return the name in settings of what a caller passes as a learner.
+
+    Raises:
+        ConfigError: if it is no learner.
+    """
+    if isinstance(learner, str):
+        return learner
+    entry = _checked(type(learner).__name__, learner)
+    for name, known in LEARNERS.items():
+        if known is entry:
+            return name
+    module = entry.make.__module__
+    variables = vars(sys.modules[module]) if module in sys.modules else {}
+    variable = next((key for key, value in variables.items() if value is entry), None)
+    name = f"{module}:{variable or getattr(entry.make, '__name__', 'learner')}"
+    _GIVEN[name] = entry
+    return name
+
+
+def short_name(name: str) -> str:
+    """Return the name of a learner without its file or module."""
+    return name.rpartition(":")[2]
+
+
+def _checked(name: str, entry: Any) -> LearnerEntry:
+    if not isinstance(entry, LearnerEntry):
+        raise ConfigError(
+            f"learner = {show(name)}: must be a purerl.learners.LearnerEntry, not "
+            f"{type(entry).__name__}"
+        )
+    for slot, names in entry.slots.items():
+        known = HAND_WRITTEN.get(slot)
+        if known is None:
+            raise ConfigError(
+                f"learner = {show(name)}: slots: {slot!r} must be one of {', '.join(HAND_WRITTEN)}"
+            )
+        if not names or (unknown := sorted(set(names) - known.keys())):
+            shown = unknown[0] if names else ""
+            raise ConfigError(
+                f"learner = {show(name)}: slots.{slot} = {shown!r}: must be names of hand-written "
+                f"functions: {', '.join(known)}"
+            )
+    return entry

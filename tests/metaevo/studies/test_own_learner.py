@@ -1,0 +1,115 @@
+"""A learner of the user's own, SAC of examples/: trained, evolved and compared by metaevo."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import metaevo
+from metaevo.__main__ import main
+from metaevo.components import learners
+from metaevo.config import ConfigError, from_dict
+from metaevo.training.settings import load_policies, training_class
+from purerl.learners import LEARNERS
+from tests.metaevo.toy import assert_same
+
+FILE = Path(__file__).parents[3] / "examples" / "sac.py"
+NAME = f"{FILE}:sac"
+TINY = {
+    "total_timesteps": 64,
+    "num_envs": 4,
+    "num_steps": 16,
+    "train_interval": 8,
+    "learning_starts": 32,
+    "batch_size": 16,
+    "hidden_sizes": [8],
+}
+OF_RUN = ["--learner", NAME, "--task.env", "Pendulum-v1"]
+FLAGS = [part for key, value in TINY.items() for part in (f"--train.{key}", json.dumps(value))]
+
+
+@pytest.mark.long
+def test_the_command_trains_it(tmp_path):
+    path = tmp_path / "run"
+    flags = ["--seeds", "2", "--value_loss", "huber", "--evaluation.episodes", "1"]
+    assert main(["train", *OF_RUN, *FLAGS, *flags, "--run-dir", str(path)]) == 0
+    learner, policies = load_policies(path)
+    assert type(learner).__name__ == "SAC"
+    assert jnp.isfinite(policies["params"]["policy_head"]["kernel"]).all()
+
+
+@pytest.mark.long
+def test_the_command_evolves_its_critics_loss(tmp_path):
+    path = tmp_path / "run"
+    flags = ["--evolve", "value_loss", "--generations", "1", "--strategy.population_size", "4"]
+    flags += ["--evolution.validation_seeds", "2", "--evaluation.seeds", "4"]
+    flags += ["--evaluation.trials", "2", "--evaluation.tuning_seeds", "2"]
+    flags += ["--evaluation.ablation_seeds", "0", "--component.hidden_sizes", "[4]"]
+    assert main(["evolve", *OF_RUN, *FLAGS, *flags, "--run-dir", str(path)]) == 0
+    result = json.loads((path / "evaluation.json").read_text())
+    assert {"squared", "huber"} <= {row["function"] for row in result["variants"]}
+    loss, meta_params = metaevo.load(path, slot="value_loss", learner="dqn")
+    assert callable(loss)
+    assert meta_params
+
+
+@pytest.fixture(scope="module")
+def sac():
+    spec = importlib.util.spec_from_file_location("my_sac", FILE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_sac"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.long
+def test_as_an_object_it_is_evolved_and_compared(sac):
+    def problem(learner):
+        return metaevo.LearnerProblem(
+            learner, evolve="value_loss", env="Pendulum-v1", train=TINY,
+            component={"hidden_sizes": [4]},
+        )  # fmt: skip
+
+    strategy = metaevo.StrategyConfig(population_size=2)
+    evolution = metaevo.EvolutionConfig(validation_seeds=0, num_devices=1, chunk_size=2)
+    given, named = problem(sac.sac), problem(NAME)
+    found, same = (
+        metaevo.evolve(each, strategy=strategy, evolution=evolution, generations=1)
+        for each in (given, named)
+    )
+    assert_same(found.meta_params, same.meta_params)
+    result = metaevo.compare(given, found, seeds=4, trials=1, tuning_seeds=1)
+    assert {row.function for row in result.rows} >= {"learned", "squared", "huber"}
+
+
+def test_objects_of_purerl_keep_their_names(sac):
+    assert learners.name_of(LEARNERS["ppo"]) == "ppo"
+    assert learners.name_of(sac.sac) == "my_sac:sac"
+    assert learners.find("my_sac:sac") is sac.sac
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        ("poo", "learner = 'poo' is not known.*allowed: ppo, dqn"),
+        ("nowhere.py:sac", "learner.*no file 'nowhere.py'"),
+        (f"{FILE}:sack", "learner.*has no 'sack'; it has: .*sac"),
+        (f"{FILE}:SAC", "must be a purerl.learners.LearnerEntry"),
+    ],
+)
+def test_bad_names_are_one_line(learner, message):
+    raw = {"learner": learner}
+    with pytest.raises(ConfigError, match=message) as raised:
+        from_dict(training_class(raw), raw)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_entry_with_an_unknown_function_is_refused(sac):
+    wrong = sac.sac._replace(slots={"value_loss": ("square",)})
+    with pytest.raises(ConfigError, match=r"slots.value_loss = 'square'.*squared"):
+        metaevo.LearnerProblem(wrong, evolve="value_loss", env="Pendulum-v1")
+    with pytest.raises(ConfigError, match="purerl.learners.LearnerEntry"):
+        metaevo.LearnerProblem(sac, evolve="value_loss", env="Pendulum-v1")
