@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from metaevo.evolution.problem import Evaluation, MetaProblem
     from metaevo.evolution.strategy import Strategy, StrategyConfig
     from metaevo.studies.api import Found, compare, evolve
+    from metaevo.studies.custom import Study, StudySettings
     from metaevo.studies.learner_problem import ComparisonResult, ContenderResult, LearnerProblem
     from metaevo.studies.settings import RunConfig
     from metaevo.studies.sweeps import sweep
@@ -46,6 +47,8 @@ __all__ = [
     "RunConfig",
     "Strategy",
     "StrategyConfig",
+    "Study",
+    "StudySettings",
     "SweepConfig",
     "SweepResult",
     "TaskScore",
@@ -80,6 +83,8 @@ _HOMES = {
     "RunConfig": "metaevo.studies.settings",
     "Strategy": "metaevo.evolution.strategy",
     "StrategyConfig": "metaevo.evolution.strategy",
+    "Study": "metaevo.studies.custom",
+    "StudySettings": "metaevo.studies.custom",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
     "TaskScore": "metaevo.comparison.generality.judge",

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
+from metaevo.studies import custom
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.coin_game import CoinStudy
 from metaevo.studies.games.settings import (
@@ -19,6 +20,7 @@ from metaevo.studies.games.steering import SteeringStudy
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.study import Study
+from purerl.custom import is_custom
 
 LEARNER = "learner"
 """What is evolved where no setting says it."""
@@ -63,7 +65,13 @@ def find(raw: Mapping[str, Any]) -> Entry:
     name = raw.get("study", LEARNER)
     if isinstance(name, str) and name in STUDIES:
         return STUDIES[name]
+    if isinstance(name, str) and is_custom(name):
+        own = custom.find(name)
+        return Entry(lambda *_: own.Settings, lambda settings, *_, **__: own(settings), own.free)
     hint = of_value(name, STUDIES)
     if name in known():
         hint = f"; {name} is a component of a learner: evolve: {name}"
-    raise ConfigError(f"study = {show(name)}: must be one of {', '.join(STUDIES)}{hint}")
+    raise ConfigError(
+        f"study = {show(name)}: must be one of {', '.join(STUDIES)}, "
+        f"FILE.py:CLASS or MODULE:CLASS{hint}"
+    )

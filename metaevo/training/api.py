@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import filling
+from metaevo.components import filling, learners
 from metaevo.config import ConfigError, from_dict, show
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
@@ -18,10 +18,11 @@ from metaevo.training.result import (
 from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_trainee, training_class
 from metaevo.training.task import with_task
+from purerl.learners import LearnerEntry
 
 
 def train(
-    learner: str = "ppo",
+    learner: str | LearnerEntry = "ppo",
     *,
     env: str = "CartPole-v1",
     env_params: Mapping[str, Any] | None = None,
@@ -40,7 +41,7 @@ def train(
         >>> metaevo.train("ppo", value_loss=metaevo.load("runs/my_loss"))
 
     Args:
-        learner: by its name.
+        learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
         env: an environment's name, `my_env.py:Class` or `my_package:Class`.
         env_params: overrides of its parameters.
         seeds: agents, which differ in their random keys only.
@@ -58,12 +59,13 @@ def train(
         ConfigError: naming the key that is wrong, before compilation.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
-    given = {"learner": learner, "seeds": seeds, "env": env, "env_params": env_params}
+    name = learners.name_of(learner)
+    given = {"learner": name, "seeds": seeds, "env": env, "env_params": env_params}
     raw = with_task({**given, **sections})
     raw["run"] = {**sections.get("run", {}), "seed": seed}
     kind = training_class(raw)
     functions = {}
-    for slot in filling.slots_of(learner):
+    for slot in filling.slots_of(name):
         value = raw.get(slot)
         if callable(value) or isinstance(value, tuple):
             functions[slot] = _pair(slot, raw.pop(slot))

@@ -85,6 +85,12 @@ def test_as_an_object_it_is_evolved_and_compared(sac):
     assert {row.function for row in result.rows} >= {"learned", "squared", "huber"}
 
 
+@pytest.mark.long
+def test_as_an_object_it_is_trained(sac):
+    result = metaevo.train(sac.sac, env="Pendulum-v1", seeds=2, train=TINY, value_loss="huber")
+    assert result.scores.shape == (2,)  # NaN: no episode has finished
+
+
 def test_objects_of_purerl_keep_their_names(sac):
     assert learners.name_of(LEARNERS["ppo"]) == "ppo"
     assert learners.name_of(sac.sac) == "my_sac:sac"
@@ -111,5 +117,5 @@ def test_an_entry_with_an_unknown_function_is_refused(sac):
     wrong = sac.sac._replace(slots={"value_loss": ("square",)})
     with pytest.raises(ConfigError, match=r"slots.value_loss = 'square'.*squared"):
         metaevo.LearnerProblem(wrong, evolve="value_loss", env="Pendulum-v1")
-    with pytest.raises(ConfigError, match="purerl.learners.LearnerEntry"):
+    with pytest.raises(ConfigError, match=r"purerl\.learners\.LearnerEntry"):
         metaevo.LearnerProblem(sac, evolve="value_loss", env="Pendulum-v1")

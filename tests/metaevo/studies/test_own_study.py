@@ -1,0 +1,60 @@
+"""A study of the user's own: examples/my_study.py by the command and as an object."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metaevo
+from metaevo.__main__ import main
+from metaevo.config import ConfigError
+from metaevo.studies import registry
+
+FILE = Path(__file__).parents[3] / "examples" / "my_study.py"
+NAME = f"{FILE}:Throwing"
+FLAGS = ["--evolution.chunk_size", "64", "--evolution.validation_seeds", "4", "--devices", "1"]
+
+
+def test_the_command_evolves_compares_and_judges_it_anew(tmp_path):
+    path = tmp_path / "run"
+    flags = ["--wind", "2.0", "--generations", "40", "--evaluation.seeds", "32", *FLAGS]
+    assert main(["evolve", "--study", NAME, *flags, "--run-dir", str(path)]) == 0
+    result = json.loads((path / "evaluation.json").read_text())
+    assert [row["name"] for row in result["variants"]] == ["learned", "without wind"]
+    assert result["conclusion"] == "better"
+    assert "m/s" in (path / "report.html").read_text()
+    assert {"angle", "speed"} == set(metaevo.load(path))
+    longer = ["--generations", "42", *FLAGS]
+    assert main(["evolve", "--resume", "--run-dir", str(path), *longer]) == 0
+    assert main(["evaluate", "--run-dir", str(path), "--wind", "3.0"]) == 0
+
+
+def test_as_an_object_it_gives_the_same(tmp_path):
+    spec = importlib.util.spec_from_file_location("my_study", FILE)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_study"] = module  # where dataclasses look up annotations
+    spec.loader.exec_module(module)
+    config = metaevo.EvolutionConfig(generations=5, validation_seeds=4, num_devices=1)
+    this = module.Throwing(module.Settings(wind=2.0))
+    found = metaevo.evolve(this, evolution=config)
+    durable = metaevo.evolve(this, evolution=config, run_dir=tmp_path / "run")
+    np.testing.assert_array_equal(found.meta_params["angle"], durable.meta_params["angle"])
+    assert (tmp_path / "run" / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("throwing", r"study = 'throwing': must be one of .*FILE\.py:CLASS"),
+        ("nowhere.py:Throwing", "study.*no file 'nowhere.py'"),
+        (f"{FILE}:Throwin", "study.*has no 'Throwin'; it has: .*Throwing"),
+        (f"{FILE}:Throw", "derives from metaevo.Study"),
+    ],
+)
+def test_bad_names_are_one_line(name, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        registry.find({"study": name})
+    assert "\n" not in str(raised.value)
