@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, consent, exit_on_config_error, show
 from metaevo.config.command_line import Parser
+from metaevo.training.task import rehearse
 from purerl import envs
 from purerl.custom import is_custom
 from purerl.envs.registry import DOWNLOADED, OWN, SUITES, check_name
@@ -127,7 +128,12 @@ def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
         if suite in SUITES and find_spec(suite) is None:
             continue
         changes: dict[str, Any] = {"pool": None} if suite in SUITES else {}
-        env, params = envs.make(name, observations="raw", **changes)
+        try:
+            env, params = envs.make(name, observations="raw", **changes)
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
+        if is_custom(name):
+            rehearse(name, env, params)
         limit = getattr(params, "max_steps_in_episode", None)
         cells = (
             suite,

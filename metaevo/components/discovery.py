@@ -311,10 +311,10 @@ def refuse_unnamed(
     if evolve is None or overrides.get("evolve") == evolve:
         return
     for name in names_of(evolve).values():
-        if registry.is_elsewhere(name):
+        if registry.is_elsewhere(name) and not registry.was_named(name):
             raise ConfigError(
-                f"evolve = {show(name)}: the run names code from outside metaevo, executed only if "
-                "you name it too (--evolve) or trust the directory (--trust-source)"
+                f"evolve = {show(name)}: only the run directory names this file, or the file has "
+                "changed since; to execute it, name it too (--evolve) or add --trust-source"
             )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from metaevo.components import copies, registry, zoo
 from metaevo.components.component import LEARNED
-from metaevo.config import ConfigError, show
+from metaevo.config import ConfigError, consent, show
 from metaevo.runs.run_directory import RunDirectory
 from purerl import opponents
 from purerl.games import LOGITS, Game
@@ -163,10 +163,14 @@ def refuse_unnamed(saved: Mapping[str, Any], overrides: Mapping[str, Any]) -> No
     for key, value in _named_code(saved).items():
         section, _, field = key.partition(".")
         given = overrides.get(section)
-        if not (isinstance(given, Mapping) and field in given):
+        if isinstance(given, Mapping) and field in given:
+            continue
+        names = [value] if isinstance(value, str) else value
+        files = [str(each).rpartition(":")[0] for each in names if is_own(str(each))]
+        if not all(map(registry.was_named, files)):
             raise ConfigError(
-                f"{key} = {show(value)}: the run names code from outside metaevo, executed only if "
-                f"you name it too (--{key}) or trust the directory (--trust-source)"
+                f"{key} = {show(value)}: only the run directory names this file, or the file has "
+                f"changed since; to execute it, name it too (--{key}) or add --trust-source"
             )
 
 
@@ -195,7 +199,10 @@ def _own(name: str, run_path: Path | None, trust_source: bool) -> "Opponent":
             f"{show(name)}: must be a player with `init(policy)` and `step(game, rate, own, other, "
             f"state)`, see purerl.opponents: {reason}"
         ) from error
-    return Opponent(name, player, registry.source_of(module))
+    source = registry.source_of(module)
+    if saved is None and source is not None:
+        consent.remember(registry.digest(source))
+    return Opponent(name, player, source)
 
 
 def _rehearse(player: Player) -> None:

@@ -172,6 +172,14 @@ def digest(source: bytes) -> str:
     return hashlib.sha256(source).hexdigest()
 
 
+def was_named(name: str) -> bool:
+    """Whether the user has executed exactly this file, as it is now, by its name."""
+    path = Path(name)
+    return (
+        path.suffix == ".py" and path.is_file() and consent.is_remembered(digest(files.read(path)))
+    )
+
+
 def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
     """Return the source code that a run has saved of a module; None if it has none.
 

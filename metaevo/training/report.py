@@ -3,6 +3,7 @@
 import csv
 import importlib
 import io
+import warnings
 from typing import Any, NamedTuple
 
 import jax
@@ -245,14 +246,18 @@ def _film(this: Trained, policies: Any) -> None:
     settings, (_, learner, _, env_params) = this.run.settings, this.trainee
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
     (key,) = keys_for(settings.run.seed, Purpose.PLAYING, 1)
-    frames = record_episode(
-        learner,
-        policy,
-        key,
-        env_params,
-        greedy=settings.evaluation.greedy,
-        max_steps=FILM_STEPS,
-    )
+    try:
+        frames = record_episode(
+            learner,
+            policy,
+            key,
+            env_params,
+            greedy=settings.evaluation.greedy,
+            max_steps=FILM_STEPS,
+        )
+    except Exception as error:  # somebody's `render` may raise anything
+        warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
+        return
     with replacing(this.run.directory.figures / FILM) as file:
         save_gif(file, frames, frames_per_second(learner.env))
 

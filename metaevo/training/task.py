@@ -135,12 +135,12 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
             env, params = envs.make(name, **{**default, **overrides})
         except (TypeError, ValueError) as error:
             raise ConfigError(f"task.env: {error}") from error
-        _rehearse(name, env, params)
+        rehearse(name, env, params)
         built.append((name, env, params))
     return built
 
 
-def _rehearse(name: str, env: Any, params: Any) -> None:
+def rehearse(name: str, env: Any, params: Any) -> None:
     """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
 
     Raises:

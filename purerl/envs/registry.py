@@ -119,6 +119,8 @@ def check_name(name: str) -> None:
     if is_custom(str(name)):
         _own_class(name)
         return
+    if str(name).endswith(".py"):
+        raise ValueError(f"{name}: name the class too, for example {name}:MyEnvironment")
     suite, _, rest = str(name).partition("/")
     if suite in SUITES and rest in SUITES[suite].refused:
         raise ValueError(f"cannot build environment {name!r}: {SUITES[suite].refused[rest]}")

@@ -57,14 +57,24 @@ def renderer(env: Any) -> Renderer | None:
 def _own_renderer(env: Any) -> Renderer | None:
     method = getattr(type(env), "render", None)
     if method is not None and not method.__module__.startswith("gymnax."):
-        found: Renderer = env.render
-        return found
+        return lambda state, params: _checked(env.name, env.render(state, params))
     if not type(env).__module__.startswith("gymnax."):
         return None
     if env.name.endswith("-MinAtar"):
         observe = jax.jit(env.get_obs)
         return lambda state, params: planes(np.asarray(observe(state, params)))
     return _CLASSIC_CONTROL.get(env.name)
+
+
+def _checked(name: str, picture: Any) -> np.ndarray:
+    """Return what somebody's `render` returns; raise `ValueError` if it is no picture."""
+    found = np.asarray(picture)
+    if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
+        raise ValueError(
+            f"{name}: render returns {found.dtype} {list(found.shape)}; it must return uint8 "
+            "[height, width, 3]"
+        )
+    return found
 
 
 def frames_per_second(env: Any) -> float:

@@ -123,12 +123,12 @@ def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_truste
     assert Path("run/players/my_players.py").read_bytes() == source
 
     resume = ["--resume", "--run-dir", "run", "--evaluation.seeds", "0", "--generations"]
-    assert "names code from outside" in refused(main, [*resume, "3"], capsys)
-    assert main([*resume, "3", "--opponent.names", OWN]) == 0
-    argv = ["--run-dir", "run", "--opponent.learning_rate", "2"]
-    assert "names code from outside" in refused(evaluate, argv, capsys)
+    assert main([*resume, "3"]) == 0  # the user has named exactly this file
 
     Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
+    assert "only the run directory names" in refused(main, [*resume, "4"], capsys)
+    argv = ["--run-dir", "run", "--opponent.learning_rate", "2"]
+    assert "only the run directory names" in refused(evaluate, argv, capsys)
     line = refused(main, [*resume, "4", "--opponent.names", OWN], capsys)
     assert "my_players changed since the run began" in line
     Path("my_players.py").unlink()  # the trusted copy is enough

@@ -176,7 +176,7 @@ def test_nothing_of_a_run_is_executed_unless_it_is_trusted(there, tmp_path, caps
         main(["--resume", "--run-dir", str(run)], component=None, description="")
     assert exit_info.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: evolve = 'scaled.py': the run names code from outside metaevo")
+    assert line.startswith("error: evolve = 'scaled.py': only the run directory names this file")
     source.write_text(source.read_text() + "\nraise SystemExit('executed')\n")
     with pytest.raises(ConfigError, match="is not what its run began with"):
         metaevo.load(run, slot="value_loss", trust_source=True)
