@@ -134,7 +134,13 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
             f"this is what the report of the run itself judges; change a setting that begins with "
             f"{', '.join((*free, 'evaluation.'))}"
         )
-    return "_".join(dict.fromkeys(".".join(key.split(".")[:2]) for key in found))
+    names = [
+        f"{key}={new}".replace("/", "_")
+        if isinstance(new, int | float | str)
+        else ".".join(key.split(".")[:2])
+        for key, (_, new) in found.items()
+    ]
+    return "_".join(dict.fromkeys(names))
 
 
 def _judged_on(settings: EvolutionSettings) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
 from metaevo.evolution.strategies import settings_of
 from metaevo.evolution.strategy import Strategy, StrategyConfig
+from metaevo.evolution.trouble import trouble
 from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
@@ -33,9 +35,9 @@ T = TypeVar("T")
 class ProblemSettings:
     """What the config.yaml of such a run holds."""
 
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-    run: RunConfig = field(default_factory=RunConfig)
+    strategy: StrategyConfig
+    evolution: EvolutionConfig
+    run: RunConfig
     is_python: ClassVar[bool] = True
     """a script, not a command, continues a run"""
 
@@ -97,10 +99,10 @@ class Found:
 def evolve(
     problem: MetaProblem,
     *,
-    strategy: StrategyConfig | Strategy | None = None,
+    strategy: StrategyConfig | Mapping[str, Any] | Strategy | None = None,
     generations: int | None = None,
-    evolution: EvolutionConfig | None = None,
-    run: RunConfig | None = None,
+    evolution: EvolutionConfig | Mapping[str, Any] | None = None,
+    run: RunConfig | Mapping[str, Any] | None = None,
     evolution_seeds: int | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -119,7 +121,8 @@ def evolve(
 
     Args:
         problem: its meta-parameters are arrays in nested dicts, lists and tuples.
-        strategy: an evosax algorithm and its settings, or a strategy of your own.
+        strategy: an evosax algorithm and its settings, or a strategy of your own. Settings are
+            objects or, as in a YAML file, dicts.
         generations: how many in all; by default those of `evolution`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
@@ -134,19 +137,11 @@ def evolve(
         ConfigError: for anything wrong in the settings or in the directory.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
-    config = _kind(EvolutionConfig, "evolution", evolution)
-    of_run = _kind(RunConfig, "run", run)
-    chosen = settings_of(strategy)
-    sections = {"evolution": to_dict(config), "run": to_dict(of_run)}
-    if generations is not None:
-        sections["evolution"]["generations"] = generations
-    if evolution_seeds is not None:
-        sections["run"]["evolution_seeds"] = evolution_seeds
-    if type(chosen) is StrategyConfig:
-        sections["strategy"] = to_dict(chosen)
-    checked = from_dict(ProblemSettings, sections)
-    config = checked.evolution
-    study, settings = _study_of(problem, chosen, config, checked.run)
+    config = _section(EvolutionConfig, evolution, "evolution", generations=generations)
+    of_run = _section(RunConfig, run, "run", evolution_seeds=evolution_seeds)
+    if strategy is None or isinstance(strategy, Mapping) or type(strategy) is StrategyConfig:
+        strategy = _section(StrategyConfig, strategy, "strategy")
+    study, settings = _study_of(problem, settings_of(strategy), config, of_run)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
@@ -156,9 +151,9 @@ def evolve(
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)
     meta_params, about = checkpoint.load_tree(directory.meta_params)
-    best_seed = about.get("evolution_seed")
+    chosen = about.get("evolution_seed")
     for each in members_of(path, settings):
-        if each.seed == best_seed:
+        if each.seed == chosen:
             directory = each.directory
     frames = settings.strategy.population_size * config.seeds_per_candidate
     frames *= frames_per_evaluation(problem)
@@ -221,11 +216,29 @@ def compare(
     )
 
 
-def _kind(kind: type[T], name: str, given: T | None) -> T:
-    """Return an argument that is a section of settings; by default one without changes."""
-    if given is not None and not isinstance(given, kind):
-        raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{kind.__name__}")
-    return given or kind()
+def _section(cls: type[T], given: Any, name: str, **more: Any) -> T:
+    """Return the settings of a section, checked as those of a YAML file are.
+
+    Args:
+        cls: of the settings.
+        given: such settings, or a dict; None for the defaults.
+        name: of the argument.
+        more: settings in place of those given, where they are not None.
+
+    Raises:
+        ConfigError: naming argument, key, value and what is allowed.
+    """
+    if not (given is None or isinstance(given, cls | Mapping)):
+        raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{cls.__name__} or a dict")
+    data = dict(to_dict(given)) if given is not None else {}
+    for key, value in more.items():
+        if value is not None:
+            from_dict(cls, {key: value})  # named without the section, as the caller does
+            data[key] = value
+    try:
+        return from_dict(cls, data)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _study_of(
@@ -236,6 +249,13 @@ def _study_of(
     if own is not None:
         found: tuple[Study, EvolutionSettings] = own(strategy, evolution, run)
         return found
+    if isinstance(problem, type) or not all(
+        callable(getattr(problem, name, None)) for name in ("init", "evaluate")
+    ):
+        raise ConfigError(
+            f"problem = {show(problem)}: must be an object with the methods init(key) and "
+            "evaluate(key, meta_params)"
+        )
     settings = ProblemSettings(strategy, evolution, run)
     return ProblemStudy(problem, settings), settings
 
@@ -263,6 +283,8 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
                     bar.update()
             frames = evolution.evaluations * frames_per_evaluation(problem)
             result = evolution.result(state)
+            if lesson := trouble(records, evolution.population_size):
+                warnings.warn(lesson, stacklevel=3)
             evolutions.append(Found(result, records, None, frames, study, measured))
     key = "fitness_of_mean" if config.validation_seeds else "fitness_mean"
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))

@@ -10,6 +10,7 @@ from metaevo.components.component import LEARNED
 from metaevo.config import checks, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.evolution.problem import MetaParams
+from metaevo.evolution.trouble import trouble
 from metaevo.reports import animation, layout, page, plots
 from metaevo.runs import checkpoint, history
 from metaevo.runs.quick import NOTE, is_quick, mark
@@ -136,6 +137,8 @@ def write_report(
     tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
     if unseen is not None:
         tables.append(unseen_report.table(unseen))
+    if lesson := trouble(records, saved["config"]["strategy"]["population_size"]):
+        findings = [f"Warning: {lesson}.", *findings]
     if not quiet:
         words = [] if result is None else [verdict.conclusion_text(result)]
         words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]

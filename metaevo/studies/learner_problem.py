@@ -53,7 +53,8 @@ class LearnerProblem:
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, or several.
             env_params: overrides of its parameters; with several environments, by their names.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
-                dicts, and names of hand-written functions for other slots.
+                dicts, and names of hand-written functions for other slots. With
+                `evaluation={"seeds": 0}` a durable evolution ends without its own comparison.
 
         Raises:
             ConfigError: naming the key that is wrong.

@@ -32,6 +32,49 @@ class Quadratic:
         return metaevo.Evaluation(-jnp.sum(error * error), {"first": error[0]})
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"generations": 2.5}, "generations = 2.5"),
+        ({"generations": -1}, "generations = -1"),
+        ({"strategy": metaevo.StrategyConfig(sigma=-1)}, "strategy: sigma = -1"),
+        ({"strategy": {"sigmas": 1}}, "strategy: unknown key 'sigmas'"),
+        ({"evolution": {"validation_every": 0}}, "evolution: validation_every = 0"),
+        ({"evolution": 3}, "evolution = 3"),
+        ({"run": {"seed": "x"}}, "run: seed = 'x'"),
+        ({"problem": Quadratic}, "problem ="),
+        ({"problem": 3}, "problem = 3"),
+    ],
+)
+def test_wrong_arguments_are_one_line(arguments, words):
+    with pytest.raises(ConfigError) as caught:
+        metaevo.evolve(**{"problem": Quadratic(), **arguments})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class Flat(Quadratic):
+    """The fitness does not depend on x."""
+
+    def evaluate(self, key, meta_params):
+        del key
+        return metaevo.Evaluation(0.0 * meta_params["x"][0], {})
+
+
+class Failing(Quadratic):
+    """No candidate has a fitness."""
+
+    def evaluate(self, key, meta_params):
+        del key
+        return metaevo.Evaluation(jnp.nan * meta_params["x"][0], {})
+
+
+@pytest.mark.parametrize(("problem", "words"), [(Flat(), "the same"), (Failing(), "failed")])
+def test_an_evolution_that_cannot_learn_warns(problem, words):
+    with pytest.warns(UserWarning, match=f"{words}.* 3 of 3 generations"):
+        metaevo.evolve(problem, strategy={"population_size": 8}, generations=3)
+
+
 def evolve(path, generations, **options):
     return metaevo.evolve(
         Quadratic(),

@@ -1,0 +1,29 @@
+"""Evolutions that have learned nothing, in a sentence."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def trouble(records: Sequence[Mapping[str, Any]], population_size: int) -> str | None:
+    """Return why an evolution has not learned, None if nothing is wrong.
+
+    Args:
+        records: of its generations.
+        population_size: candidates of a generation.
+    """
+    count = len(records)
+    if not count:
+        return None
+    failed = sum(int(each["diverged"]) == population_size for each in records)
+    if failed:
+        return (
+            f"every candidate failed (its fitness was not finite) in {failed} of {count} "
+            "generations, from which nothing can be learned"
+        )
+    tied = sum(bool(each["tied"]) for each in records)
+    if 2 * tied >= count:
+        return (
+            f"all candidates had the same fitness in {tied} of {count} generations, from which "
+            "nothing can be learned: it may need a larger sigma, longer training or another fitness"
+        )
+    return None
