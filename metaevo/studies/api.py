@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from metaevo.studies.settings import EvolutionSettings, RunConfig
 from metaevo.studies.several import run_evolutions
 from metaevo.studies.spread import members_of
 from metaevo.studies.study import Study
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -137,11 +135,20 @@ def evolve(
         ConfigError: for anything wrong in the settings or in the directory.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
-    config = _section(EvolutionConfig, evolution, "evolution", generations=generations)
-    of_run = _section(RunConfig, run, "run", evolution_seeds=evolution_seeds)
-    if strategy is None or isinstance(strategy, Mapping) or type(strategy) is StrategyConfig:
-        strategy = _section(StrategyConfig, strategy, "strategy")
-    study, settings = _study_of(problem, settings_of(strategy), config, of_run)
+    own = None if strategy is None or isinstance(strategy, StrategyConfig | Mapping) else strategy
+    of_evolution = _plain(EvolutionConfig, evolution, "evolution")
+    of_run = _plain(RunConfig, run, "run")
+    if generations is not None:
+        of_evolution["generations"] = generations
+    if evolution_seeds is not None:
+        of_run["evolution_seeds"] = evolution_seeds
+    of_strategy = {} if own is not None else _plain(StrategyConfig, strategy, "strategy")
+    checked = from_dict(
+        ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
+    )
+    used = settings_of(own) if own is not None else checked.strategy
+    config = checked.evolution
+    study, settings = _study_of(problem, used, config, checked.run)
     if run_dir is None:
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
@@ -216,29 +223,11 @@ def compare(
     )
 
 
-def _section(cls: type[T], given: Any, name: str, **more: Any) -> T:
-    """Return the settings of a section, checked as those of a YAML file are.
-
-    Args:
-        cls: of the settings.
-        given: such settings, or a dict; None for the defaults.
-        name: of the argument.
-        more: settings in place of those given, where they are not None.
-
-    Raises:
-        ConfigError: naming argument, key, value and what is allowed.
-    """
+def _plain(cls: type, given: Any, name: str) -> dict[str, Any]:
+    """Return a section of settings as a YAML file has it; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
         raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{cls.__name__} or a dict")
-    data = dict(to_dict(given)) if given is not None else {}
-    for key, value in more.items():
-        if value is not None:
-            from_dict(cls, {key: value})  # named without the section, as the caller does
-            data[key] = value
-    try:
-        return from_dict(cls, data)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from None
+    return {} if given is None else dict(to_dict(given))
 
 
 def _study_of(
