@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import metaevo
+from metaevo.config.plain import PlainDict
 from metaevo.runs import signals
 
 
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
         return _run(name, rest, options)
 
 
-def _run(name: str, rest: list[str], options: dict[str, Any]) -> int:
+def _run(name: str, rest: list[str], options: PlainDict) -> int:
     if name in ("-h", "--help"):
         print(_overview())
         return 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from purerl.types import EnvParams, Learner
+from purerl.types import EnvParams, Learner, PyTree
 
 
 def begin(learner: Learner) -> Any:
@@ -18,8 +18,8 @@ def begin(learner: Learner) -> Any:
 
 def act(
     learner: Learner,
-    policy: Any,
-    memory: Any,
+    policy: PyTree,
+    memory: PyTree,
     key: jax.Array,
     obs: jax.Array,
     *,

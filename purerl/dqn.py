@@ -37,10 +37,12 @@ from purerl.parts import (
 )
 from purerl.types import (
     Context,
+    Environment,
     EnvParams,
     EpisodeSums,
     MakeOptimizer,
     MetaParams,
+    PyTree,
     Schedule,
     Train,
     ValueLoss,
@@ -98,10 +100,10 @@ class Hyperparams(
 class State(struct.PyTreeNode):
     """State of one agent between two updates."""
 
-    params: Any
+    params: PyTree
     target_params: Any
     """parameters of the target network"""
-    opt_state: Any
+    opt_state: PyTree
     phase: jax.Array
     """[] int32, phases done; a phase is `train_interval` environment steps"""
     key: jax.Array
@@ -120,7 +122,7 @@ METRICS = "value_loss", "value_error", "q_value"
 class Policy(NamedTuple):
     """Parameters for acting, which are saved with an agent."""
 
-    params: Any
+    params: PyTree
     epsilon: jax.Array
     """[] probability of a random action, unless acting is greedy"""
 
@@ -147,7 +149,7 @@ class DQN:
     """
 
     config: Config
-    env: Any
+    env: Environment
     value_loss: ValueLoss = losses.squared
     make_optimizer: MakeOptimizer = optimizers.adam
     schedule: Schedule = schedules.constant
@@ -258,7 +260,7 @@ class DQN:
         return Batch(drawn.obs, drawn.action, target, old_prediction, weight), rows
 
     def loss(
-        self, params: Any, batch: Batch, context: Context, meta_params: MetaParams
+        self, params: PyTree, batch: Batch, context: Context, meta_params: MetaParams
     ) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
         """The loss of a minibatch [B, ...]; errors [B] and diagnostics.
 
@@ -357,7 +359,7 @@ class DQN:
         )
 
     def values(
-        self, params: Any, obs: jax.Array, legal: jax.Array | None = None
+        self, params: PyTree, obs: jax.Array, legal: jax.Array | None = None
     ) -> policies.ActionValues:
         """Return the values of all actions at observations [..., *obs_shape]."""
         values: policies.ActionValues = self.network.apply(params, obs)
@@ -388,7 +390,7 @@ class DQN:
         return policies.EpsilonGreedy(values, policy.epsilon), None
 
 
-def make_train(config: Config, env: Any, **slots: Any) -> Train:
+def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `make_optimizer` and `schedule`.

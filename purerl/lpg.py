@@ -32,10 +32,12 @@ from purerl.parts import masks, networks, optimizers, policies, rollouts, traini
 from purerl.types import (
     PREDICTION_SIZE,
     Context,
+    Environment,
     EnvParams,
     EpisodeSums,
     MakeOptimizer,
     MetaParams,
+    PyTree,
     Targets,
     Train,
     Trajectory,
@@ -79,8 +81,8 @@ class Hyperparams(update_rules.Hyperparams, optimizers.Hyperparams):
 class State(struct.PyTreeNode):
     """State of one agent between two updates."""
 
-    params: Any
-    opt_state: Any
+    params: PyTree
+    opt_state: PyTree
     update: jax.Array
     """[] int32, updates done"""
     lifetime: jax.Array
@@ -108,7 +110,7 @@ class LPG:
     """
 
     config: Config
-    env: Any
+    env: Environment
     update_rule: UpdateRule = update_rules.a2c
     make_optimizer: MakeOptimizer = optimizers.adam
 
@@ -178,7 +180,7 @@ class LPG:
 
     def loss(
         self,
-        params: Any,
+        params: PyTree,
         experience: Experience,
         targets: Targets,
         hyperparams: Hyperparams,
@@ -254,7 +256,7 @@ class LPG:
         return state.params
 
     def action_distribution(
-        self, policy: Any, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: None = None, legal: jax.Array | None = None
     ) -> tuple[policies.Categorical, None]:
         """Return the distribution of actions at one observation; there is no memory."""
         del memory, legal
@@ -262,7 +264,7 @@ class LPG:
         return distribution, None
 
 
-def make_train(config: Config, env: Any, **slots: Any) -> Train:
+def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `update_rule` and `make_optimizer`.

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.games import LOGITS, Game, values
+from purerl.types import PyTree
 
 RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
@@ -25,7 +26,7 @@ class Step(Protocol):
     """Choose the next policy."""
 
     def __call__(
-        self, game: Game, rate: Any, own: jax.Array, other: jax.Array, state: Any, /
+        self, game: Game, rate: Any, own: jax.Array, other: jax.Array, state: PyTree, /
     ) -> tuple[jax.Array, Any]:
         """Return the player's next policy [5] and its next state.
 
@@ -121,7 +122,7 @@ def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) ->
     """
 
     def step(
-        game: Game, rate: Any, own: jax.Array, other: jax.Array, state: Any
+        game: Game, rate: Any, own: jax.Array, other: jax.Array, state: PyTree
     ) -> tuple[jax.Array, Any]:
         return choose(game, rate, own, other), state
 
@@ -165,7 +166,7 @@ def _respond(
 best_response = Player(lambda policy: policy, _respond)
 
 
-def constant(policy: Any) -> Player:
+def constant(policy: PyTree) -> Player:
     """Return a player that always plays the policy with these logits [5]."""
     return stateless(lambda game, rate, own, other: jnp.asarray(policy))
 

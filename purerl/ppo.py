@@ -36,11 +36,13 @@ from purerl.parts.normalization import Normalizer, RunningStatistics, normalized
 from purerl.parts.returns import generalized_advantages
 from purerl.types import (
     Context,
+    Environment,
     EnvParams,
     EpisodeSums,
     MakeOptimizer,
     MetaParams,
     PolicyLoss,
+    PyTree,
     Schedule,
     Train,
     Transition,
@@ -93,8 +95,8 @@ class Hyperparams(
 class State(struct.PyTreeNode):
     """State of one agent between two updates."""
 
-    params: Any
-    opt_state: Any
+    params: PyTree
+    opt_state: PyTree
     update: jax.Array
     """[] int32, updates done"""
     key: jax.Array
@@ -106,7 +108,7 @@ class State(struct.PyTreeNode):
 class Policy(NamedTuple):
     """Parameters for acting, which are saved with an agent."""
 
-    params: Any
+    params: PyTree
     observation_statistics: RunningStatistics | None
 
 
@@ -135,7 +137,7 @@ class PPO:
     """
 
     config: Config
-    env: Any
+    env: Environment
     value_loss: ValueLoss = losses.squared
     policy_loss: PolicyLoss = losses.clipped_surrogate
     make_optimizer: MakeOptimizer = optimizers.adam
@@ -240,7 +242,7 @@ class PPO:
         batch = jax.tree.map(lambda x: x.reshape(config.batch_size, *x.shape[2:]), batch)
         return state.replace(normalizer=normalizer), batch
 
-    def replay(self, params: Any, batch: Batch) -> tuple[Any, jax.Array]:
+    def replay(self, params: PyTree, batch: Batch) -> tuple[Any, jax.Array]:
         """Return the policy and the values [B] at a batch's observations.
 
         A recurrent network processes whole rollouts, from its memory at their start.
@@ -254,7 +256,7 @@ class PPO:
         return policy.among(transition.legal), value
 
     def loss(
-        self, params: Any, batch: Batch, context: Context, meta_params: MetaParams
+        self, params: PyTree, batch: Batch, context: Context, meta_params: MetaParams
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         """The loss of a (mini)batch [B, ...], and diagnostics.
 
@@ -380,7 +382,7 @@ class PPO:
         return distribution.among(masks.told(self.env, legal)), memory
 
 
-def make_train(config: Config, env: Any, **slots: Any) -> Train:
+def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slots are `value_loss`, `policy_loss`, `make_optimizer` and `schedule`.

@@ -24,9 +24,11 @@ from purerl.fast.threefry import with_fast_draws
 from purerl.parts import episodes, exploration, losses, masks, training
 from purerl.types import (
     Context,
+    Environment,
     EnvParams,
     EpisodeSums,
     MetaParams,
+    PyTree,
     Train,
     ValueLoss,
 )
@@ -94,7 +96,7 @@ class State(struct.PyTreeNode):
     update: jax.Array
     """[] int32, updates done"""
     key: jax.Array
-    env_state: Any
+    env_state: PyTree
     obs: jax.Array
     """[] int32, the state to act in next"""
     unfinished: episodes.Unfinished
@@ -162,7 +164,7 @@ class QLearning:
     """
 
     config: Config
-    env: Any
+    env: Environment
     value_loss: ValueLoss = losses.squared
 
     train = training.train
@@ -322,7 +324,7 @@ class QLearning:
         return TabularPolicy(jnp.asarray(policy.q)[obs]), None
 
 
-def make_train(config: Config, env: Any, **slots: Any) -> Train:
+def make_train(config: Config, env: Environment, **slots: Any) -> Train:
     """Return `train(key, hyperparams, meta_params, env_params) -> TrainResult` for one agent.
 
     The slot is `value_loss`.

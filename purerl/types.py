@@ -13,13 +13,17 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-MetaParams = Any
+PyTree = Any
+"""Nested containers of arrays: parameters, states, batches."""
+Environment = Any
+"""A gymnax environment, or an adapter with its interface (`purerl.envs`)."""
+MetaParams = PyTree
 """Parameters of the learned parts: any pytree; hand-written parts ignore it."""
-Hyperparams = Any
+Hyperparams = PyTree
 """The `Hyperparams` struct of a learner: scalars, all traced.
 
 Its method `random_play()` returns settings under which the learner always acts at random."""
-EnvParams = Any
+EnvParams = PyTree
 """The parameters of an environment: a struct of scalars, all traced."""
 
 

@@ -19,6 +19,7 @@ from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, exit_on_config_error, files, show, to_dict
 from metaevo.config.command_line import Parser
 from metaevo.config.files import write_json_atomic
+from metaevo.config.plain import PlainDict
 from metaevo.discovery import factors, losses, networks, regression, steps
 from metaevo.discovery.judging import Candidate, judge, of_formula, of_network
 from metaevo.discovery.records import Target, record, values
@@ -34,6 +35,7 @@ from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies.changed import settings_of_run
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
+from purerl.types import MetaParams
 
 RESULT = "distilled.json"
 FIGURE = "score_length.png"
@@ -107,7 +109,7 @@ def _run(args: argparse.Namespace) -> Path:
     return Path(args.run)
 
 
-def _on_one_task(saved: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+def _on_one_task(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
     """Return a run's settings without the unseen tasks."""
     del args
     evaluation = saved.get("evaluation")
@@ -210,13 +212,13 @@ def _distilled(
     judged: LearnerStudy,
     run: RunDirectory,
     part: Part,
-    meta_params: Any,
+    meta_params: MetaParams,
     search: Search,
     check_stop: Callable[[], None],
-) -> dict[str, Any]:
+) -> PlainDict:
     run_dir = run.path.parent.parent
     settings, slot = study.settings, part.slot.name
-    about: dict[str, Any] = {"slot": slot, "component": part.source, "into": list(search.into)}
+    about: PlainDict = {"slot": slot, "component": part.source, "into": list(search.into)}
     if slot == factors.SLOT:
         found, candidates = _of_schedule(study, run, part, meta_params, search)
     else:
@@ -228,7 +230,7 @@ def _distilled(
         _save(run, each, settings)
     if not judged.settings.evaluation.seeds:
         return about
-    resolved: dict[str, Any] = {}
+    resolved: PlainDict = {}
     if len(judged.tasks) > 1:  # which are the run's
         resolved = RunDirectory(run_dir).read_config()["resolved"]
     return about | judge(
@@ -244,8 +246,8 @@ def _distilled(
 
 
 def _of_schedule(
-    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: Any, search: Search
-) -> tuple[dict[str, Any], list[Candidate]]:
+    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: MetaParams, search: Search
+) -> tuple[PlainDict, list[Candidate]]:
     """Return what was found of a schedule: formulas."""
     own = study.evolved.of(meta_params, part.name)
     wanted = factors.factors_of(part, own, study.settings)
@@ -265,10 +267,10 @@ def _of_records(
     study: LearnerStudy,
     run: RunDirectory,
     part: Part,
-    meta_params: Any,
+    meta_params: MetaParams,
     search: Search,
     check_stop: Callable[[], None],
-) -> tuple[dict[str, Any], list[Candidate]]:
+) -> tuple[PlainDict, list[Candidate]]:
     """Return what was found of a loss or an optimizer: formulas, networks, or both."""
     settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
     target = TARGETS[slot]
@@ -281,7 +283,7 @@ def _of_records(
         )
     with files.replacing(run.path / "records.npz") as file:
         np.savez(file, **records._asdict())
-    about: dict[str, Any] = {"samples": len(records.wanted)}
+    about: PlainDict = {"samples": len(records.wanted)}
     candidates: list[Candidate] = []
     if FORMULA in search.into:
         own = study.evolved.of(meta_params, part.name)
@@ -308,7 +310,7 @@ def _of_records(
     return about, candidates
 
 
-def _plain(each: Formula) -> dict[str, Any]:
+def _plain(each: Formula) -> PlainDict:
     return {
         "length": each.length,
         "error": each.error,
@@ -333,7 +335,7 @@ def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
     discovery.save(directory, evolved, each.meta_params, 0, settings.learner, envs)
 
 
-def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: EvolveSettings) -> None:
+def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
     """Print what was found and write report.html."""
     if part.slot.name != factors.SLOT:
         what = TARGETS[part.slot.name].what
@@ -381,7 +383,7 @@ def _report(run: RunDirectory, part: Part, found: dict[str, Any], settings: Evol
     print(f"report: {run.path / 'report.html'}")
 
 
-def _table(found: dict[str, Any], what: str) -> page.Table:
+def _table(found: PlainDict, what: str) -> page.Table:
     rows: list[list[Any]] = []
     for each in [*found["formulas"], *found["networks"]]:
         against = each["against_learned"]
@@ -408,5 +410,5 @@ def _table(found: dict[str, Any], what: str) -> page.Table:
     return page.Table(title, columns, rows, note=note, highlight=highlight)
 
 
-def _interval(row: dict[str, Any]) -> str:
+def _interval(row: PlainDict) -> str:
     return interval(*row["interval"])

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from metaevo.config import ConfigError, consent, exit_on_config_error, show
 from metaevo.config.command_line import Parser
+from metaevo.config.plain import PlainDict
 from metaevo.training.task import rehearse
 from purerl import envs
 from purerl.custom import is_custom
@@ -127,7 +128,7 @@ def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
             continue
         if suite in SUITES and find_spec(suite) is None:
             continue
-        changes: dict[str, Any] = {"pool": None} if suite in SUITES else {}
+        changes: PlainDict = {"pool": None} if suite in SUITES else {}
         try:
             env, params = envs.make(name, observations="raw", **changes)
         except ValueError as error:

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -29,6 +28,7 @@ from metaevo.config import (
 )
 from metaevo.config.command_line import Parser
 from metaevo.config.files import write_json_atomic
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import MetaParams
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
@@ -143,7 +143,7 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
     return "_".join(dict.fromkeys(names))
 
 
-def _judged_on(settings: EvolutionSettings) -> dict[str, Any]:
+def _judged_on(settings: EvolutionSettings) -> PlainDict:
     """Return the settings that a comparison depends on, beside the number of its seeds."""
     if isinstance(settings, EvolveSettings):
         return task_of(settings)
@@ -158,7 +158,7 @@ def _run(args: argparse.Namespace) -> Path:
     return Path(args.run_dir)
 
 
-def _with_unseen(saved: dict[str, Any], unseen: str | None) -> dict[str, Any]:
+def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
     """Return a run's settings with the unseen tasks that are to be judged now."""
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):

@@ -10,6 +10,7 @@ from metaevo.components import discovery
 from metaevo.components.registry import find, is_elsewhere, known
 from metaevo.config import exit_on_config_error, from_dict, load_yaml, presets, to_dict
 from metaevo.config.command_line import parse_command_line
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import hosts
 from metaevo.runs.quick import quickened
 from metaevo.runs.settings import without_env_params
@@ -48,10 +49,10 @@ def main(argv: list[str], *, component: str | None = None, description: str | No
         return run_evolutions(study, settings, run_dir=run_path, resume=resume)
 
 
-def _parse(argv: list[str], component: str | None, description: str | None) -> dict[str, Any]:
+def _parse(argv: list[str], component: str | None, description: str | None) -> PlainDict:
     """Return the settings as plain data, the run directory and whether to resume it."""
 
-    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         """A resumed run has its own settings; a new one those of a preset."""
         if args.resume:
             saved = settings_to_resume(args, overrides)
@@ -66,7 +67,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
         preset = _preset(what, learner)
         return {"evolve": what, **without_env_params(overrides, preset)}
 
-    def make_class(raw: dict[str, Any]) -> type[Any]:
+    def make_class(raw: PlainDict) -> type[Any]:
         entry = registry.find(raw)
         if raw.get("study") == registry.LEARNER:
             del raw["study"]  # the settings of a learner's study have no such key
@@ -114,7 +115,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> d
     }
 
 
-def _preset(component: Any, learner: Any) -> dict[str, Any]:
+def _preset(component: Any, learner: Any) -> PlainDict:
     """Return the preset of a component for a learner (or the quickest one); {} if there is none.
 
     Somebody's own component has that of a shipped one which fills the same slot.

@@ -4,10 +4,11 @@ import argparse
 import dataclasses
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from metaevo.config import ConfigError, consent, from_dict, show, to_dict
 from metaevo.config.command_line import Parser
+from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import run_argument
 from metaevo.runs.run import find_directory
 from metaevo.runs.settings import HasRun
@@ -70,8 +71,8 @@ def with_trackers(settings: S, args: argparse.Namespace) -> S:
 
 
 def settings_to_resume(
-    args: argparse.Namespace, overrides: dict[str, Any], *, is_mirrored: bool = True
-) -> dict[str, Any]:
+    args: argparse.Namespace, overrides: PlainDict, *, is_mirrored: bool = True
+) -> PlainDict:
     """Return the settings of the run that the command line continues.
 
     Args:
@@ -83,7 +84,7 @@ def settings_to_resume(
         ConfigError: if it names no run, or if only the run's own settings name a server.
     """
     run = find_directory(args.run_dir, "", resume=True)
-    saved: dict[str, Any] = run.read_config()["config"]
+    saved: PlainDict = run.read_config()["config"]
     if getattr(args, "trust_source", False):
         consent.trust_names()
     if args.confirm_destination:
@@ -97,12 +98,12 @@ def settings_to_resume(
     return saved
 
 
-def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+def _section(settings: PlainDict, name: str) -> PlainDict:
     section = settings.get(name)
     return section if isinstance(section, dict) else {}
 
 
-def _check_storage(path: Path, saved: dict[str, Any], given: dict[str, Any]) -> None:
+def _check_storage(path: Path, saved: PlainDict, given: PlainDict) -> None:
     """Refuse a database of trials that only a run directory names."""
     storage = saved.get("storage")
     if storage is not None and "storage" not in given:

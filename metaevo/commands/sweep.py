@@ -1,13 +1,13 @@
 """The command line of a sweep."""
 
 import argparse
-from typing import Any
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.commands.wandb_sweep import print_definition, run_single
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import parse_command_line
+from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.runs.quick import quickened
 from metaevo.studies.sweeps import make_objective, sweep_class
@@ -50,7 +50,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
     discovery.add_flag(parser)
 
-    def saved(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+    def saved(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         _check_worker(args)
         if not (args.resume or args.worker):
             return {}

@@ -1,7 +1,7 @@
 """Ablations of learned parts, trained on the held-out seeds."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,11 +15,13 @@ from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import learners
 from metaevo.components.component import Ablation, Found, Row
 from metaevo.components.parts import Part, of_key
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
 from metaevo.training.population import Population
 from metaevo.training.task import Parts
 from purerl.learners import HAND_WRITTEN
+from purerl.types import MetaParams
 
 AGENTS = 16
 """Agents that provide predictions and targets for figures."""
@@ -32,7 +34,7 @@ WITHOUT = "without"
 class Laboratory:
     """Draws and ablates the learned parts of one evolution."""
 
-    def __init__(self, settings: JudgedSettings, parts: Parts, meta_params: Any):
+    def __init__(self, settings: JudgedSettings, parts: Parts, meta_params: MetaParams):
         """Bind the parts; training starts later.
 
         Args:
@@ -44,7 +46,7 @@ class Laboratory:
         self.given, self.meta_params = meta_params, jax.device_get(meta_params)
         self._targets: np.ndarray | None = None
 
-    def of(self, meta_params: Any) -> "Laboratory":
+    def of(self, meta_params: MetaParams) -> "Laboratory":
         """Return a laboratory for the meta-parameters of another evolution of the same parts."""
         other = copy.copy(self)
         other.given, other.meta_params = meta_params, jax.device_get(meta_params)
@@ -126,7 +128,7 @@ class Laboratory:
         comparison: Comparison,
         contender: MakeContender,
         progress: Progress,
-    ) -> dict[str, Any]:
+    ) -> PlainDict:
         """Train all rows on held-out seeds.
 
         Args:
@@ -142,7 +144,7 @@ class Laboratory:
         keys = keys_for(
             self.settings.run.seed, Purpose.HELD_OUT, self.settings.evaluation.ablation_seeds
         )
-        result: dict[str, Any] = {}
+        result: PlainDict = {}
         trained: dict[str, list[tuple[Row, Scores]]] = {}
         for part, ablation in ablations:
             scores = self._train(part, ablation.rows, comparison, contender, keys, progress)
@@ -211,7 +213,7 @@ class Laboratory:
         return made[function]._replace(meta_params=both)
 
 
-def _summary(scores: np.ndarray) -> dict[str, Any]:
+def _summary(scores: np.ndarray) -> PlainDict:
     summary = statistics.summarise(scores)
     return {"iqm": summary.iqm, "interval": list(summary.interval), "seeds": summary.seeds}
 
@@ -222,7 +224,7 @@ def _with(part: Part, function: Callable[..., Any], parts: Parts) -> Functions:
     return {**learned, part.slot.name: of_key("row", function)}
 
 
-def table_of_parts(result: Mapping[str, Any]) -> list[Table]:
+def table_of_parts(result: PlainMapping) -> list[Table]:
     """Return the table of scores without each part, if there are several parts."""
     if WITHOUT not in result:
         return []

@@ -21,6 +21,7 @@ from metaevo.runs import schema
 from metaevo.runs.schema import HeldOut, Judgement
 from metaevo.training.train_learner import Normalisation
 from metaevo.tuning.space import Space
+from purerl.types import MetaParams, PyTree
 
 
 class Tuning(TypedDict):
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
 
     contender: Contender
     """the compiled program; entries may share it, and `meta_params` selects the function"""
-    meta_params: Any
+    meta_params: MetaParams
     space: Space
     """the search space of its tuning, from `metaevo.comparison.tuning.tuning_space`"""
 
@@ -291,7 +292,7 @@ def _file_name(name: str) -> str:
     return name.replace(" + ", "+").replace(" ", "_")
 
 
-def digest(tree: Any) -> str:
+def digest(tree: PyTree) -> str:
     """Hash the leaves of a tree."""
     leaves = (np.asarray(leaf) for leaf in jax.tree.leaves(tree))
     return hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves)).hexdigest()[:16]

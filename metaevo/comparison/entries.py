@@ -12,6 +12,7 @@ from metaevo.comparison.tuning import tuning_space
 from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.task import Parts
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -19,7 +20,7 @@ MakeContender = Callable[[Functions, Any], Contender]
 
 
 def entries_of(
-    settings: JudgedSettings, parts: Parts, learned: Mapping[str, Any], contender: MakeContender
+    settings: JudgedSettings, parts: Parts, learned: PlainMapping, contender: MakeContender
 ) -> dict[str, Entry]:
     """Return the entries by name.
 
@@ -76,9 +77,9 @@ def combinations(
     ]
 
 
-def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> dict[str, Any]:
+def own_space(settings: JudgedSettings, combination: Mapping[str, str]) -> PlainDict:
     """Return the further or different ranges of a combination."""
-    rules: dict[str, Any] = {}
+    rules: PlainDict = {}
     known = vars(settings.hyperparams)
     for slot, name in combination.items():
         declared = SLOTS[slot].own_space.get(name, {})
@@ -123,7 +124,7 @@ def references(parts: Parts, learner: str) -> dict[str, Callable[..., Any]]:
 def _program(parts: Parts, learner: str, single: Mapping[str, str]) -> tuple[Functions, Any]:
     """Return functions that select a hand-written function at run time, if the slot allows it."""
     functions: dict[str, Callable[..., Any]] = {}
-    example: dict[str, Any] = {}
+    example: PlainDict = {}
     for part in parts.evolved.parts.values():
         slot = part.slot
         if slot.name in single:

@@ -13,6 +13,7 @@ import numpy as np
 from annotated_types import Interval
 
 from metaevo.components.component import LEARNED as LEARNED
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.training.population import Population
 from metaevo.training.task import with_changes
@@ -20,6 +21,7 @@ from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
 from metaevo.tuning.space import dotted_space
 from purerl.learners import num_frames
+from purerl.types import Hyperparams, MetaParams
 
 Progress = Callable[[int], Any]
 RETURN, REWARD = "return of finished episodes", "reward per step"
@@ -32,11 +34,11 @@ class UnseenTask:
 
     env: str = ""
     """the environment; empty for the one that is called like the task"""
-    env_params: dict[str, Any] = field(default_factory=dict)
+    env_params: PlainDict = field(default_factory=dict)
     """overrides of the environment's parameters"""
-    train: dict[str, Any] = field(default_factory=dict)
+    train: PlainDict = field(default_factory=dict)
     """changes of the section train"""
-    hyperparams: dict[str, Any] = field(default_factory=dict)
+    hyperparams: PlainDict = field(default_factory=dict)
     """changes of the section hyperparams"""
 
 
@@ -46,10 +48,10 @@ class EvaluationConfig:
 
     seeds: Annotated[int, Interval(ge=0, le=MOST)] = 128
     """held-out seeds of every variant; 0 for no comparison"""
-    space: dict[str, Any] = field(default_factory=dict)
+    space: PlainDict = field(default_factory=dict)
     """hyperparams to tune, each with a list of values or, as in a sweep, with a range
     ({log_uniform: [1e-4, 1e-2]})"""
-    own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    own: dict[str, PlainDict] = field(default_factory=dict)
     """for hand-written functions, by their names: hyperparams with ranges of their own, instead of
     those that all are tuned over ({momentum: {learning_rate: {log_uniform: [1e-3, 1]}}})"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
@@ -70,7 +72,7 @@ class EvaluationConfig:
     what was found is judged there untuned, against hand-written functions tuned on each"""
 
     @staticmethod
-    def upgraded(raw: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(raw: PlainDict) -> PlainDict:
         """Return plain data with a dotted space, and without the `grid` of earlier versions."""
         if isinstance(raw.get("space"), dict):
             raw = {**raw, "space": dotted_space(raw["space"])}
@@ -88,7 +90,7 @@ QUICK = {"seeds": 64, "trials": 16, "tuning_seeds": 2, "ablation_seeds": 16}
 QUICK_HELP = "at most " + ", ".join(f"{limit} {name}" for name, limit in QUICK.items())
 
 
-def resized(evaluation: Mapping[str, Any], size: str) -> dict[str, Any]:
+def resized(evaluation: PlainMapping, size: str) -> PlainDict:
     """Return the section `evaluation` as plain data, for a comparison of another size.
 
     Args:
@@ -126,8 +128,8 @@ class Contender:
     def __init__(
         self,
         tasks: list[Task],
-        hyperparams: Any,
-        meta_params: Any,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
         fitness: FitnessConfig,
         *,
         curve_points: int,

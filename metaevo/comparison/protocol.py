@@ -3,9 +3,9 @@
 The end of every run of evolution, on its own task, and `metaevo evaluate`, on another one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.comparison import Comparison
@@ -15,11 +15,13 @@ from metaevo.comparison.settings import JudgedSettings
 from metaevo.components import filling
 from metaevo.components.channels import NONE
 from metaevo.config import to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import plots
 from metaevo.runs.progress import Progress as ProgressBar
 from metaevo.runs.schema import HeldOut
 from metaevo.training.task import Parts
 from metaevo.training.train_learner import Normalisation, Task
+from purerl.types import PyTree
 
 
 def compare(
@@ -27,7 +29,7 @@ def compare(
     parts: Parts,
     laboratory: Laboratory,
     *,
-    learned: Mapping[str, Any],
+    learned: PlainMapping,
     path: Path,
     figures: Path,
     evolution_frames: int,
@@ -85,7 +87,7 @@ def compare(
 def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
     """Return a function that makes contenders on the tasks of the settings."""
 
-    def contender(functions: Functions, example: Any) -> Contender:
+    def contender(functions: Functions, example: PyTree) -> Contender:
         return Contender(
             parts.tasks(settings, functions, example),
             settings.hyperparams,
@@ -98,7 +100,7 @@ def contender_maker(settings: JudgedSettings, parts: Parts) -> MakeContender:
     return contender
 
 
-def task_of(settings: JudgedSettings) -> dict[str, Any]:
+def task_of(settings: JudgedSettings) -> PlainDict:
     """Return the settings that scores depend on, except the number of seeds and the space."""
     everything = to_dict(settings)
     sections = ("learner", "task", "train", "hyperparams", "fitness")

@@ -11,7 +11,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from metaevo.comparison.racing import Round, cost, race, rounds_of, seeds_within
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.config.files import read_json, write_json_atomic
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
 from metaevo.tuning.study import Outcome, Study
+from purerl.types import Hyperparams, MetaParams
 
 ADAPTIVE_BATCH = 16
 """Parallel trials of an adaptive sampler."""
@@ -51,7 +53,7 @@ class Tuned(NamedTuple):
 def tuning_space(
     config: EvaluationConfig,
     settings: JudgedSettings,
-    own: Mapping[str, Mapping[str, Any]] | None = None,
+    own: Mapping[str, PlainMapping] | None = None,
 ) -> Space:
     """Return the search space of a contender; empty without `evaluation.space`.
 
@@ -97,7 +99,7 @@ def trials_of(config: EvaluationConfig, space: Space) -> int:
     return len(space.grid(GRID_POINTS)) if config.sampler == "grid" else config.trials
 
 
-def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) -> None:
+def _check_names(where: str, rules: PlainMapping, known: PlainDict) -> None:
     if unknown := set(rules) - set(known):
         raise ConfigError(
             f"{where}: {sorted(unknown)} are no hyperparams; allowed: {', '.join(known)}"
@@ -107,7 +109,7 @@ def _check_names(where: str, rules: Mapping[str, Any], known: dict[str, Any]) ->
             raise ConfigError(f"{where}.{name}: needs a value for hyperparams.{name} too")
 
 
-def _space(where: str, rules: Mapping[str, Any], settings: JudgedSettings) -> Space:
+def _space(where: str, rules: PlainMapping, settings: JudgedSettings) -> Space:
     try:
         full = {TRACED + name: rule for name, rule in rules.items()}
         return make_space(full, type(settings), to_dict(settings))
@@ -136,7 +138,7 @@ class Plan(NamedTuple):
 def plan(
     config: EvaluationConfig,
     space: Space,
-    hyperparams: Any,
+    hyperparams: Hyperparams,
     *,
     frames_per_seed: int,
     evolution_frames: int,
@@ -166,7 +168,7 @@ def plan(
 
 def tune(
     contender: Contender,
-    meta_params: Any,
+    meta_params: MetaParams,
     space: Space,
     config: EvaluationConfig,
     plan: Plan,
@@ -268,7 +270,7 @@ def _open(
         return Study.open(directory, sweep, space, seed=seed, name="tuning"), {}
 
 
-def _short(params: dict[str, Any]) -> dict[str, float]:
+def _short(params: PlainDict) -> dict[str, float]:
     return {_short_name(name): value for name, value in params.items()}
 
 

@@ -21,6 +21,7 @@ from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.files import read_json, write_json_atomic
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut, Scale, Unseen, UnseenResult, UnseenScores
@@ -80,7 +81,7 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
 
 def judge(
     tasks: list[BuiltTask],
-    learned: Mapping[str, Any],
+    learned: PlainMapping,
     path: Path,
     *,
     evolution_frames: int,
@@ -195,7 +196,7 @@ def _same(one: tuple[str, Any, Any], other: tuple[str, Any, Any]) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
-def _comparison(task: BuiltTask, learned: Mapping[str, Any], evolution_frames: int) -> Comparison:
+def _comparison(task: BuiltTask, learned: PlainMapping, evolution_frames: int) -> Comparison:
     settings = task.settings
     return Comparison(
         entries.entries_of(settings, task.parts, learned, contender_maker(settings, task.parts)),

@@ -8,7 +8,9 @@ import jax
 import numpy as np
 
 from metaevo.components.signals import Seen
+from metaevo.config.plain import PlainDict, PlainMapping
 from purerl.learners import LearnerEntry
+from purerl.types import Hyperparams, MetaParams
 
 LEARNED = "learned"
 """What the evolved part is called where hand-written ones have their names."""
@@ -32,11 +34,11 @@ class Found:
 
     apply: Callable[..., Any]
     """the slot function"""
-    meta_params: Any
+    meta_params: MetaParams
     """of the slot function"""
     learner: LearnerEntry
     """that it is a part of"""
-    hyperparams: Any
+    hyperparams: Hyperparams
     """of the learner, as in the experiment"""
     value_targets: Callable[[], np.ndarray]
     """returns [2, samples]: predictions and targets as the value loss sees them half-way through
@@ -50,12 +52,12 @@ class Found:
 class Row(NamedTuple):
     """Something trained on held-out seeds: a row in a table of evaluation.json."""
 
-    labels: dict[str, Any]
+    labels: PlainDict
     """what the row begins with"""
     function: Callable[..., Any] | str = LEARNED
     """in the part's slot: what was found, a hand-written function by its name, or another one; rows
     with the same function share a compiled program"""
-    meta_params: Any = None
+    meta_params: MetaParams = None
     """of another function"""
     settings: Mapping[str, float] = {}
     """hyperparams that differ from the experiment's"""
@@ -67,5 +69,5 @@ class Ablation(NamedTuple):
     key: str
     """under which it stands there"""
     rows: list[Row]
-    more: Mapping[str, Any] = {}
+    more: PlainMapping = {}  # noqa: RUF012 - a NamedTuple's default, only read
     """what else goes into evaluation.json, by its keys"""

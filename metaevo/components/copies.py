@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from metaevo.components import zoo
 from metaevo.config import ConfigError
 from metaevo.config.hints import of_value
+from metaevo.config.plain import PlainDict
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 
@@ -26,7 +27,7 @@ class Kind(NamedTuple):
     recognises: Callable[[Any], bool]
     """from the metadata of meta-parameters, whether they are of this kind"""
 
-    def load(self, name: str, copy: RunDirectory | None) -> tuple[Any, dict[str, Any]]:
+    def load(self, name: str, copy: RunDirectory | None) -> tuple[Any, PlainDict]:
         """Return meta-parameters and their metadata.
 
         Args:

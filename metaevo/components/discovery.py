@@ -20,9 +20,11 @@ import jax.numpy as jnp
 from metaevo.components import channels, learners, players, registry, zoo
 from metaevo.components.parts import Evolved, Part, names_of
 from metaevo.config import ConfigError, consent, files, from_dict, show, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.checkpoint import CheckpointError, load_tree, save_tree
 from metaevo.runs.run_directory import RunDirectory
 from purerl.learners import HAND_WRITTEN
+from purerl.types import MetaParams, PyTree
 
 SOURCES = "component"
 """The folder of a run with the source code of what it evolves, and its key in `resolved`."""
@@ -33,7 +35,7 @@ OTHERS = channels, players
 def save(
     run: RunDirectory,
     evolved: Evolved,
-    meta_params: Any,
+    meta_params: MetaParams,
     generation: int,
     learner: str | None = None,
     envs: Sequence[str] = (),
@@ -44,7 +46,7 @@ def save(
         | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
         for name, part in evolved.parts.items()
     }
-    metadata: dict[str, Any] = {"components": described}
+    metadata: PlainDict = {"components": described}
     if not evolved.is_dict:
         (metadata,) = described.values()
     if learner is not None:
@@ -217,7 +219,7 @@ def _pinned(source: bytes, path: Path, entry: str, name: str) -> ModuleType:
 
 
 def _part(
-    run: RunDirectory, described: dict[str, Any], trust_source: bool, entry: zoo.Entry | None
+    run: RunDirectory, described: PlainDict, trust_source: bool, entry: zoo.Entry | None
 ) -> Part:
     name = described.get("component")
     if name is None and entry is None:
@@ -291,9 +293,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def refuse_unnamed(
-    saved: Mapping[str, Any], overrides: Mapping[str, Any], *, trust_source: bool
-) -> None:
+def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
     """Refuse to import code from outside metaevo only because a run's directory says so.
 
     Args:
@@ -345,6 +345,6 @@ def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, s
     registry.store_sources(run, SOURCES, sources_of(evolved), began_with)
 
 
-def _shapes(tree: Any) -> Any:
+def _shapes(tree: PyTree) -> Any:
     """Structure, shapes and dtypes (a Python number in `init` makes a type weak: no difference)."""
     return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)

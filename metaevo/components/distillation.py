@@ -6,9 +6,14 @@ from typing import Any
 import jax
 import optax
 
+from purerl.types import MetaParams
+
 
 def fit(
-    distance: Callable[[Any, jax.Array], jax.Array], meta_params: Any, key: jax.Array, steps: int
+    distance: Callable[[Any, jax.Array], jax.Array],
+    meta_params: MetaParams,
+    key: jax.Array,
+    steps: int,
 ) -> Any:
     """Return meta-parameters near to what is wanted.
 

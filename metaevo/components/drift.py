@@ -23,6 +23,7 @@ from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
+from purerl.types import MetaParams
 
 SLOT = "policy_loss"
 
@@ -109,7 +110,7 @@ def _network(meta_params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
     return tanh(inputs @ meta_params["hidden"]) @ meta_params["output"]
 
 
-def _distill(config: Config, key: jax.Array, meta_params: Any) -> Any:
+def _distill(config: Config, key: jax.Array, meta_params: MetaParams) -> Any:
     """Fit the drift and its slope to those of PPO's clip, where ratios and advantages lie.
 
     Where the clip's drift is zero, it is enough that the network does not exceed its offset; where

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import show
+from metaevo.config.plain import PlainMapping
 
 MAX_LETTERS = 2000
 MAX_NODES = 200
@@ -71,7 +72,7 @@ class Expression:
             for each in ast.walk(self.tree)
         ) - sum(isinstance(each, ast.Call) for each in ast.walk(self.tree))
 
-    def evaluate(self, values: Mapping[str, Any]) -> Any:
+    def evaluate(self, values: PlainMapping) -> Any:
         """Return the formula's value, in float32.
 
         Args:
@@ -181,7 +182,7 @@ def _constant(tree: ast.expr, numbers: Mapping[str, float]) -> float:
         return float(_value(tree, numbers, np))
 
 
-def _value(tree: ast.expr, values: Mapping[str, Any], library: Any) -> Any:
+def _value(tree: ast.expr, values: PlainMapping, library: Any) -> Any:
     """The value of a part, in float32, by NumPy or JAX."""
     match tree:
         case ast.Constant(value=int() | float() as value):

@@ -26,6 +26,7 @@ from metaevo.components.expressions import FUNCTIONS, Expression, parse
 from metaevo.components.schedule import FRACTIONS
 from metaevo.components.slots import SLOTS
 from metaevo.config import show
+from metaevo.config.plain import PlainMapping
 
 SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
 """It fills any of them: `Config.slot` says which."""
@@ -109,13 +110,13 @@ class Config:
         """What meta-parameters of 1 stand for."""
         return {name: abs(value) or 1.0 for name, value in self.constants.items()}
 
-    def numbers(self, meta_params: Mapping[str, Any]) -> dict[str, float]:
+    def numbers(self, meta_params: PlainMapping) -> dict[str, float]:
         """Return the constants that meta-parameters stand for."""
         return {
             name: unit * float(meta_params[RELATIVE][name]) for name, unit in self.units.items()
         }
 
-    def text(self, meta_params: Mapping[str, Any]) -> str:
+    def text(self, meta_params: PlainMapping) -> str:
         """Return the formula with numbers in the place of its constants."""
         return self.written(self.numbers(meta_params))
 

@@ -11,7 +11,7 @@ that is done, and the logarithm of its updates.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from annotated_types import Gt
 from metaevo.components.component import Component
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
-from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+from purerl.types import PREDICTION_SIZE, Context, MetaParams, Targets, Trajectory
 
 SLOT = "update_rule"
 
@@ -40,7 +40,7 @@ class Config:
 def make(config: Config) -> Component:
     """Return the component: `init(key)` and the slot function of `purerl.types.UpdateRule`."""
 
-    def update_rule(meta_params: Any, context: Context, trajectory: Trajectory) -> Targets:
+    def update_rule(meta_params: MetaParams, context: Context, trajectory: Trajectory) -> Targets:
         inputs = inputs_of(meta_params, trajectory)
         if config.temporal:
             inputs = jnp.concatenate([inputs, _time(context, inputs)], axis=-1)

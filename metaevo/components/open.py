@@ -11,7 +11,7 @@ The learner's learning rate and clipping are not used. It can be evolved from ra
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from metaevo.components.component import Ablation, Component, Found
 from metaevo.components.optimizer import without_inputs
+from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
 from purerl.parts import parameters
@@ -118,7 +119,7 @@ def ablations(found: Found) -> list[Ablation]:
     return [without_inputs(found, without)]
 
 
-def _init(key: jax.Array) -> dict[str, Any]:
+def _init(key: jax.Array) -> PlainDict:
     """Weights [outputs, inputs], as flax draws those of its `GRUCell`, `Dense` and `LayerNorm`."""
     keys = jax.random.split(key, 5)
     memory_keys = jax.random.split(keys[1], 3)
@@ -176,7 +177,7 @@ def _sigmoid(x: jax.Array) -> jax.Array:
     return 0.5 + 0.5 * tanh(0.5 * x)
 
 
-def _mlp(weights: dict[str, Any], x: jax.Array) -> jax.Array:
+def _mlp(weights: PlainDict, x: jax.Array) -> jax.Array:
     """Map [8, P] to [3, P]."""
     for name in ("first", "second"):
         # LayerNorm (Ba et al. 2016): its mean is taken away from the few weights, not from x; and

@@ -10,7 +10,7 @@ architecture, and compute".
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from annotated_types import Ge, Gt
 from metaevo.components import signals
 from metaevo.components.component import Ablation, Component, Found, Row
 from metaevo.components.signals import FEATURES, SIGNALS, TIMES, Seen
+from metaevo.config.plain import PlainDict
 from purerl.fast.activations import tanh
 
 SLOT = "make_optimizer"
@@ -82,7 +83,7 @@ def ablations(found: Found) -> list[Ablation]:
     return [without_inputs(found, without)]
 
 
-def without_inputs(found: Found, without: dict[str, Any]) -> Ablation:
+def without_inputs(found: Found, without: PlainDict) -> Ablation:
     """Return an ablation of a learned optimizer's inputs.
 
     Args:

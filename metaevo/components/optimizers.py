@@ -11,11 +11,12 @@ import numpy as np
 
 from metaevo.components.component import LEARNED, Found
 from metaevo.components.optimizer import INPUTS
+from metaevo.config.plain import PlainDict
 from metaevo.reports.optimizer_plots import StepCurve, plot_steps
 from metaevo.reports.page import Table
 from purerl.learners import LearnerEntry
 from purerl.parts import optimizers
-from purerl.types import Context
+from purerl.types import Context, Hyperparams, MetaParams
 
 PROGRESS = {"start": 0.0, "middle": 0.5, "end": 1.0}
 MOMENTA = -0.6, 0.0, 0.6
@@ -69,7 +70,7 @@ def _heads(found: Found) -> dict[str, str]:
 
 
 def step_curves(
-    make_optimizer: Callable, meta_params: Any, hyperparams: Any, names: list[str]
+    make_optimizer: Callable, meta_params: MetaParams, hyperparams: Hyperparams, names: list[str]
 ) -> dict[str, np.ndarray]:
     """Return an optimizer's steps against the gradient, after gradients with a mean.
 
@@ -91,7 +92,10 @@ def step_curves(
 
 @partial(jax.jit, static_argnums=(0, 3))
 def _steps(
-    make_optimizer: Callable, meta_params: Any, hyperparams: Any, names: tuple[str, ...]
+    make_optimizer: Callable,
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    names: tuple[str, ...],
 ) -> Any:
     """Return `step_curves` in units of parameters; compiled once for all meta-parameters."""
     params = {"params": {name: {"kernel": jnp.full(GRADIENTS.shape, 0.1)} for name in names}}
@@ -138,7 +142,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
     ]
 
 
-def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
+def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
     """Return what each input is worth."""
     del learner
     if INPUTS not in result:

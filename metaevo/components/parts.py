@@ -15,6 +15,7 @@ from metaevo.components.component import Component
 from metaevo.components.slots import Slot
 from metaevo.config import ConfigError, show
 from purerl.learners import LEARNERS
+from purerl.types import Hyperparams, MetaParams
 
 
 class Part(NamedTuple):
@@ -26,7 +27,7 @@ class Part(NamedTuple):
     slot: Slot
     config: Any
     component: Component
-    hyperparams: Any = None
+    hyperparams: Hyperparams = None
     """of its own, where its module has `Hyperparams`"""
 
     @property
@@ -68,7 +69,7 @@ class Evolved(NamedTuple):
         each = zip(self.parts.items(), keys, strict=True)
         return {name: part.component.init(key) for (name, part), key in each}
 
-    def of(self, meta_params: Any, name: str) -> Any:
+    def of(self, meta_params: MetaParams, name: str) -> Any:
         """Return the meta-parameters of one part."""
         return meta_params[name] if self.is_dict else meta_params
 
@@ -184,7 +185,7 @@ def _struct(base: type, sections: tuple[tuple[str, type], ...]) -> type:
     return types.new_class("Hyperparams", (base,), {}, lambda body: body.update(members))
 
 
-def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Any = None) -> Evolved:
+def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Hyperparams = None) -> Evolved:
     """Return what `evolve` names.
 
     Args:

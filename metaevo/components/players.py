@@ -19,6 +19,7 @@ import numpy as np
 from metaevo.components import copies, registry, zoo
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, consent, show
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.run_directory import RunDirectory
 from purerl import opponents
 from purerl.games import LOGITS, Game
@@ -36,7 +37,7 @@ SOURCES = "players"
 FEW_ROWS = 32
 """Rows of a matrix up to which its product with a vector is written out."""
 
-Weights = dict[str, Any]
+Weights = PlainDict
 """Meta-parameters of a meta-policy."""
 
 
@@ -137,7 +138,7 @@ def is_own(name: str) -> bool:
     return bool(colon) and attribute.isidentifier() and is_module
 
 
-def _named_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _named_code(settings: PlainMapping) -> PlainDict:
     """Return the raw settings that name players of the user's own, by their dotted keys."""
     found = {}
     for key in SETTINGS:
@@ -150,7 +151,7 @@ def _named_code(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def refuse_unnamed(saved: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
+def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping) -> None:
     """Refuse to execute players of the user's own only because a run directory names them.
 
     Args:

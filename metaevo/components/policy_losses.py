@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ from metaevo.components.component import Found
 from metaevo.components.shapes import policy_loss_sentence
 from metaevo.reports.policy_plots import PolicyCurve, plot_policy_losses
 from purerl.parts import losses
-from purerl.types import Context
+from purerl.types import Context, Hyperparams, MetaParams
 
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
@@ -29,7 +28,10 @@ CAPTIONS = {
 
 
 def policy_curves(
-    learned: Mapping[str, Callable], meta_params: Any, hyperparams: Any, advantage: float
+    learned: Mapping[str, Callable],
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    advantage: float,
 ) -> dict[str, PolicyCurve]:
     """Return learned and hand-written losses against the ratio, at one advantage.
 

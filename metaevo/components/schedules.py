@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from metaevo.components.component import LEARNED, Found
 from metaevo.reports.schedule_plots import plot_schedules
 from purerl.learners import HAND_WRITTEN
-from purerl.types import Context
+from purerl.types import Context, MetaParams
 
 CAPTIONS = {
     "schedule.png": "What the discovered schedule makes of the learner's hyperparameters over "
@@ -53,7 +52,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
 
 
 def curves_of(
-    schedule: Callable, meta_params: Any, found: Found, *, annealed: bool = True
+    schedule: Callable, meta_params: MetaParams, found: Found, *, annealed: bool = True
 ) -> dict[str, np.ndarray]:
     """Return every hyperparam over training, [POINTS] each.
 

@@ -1,18 +1,20 @@
 """What a learned loss looks like, in one sentence that is generated from its numbers."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
 
-from purerl.types import Context
+from purerl.types import Context, Hyperparams, MetaParams
 
 POINTS = 2001
 
 
 def value_loss_sentence(
-    value_loss: Callable, meta_params: Any, hyperparams: Any, observed: Mapping[str, float]
+    value_loss: Callable,
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    observed: Mapping[str, float],
 ) -> str:
     """Say where a value loss is lowest, how it slopes there and how steep it is.
 
@@ -65,7 +67,9 @@ def value_loss_sentence(
     return ", ".join(parts[:-1]) + f" and {parts[-1]}."
 
 
-def policy_loss_sentence(policy_loss: Callable, meta_params: Any, hyperparams: Any) -> str:
+def policy_loss_sentence(
+    policy_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams
+) -> str:
     """Say up to which ratios a policy loss pushes the policy.
 
     Args:

@@ -13,11 +13,14 @@ import optax
 from metaevo.components import learners
 from metaevo.components.component import Component
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from purerl.learners import HAND_WRITTEN
-from purerl.types import PREDICTION_SIZE, Context, Trajectory
+from purerl.types import PREDICTION_SIZE, Context, Hyperparams, MetaParams, Trajectory
 
 
-def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context) -> jax.Array:
+def _gradient_step(
+    make_optimizer: Callable, meta_params: MetaParams, context: Context
+) -> jax.Array:
     """A step of an optimizer; a scalar, as a loss is."""
     optimizer = optax.with_extra_args_support(make_optimizer(meta_params, context))
     params = jnp.zeros(2)
@@ -25,7 +28,7 @@ def _gradient_step(make_optimizer: Callable, meta_params: Any, context: Context)
     return jnp.float32(0.0)
 
 
-def _targets(update_rule: Callable, meta_params: Any, context: Context) -> jax.Array:
+def _targets(update_rule: Callable, meta_params: MetaParams, context: Context) -> jax.Array:
     """The targets of a short rollout; their sum, a scalar as a loss is.
 
     Raises:
@@ -45,7 +48,7 @@ def _targets(update_rule: Callable, meta_params: Any, context: Context) -> jax.A
     return jnp.sum(policy) + jnp.sum(prediction) + entropy
 
 
-def _scheduled(schedule: Callable, meta_params: Any, context: Context) -> jax.Array:
+def _scheduled(schedule: Callable, meta_params: MetaParams, context: Context) -> jax.Array:
     """A schedule's hyperparams, which must be as many scalars as it was given; a scalar."""
     given, found = (
         jax.tree.map(jnp.shape, each)
@@ -70,7 +73,7 @@ class Slot:
     """calls a function that is no loss, and returns a scalar"""
     returns_numbers: bool = False
     """whether a function that is no loss returns a tree of numbers"""
-    own_space: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own_space: Mapping[str, PlainMapping] = field(default_factory=dict)
     """what single hand-written functions are tuned over instead of, or beside, what all are"""
     hooks: str | None = None
     """the module with `draw`, `observe`, `findings`, `ablations`, `tables` and `CAPTIONS` for
@@ -109,7 +112,11 @@ class Slot:
         return chosen
 
     def rehearse(
-        self, where: str, function: Callable[..., Any], meta_params: Any, hyperparams: Any
+        self,
+        where: str,
+        function: Callable[..., Any],
+        meta_params: MetaParams,
+        hyperparams: Hyperparams,
     ) -> Any:
         """Trace a function as the learner calls it, which compiles nothing; return its result.
 
@@ -134,7 +141,7 @@ class Slot:
         except Exception as error:
             raise _failure(where, self.signature, error) from error
 
-    def check(self, name: str, component: Component, hyperparams: Any) -> None:
+    def check(self, name: str, component: Component, hyperparams: Hyperparams) -> None:
         """Trace a component as the learner calls it, which compiles nothing.
 
         Args:
@@ -170,7 +177,7 @@ def _failure(where: str, signature: str, error: Exception) -> ConfigError:
     return ConfigError(f"{where}: {signature} fails: {reason}")
 
 
-def _log_uniform(low: float, high: float) -> dict[str, Any]:
+def _log_uniform(low: float, high: float) -> PlainDict:
     return {"log_uniform": [low, high]}
 
 

@@ -12,7 +12,7 @@ from metaevo.components.component import LEARNED, Found
 from metaevo.reports.update_rule_plots import Rollout, plot_credit, plot_predictions, plot_rollout
 from purerl import envs
 from purerl.parts import update_rules
-from purerl.types import PREDICTION_SIZE, Context, Trajectory
+from purerl.types import PREDICTION_SIZE, Context, MetaParams, Trajectory
 
 STEPS = 16
 """A reward's effect is shown that far back."""
@@ -34,7 +34,9 @@ CAPTIONS = {
 }
 
 
-def credit(update_rule: Callable[..., Any], meta_params: Any, context: Context) -> np.ndarray:
+def credit(
+    update_rule: Callable[..., Any], meta_params: MetaParams, context: Context
+) -> np.ndarray:
     """Return what a reward of 1 changes in the weights of the steps before it.
 
     Of an episode of `STEPS` steps that ends with the reward, with predictions of zero and

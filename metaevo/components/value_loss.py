@@ -19,6 +19,7 @@ from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
+from purerl.types import MetaParams
 
 SLOT = "value_loss"
 
@@ -166,7 +167,7 @@ def _network(config: Config, layers: list[dict[str, jax.Array]], x: jax.Array) -
     return x[0]
 
 
-def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: Any) -> Any:
+def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: MetaParams) -> Any:
     """Fit the network's derivative, and its value at zero, to those of squared error.
 
     Errors are drawn from a wide distribution: most within a few `error_scale`, some far out.

@@ -19,11 +19,12 @@ import numpy as np
 from metaevo.components import temporal
 from metaevo.components.component import LEARNED, Ablation, Found, Row
 from metaevo.components.shapes import value_loss_sentence
+from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
 from metaevo.reports.plots import LossCurve, plot_losses
 from purerl.learners import LearnerEntry
 from purerl.parts import losses
-from purerl.types import Context
+from purerl.types import Context, Hyperparams, MetaParams
 
 CAPTIONS = {
     "loss.png": "The discovered loss and its derivative beside hand-written ones; grey: errors "
@@ -74,7 +75,7 @@ def ablations(found: Found) -> list[Ablation]:
     return [ablation_of_scale(found.hyperparams, ratio, found.learner.loss_scale), sides]
 
 
-def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
+def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
     """Return the ablations in evaluation.json as tables for the report."""
     found = []
     if "ablation" in result:
@@ -85,7 +86,7 @@ def tables(result: dict[str, Any], learner: LearnerEntry) -> list[Table]:
 
 
 def slopes(
-    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+    value_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams, errors: np.ndarray
 ) -> np.ndarray:
     """Return the loss's derivative by the prediction [samples] at observed errors [2, samples].
 
@@ -104,7 +105,10 @@ def error_limit(errors: np.ndarray) -> float:
 
 
 def loss_curves(
-    learned: Mapping[str, Callable], meta_params: Any, hyperparams: Any, errors: np.ndarray
+    learned: Mapping[str, Callable],
+    meta_params: MetaParams,
+    hyperparams: Hyperparams,
+    errors: np.ndarray,
 ) -> dict[str, LossCurve]:
     """Return learned and hand-written losses over the observed range of errors [2, samples].
 
@@ -140,7 +144,7 @@ def _steepness(found: Found, errors: np.ndarray) -> float:
 
 
 def scale_ratio(
-    value_loss: Callable, meta_params: Any, hyperparams: Any, errors: np.ndarray
+    value_loss: Callable, meta_params: MetaParams, hyperparams: Hyperparams, errors: np.ndarray
 ) -> float:
     """Return how much steeper the learned loss is than squared error, in root mean square."""
     learned = slopes(value_loss, meta_params, hyperparams, errors)
@@ -149,7 +153,7 @@ def scale_ratio(
     return float(np.clip(ratio, 1e-6, 1e6))
 
 
-def ablation_of_scale(hyperparams: Any, ratio: float, scale_name: str) -> Ablation:
+def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -> Ablation:
     """Exchange the scales of the learned loss and of squared error, with and without clipping.
 
     Args:
@@ -177,7 +181,7 @@ def ablation_of_scale(hyperparams: Any, ratio: float, scale_name: str) -> Ablati
     return Ablation("ablation", rows, {"scale_ratio": ratio})
 
 
-def _can_clip(hyperparams: Any) -> bool:
+def _can_clip(hyperparams: Hyperparams) -> bool:
     return hasattr(hyperparams, "max_grad_norm")
 
 
@@ -235,7 +239,7 @@ def sides_of(value_loss: Callable) -> Callable:
     return chosen
 
 
-def ablation_of_sides(value_loss: Callable, meta_params: Any) -> Ablation:
+def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation:
     """Train with the parts of the learned loss: is it the treatment of the two sides that wins?
 
     Returns:
@@ -268,7 +272,7 @@ def steepness_text(ratio: float) -> str:
     )
 
 
-def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
+def _scale_table(result: PlainDict, scale_name: Any) -> Table:
     rows = []
     for row in result["ablation"]:
         clipping = "on" if row["clipping"] else "off"
@@ -283,7 +287,7 @@ def _scale_table(result: dict[str, Any], scale_name: Any) -> Table:
     return Table("Ablation: scale against shape", columns, rows, note=note)
 
 
-def _sides_table(result: dict[str, Any]) -> Table:
+def _sides_table(result: PlainDict) -> Table:
     rows = []
     for row in result["sides"]:
         rows.append([row["loss"], row["iqm"], row["interval"]])

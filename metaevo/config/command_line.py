@@ -25,6 +25,7 @@ from metaevo.config import (
     show,
     to_dict,
 )
+from metaevo.config.plain import PlainDict
 from metaevo.config.sections import documentation
 
 T = TypeVar("T")
@@ -50,11 +51,9 @@ class Parser(argparse.ArgumentParser):
 def parse_command_line(
     parser: Parser,
     argv: Sequence[str],
-    make_class: Callable[[dict[str, Any]], type[T]],
-    default_config: Path
-    | Callable[[argparse.Namespace, dict[str, Any]], dict[str, Any]]
-    | None = None,
-    quick: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    make_class: Callable[[PlainDict], type[T]],
+    default_config: Path | Callable[[argparse.Namespace, PlainDict], PlainDict] | None = None,
+    quick: Callable[[PlainDict], PlainDict] | None = None,
 ) -> tuple[T, argparse.Namespace]:
     """Parse a command line into settings and the command's own flags.
 
@@ -109,9 +108,7 @@ def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
     return words, wanted
 
 
-def _raw_settings(
-    args: argparse.Namespace, overrides: dict[str, Any], default_config: Any
-) -> dict[str, Any]:
+def _raw_settings(args: argparse.Namespace, overrides: PlainDict, default_config: Any) -> PlainDict:
     """Merge the settings of the file, or the defaults, with the overrides."""
     if args.config is not None:
         args.config = presets.find(args.config)
@@ -122,8 +119,8 @@ def _raw_settings(
 def _print_settings(
     parser: argparse.ArgumentParser,
     args: argparse.Namespace,
-    overrides: dict[str, Any],
-    make_class: Callable[[dict[str, Any]], type],
+    overrides: PlainDict,
+    make_class: Callable[[PlainDict], type],
     default_config: Any,
 ) -> None:
     """List the settings, or print why they are unknown."""
@@ -134,7 +131,7 @@ def _print_settings(
         print(f"\nsettings: {error}")
 
 
-def _refuse_unknown(cls: Any, overrides: dict[str, Any], flags: Sequence[str]) -> None:
+def _refuse_unknown(cls: Any, overrides: PlainDict, flags: Sequence[str]) -> None:
     """Refuse an option that is neither a flag nor a setting, and suggest similar ones.
 
     `from_dict` reports a key that is misspelt within its section.
@@ -170,7 +167,7 @@ def _keys(cls: Any, prefix: str = "") -> Iterator[str]:
             yield prefix + field.name
 
 
-def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
+def _parse_overrides(tokens: Sequence[str]) -> PlainDict:
     """Parse `--section.key value ...` and `--section.key=value` into a nested dict."""
     groups: list[tuple[str, list[str]]] = []
     for token in tokens:
@@ -183,7 +180,7 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(
                 f"unexpected argument {show(token)}; settings are given as --key value"
             )
-    overrides: dict[str, Any] = {}
+    overrides: PlainDict = {}
     for name, texts in groups:
         if not texts:
             raise ConfigError(f"--{name} needs a value")
@@ -199,7 +196,7 @@ def _parse_overrides(tokens: Sequence[str]) -> dict[str, Any]:
     return overrides
 
 
-def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any]) -> Any:
+def _with_whole_mappings(cls: Any, raw: PlainDict, overrides: PlainDict) -> Any:
     """Replace mappings of the file by mappings that the command line gives as one value.
 
     `--evaluation.space {vf_coef: [1]}` replaces the space, while `--evaluation.space.vf_coef [1]`
@@ -215,11 +212,11 @@ def _with_whole_mappings(cls: Any, raw: dict[str, Any], overrides: dict[str, Any
     return result
 
 
-class _Whole(dict[str, Any]):
+class _Whole(PlainDict):
     """A mapping given on the command line as one value."""
 
 
-def _format_settings(cls: Any, raw: dict[str, Any]) -> str:
+def _format_settings(cls: Any, raw: PlainDict) -> str:
     """Format the help of all settings, with the values in `raw` as defaults."""
     width = max(80, min(shutil.get_terminal_size().columns, 120))
     parser = argparse.ArgumentParser(
@@ -229,7 +226,7 @@ def _format_settings(cls: Any, raw: dict[str, Any]) -> str:
             prog, max_help_position=40, width=width
         ),
     )
-    groups: dict[str, Any] = {}
+    groups: PlainDict = {}
     given = flatten(raw)
     for key, kind, default, text in _settings(cls, "", dataclasses.MISSING):
         section = key.rpartition(".")[0]

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.plain import PlainDict
 from purerl import custom
 
-_LOADED: dict[str, Any] = {}
+_LOADED: PlainDict = {}
 """What this process has executed by its name; a file that changes later is not read again."""
 _NAMED_BY_RUNS: set[str] = set()
 """Objects from outside metaevo that the config of a run directory names."""

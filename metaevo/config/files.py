@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from metaevo.config.checks import check
 from metaevo.config.errors import ConfigError, DiskError
+from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import parse_json
 
 MAX_BYTES = 2**28
@@ -213,7 +214,7 @@ def write_json_atomic(path: Path, obj: Any) -> None:
     write_text_atomic(path, json.dumps(plain(obj), indent=2, allow_nan=False) + "\n")
 
 
-def append_line(path: Path, record: dict[str, Any]) -> None:
+def append_line(path: Path, record: PlainDict) -> None:
     """Append a line of JSON, and remove an incomplete line that a killed process left."""
     line = json.dumps(record, allow_nan=False).encode() + b"\n"
     with open_file(path, "a+b") as file:

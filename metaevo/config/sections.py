@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints
 
+from metaevo.config.plain import PlainDict, PlainMapping
+
 T = TypeVar("T")
 
 LATER = "later"
@@ -17,7 +19,7 @@ LATER = "later"
 def specialised(
     base: type[T],
     sections: Mapping[str, type],
-    values: Mapping[str, Any],
+    values: PlainMapping,
     texts: Mapping[str, str] | None = None,
     *,
     later: Collection[str] = (),
@@ -65,7 +67,7 @@ def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
     fields = []
     for each in dataclasses.fields(made):
         if each.name not in names:
-            given: dict[str, Any] = {"metadata": {"doc": texts.get(each.name, ""), **each.metadata}}
+            given: PlainDict = {"metadata": {"doc": texts.get(each.name, ""), **each.metadata}}
             if each.default is not dataclasses.MISSING:
                 given["default"] = each.default
             if each.default_factory is not dataclasses.MISSING:

@@ -1,7 +1,7 @@
 """Settings: plain data in, validated frozen dataclasses out, and back.
 
 A config is a nested dataclass that does not import this module. Annotations define the allowed
-values (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `dict[str, Any]`, `X | None`),
+values (`Annotated[float, annotated_types.Gt(0)]`, `Literal`, tuples, `PlainDict`, `X | None`),
 and `__post_init__` checks fields together. A static method `upgraded` may convert the data of an
 earlier version. A mistake raises a `ConfigError`: one line with the key, the value and the allowed
 values.
@@ -28,6 +28,7 @@ import annotated_types
 
 from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.plain import PlainDict
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ def to_dict(config: Any) -> Any:
     return config
 
 
-def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+def merge(base: PlainDict, override: PlainDict) -> PlainDict:
     """Merge two nested dicts; `override` wins where both have a value."""
     merged = dict(base)
     for key, new in override.items():
@@ -71,16 +72,16 @@ def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def changed_keys(old: dict[str, Any], new: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def changed_keys(old: PlainDict, new: PlainDict) -> dict[str, tuple[Any, Any]]:
     """Return the dotted keys with different values, and both values; None if a key is missing."""
     before, after = flatten(old), flatten(new)
     pairs = {key: (before.get(key), after.get(key)) for key in before | after}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(data: PlainDict, prefix: str = "") -> PlainDict:
     """Flatten nested dicts to one dict with dotted keys; an empty dict remains a value."""
-    flat: dict[str, Any] = {}
+    flat: PlainDict = {}
     for key, value in data.items():
         path = f"{prefix}{key}"
         flat |= flatten(value, path + ".") if isinstance(value, dict) and value else {path: value}

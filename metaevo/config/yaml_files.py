@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
+from metaevo.config.plain import PlainDict
 
 # The plain scalars of YAML 1.2 and their first characters. PyYAML speaks 1.1, in which 1e-3 is
 # text, `off` is false and 1:30 is ninety.
@@ -131,7 +132,7 @@ def parse_json(text: str | bytes) -> Any:
     return from_json(text, cache_strings="keys")  # three times as fast as json.loads
 
 
-def load_yaml(path: str | Path) -> dict[str, Any]:
+def load_yaml(path: str | Path) -> PlainDict:
     """Return the mapping in a YAML file; an empty file is an empty mapping.
 
     Raises:
@@ -147,7 +148,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     return mapping_of(content, path)
 
 
-def mapping_of(content: bytes, path: str | Path) -> dict[str, Any]:
+def mapping_of(content: bytes, path: str | Path) -> PlainDict:
     """Return the mapping in the content of a YAML file, as `load_yaml` does."""
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{path}: larger than {MAX_BYTES} bytes, the limit for a config")

@@ -6,7 +6,7 @@ else. Each hyperparameter that it changes has formulas of its own; together they
 
 import ast
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from metaevo.components.schedules import POINTS, SAME
 from metaevo.discovery import regression
 from metaevo.discovery.regression import Formula, Named, text_of
 from metaevo.training.task import LearnerSettings
-from purerl.types import Context
+from purerl.types import Context, MetaParams
 
 SLOT: Literal["schedule"] = "schedule"
 PROGRESS = np.linspace(0.0, 1.0, POINTS, dtype=np.float32)
@@ -33,7 +33,9 @@ class Piece(NamedTuple):
     """the share of its factor's variance that it does not explain"""
 
 
-def factors_of(part: Part, meta_params: Any, settings: LearnerSettings) -> dict[str, np.ndarray]:
+def factors_of(
+    part: Part, meta_params: MetaParams, settings: LearnerSettings
+) -> dict[str, np.ndarray]:
     """Return what every hyperparameter that a schedule changes is multiplied by, [POINTS] each.
 
     Args:

@@ -1,8 +1,8 @@
 """Formulas and smaller networks, judged by the protocol that judges what they were fitted to."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,19 +17,21 @@ from metaevo.components import formula
 from metaevo.components.formulas import HAND_WRITTEN
 from metaevo.components.parts import Evolved, Part, of_key
 from metaevo.components.slots import SLOTS
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.discovery.networks import Network
 from metaevo.discovery.regression import Formula
 from metaevo.runs.progress import Progress
 from metaevo.training.task import Parts
 from metaevo.training.train_learner import Normalisation
+from purerl.types import MetaParams
 
 
 class Candidate(NamedTuple):
     """Something that takes the place of what was learned."""
 
     part: Part
-    meta_params: Any
-    about: dict[str, Any]
+    meta_params: MetaParams
+    about: PlainDict
     """what its row says: `name`, and `length` or `numbers`, `error`, ..."""
 
     @property
@@ -68,13 +70,13 @@ def judge(
     settings: JudgedSettings,
     parts: Parts,
     part: Part,
-    meta_params: Any,
+    meta_params: MetaParams,
     candidates: Sequence[Candidate],
     path: Path,
     *,
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
-) -> dict[str, Any]:
+) -> PlainDict:
     """Compare candidates with what they were fitted to, and both with hand-written functions.
 
     All are tuned over the same settings and seeds, and meet on the same held-out seeds.
@@ -127,9 +129,9 @@ def judge(
 
 
 def _summary(
-    result: Mapping[str, Any], part: Part, candidates: Sequence[Candidate], meta_params: Any
-) -> dict[str, Any]:
-    rows: dict[str, dict[str, Any]] = {}
+    result: PlainMapping, part: Part, candidates: Sequence[Candidate], meta_params: MetaParams
+) -> PlainDict:
+    rows: dict[str, PlainDict] = {}
     for row in result["variants"]:  # of every function the untuned one first, if there is one
         kept = {key: row[key] for key in ("settings", "seeds", "scores", "iqm", "interval")}
         kept |= {"diverged": row["diverged"], "tuned": bool(row["tuning_frames"])}

@@ -6,7 +6,7 @@ from; the one that leaves least unexplained is kept.
 
 import dataclasses
 import typing
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from metaevo.components.parts import Part
 from metaevo.config import ConfigError
 from metaevo.discovery.records import Records, Target
 from metaevo.training.task import LearnerSettings
+from purerl.types import MetaParams
 
 UNITS = 2, 4
 """Of the hidden layer, where the component has more numbers with its own."""
@@ -31,7 +32,7 @@ class Network(NamedTuple):
     """A component of the same kind as what was learned."""
 
     part: Part
-    meta_params: Any
+    meta_params: MetaParams
     units: int
     """of its hidden layer"""
     error: float

@@ -17,6 +17,7 @@ from metaevo.components.parts import Evolved, Part
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.training.task import LearnerSettings, Parts
+from purerl.types import MetaParams
 
 AGENTS = 16
 """that are trained"""
@@ -67,7 +68,7 @@ class Records(NamedTuple):
 def record(
     settings: JudgedSettings,
     parts: Parts,
-    meta_params: Any,
+    meta_params: MetaParams,
     part: Part,
     target: Target,
     check_stop: Callable,
@@ -128,7 +129,7 @@ def record(
 
 
 def values(
-    value_of: ValueOf, meta_params: Any, scalars: np.ndarray, progress: np.ndarray
+    value_of: ValueOf, meta_params: MetaParams, scalars: np.ndarray, progress: np.ndarray
 ) -> np.ndarray:
     """Return what a part makes of scalars [samples].
 

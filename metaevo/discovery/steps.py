@@ -5,7 +5,6 @@ It is that in learning rates, before annealing, as a function of what
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from metaevo.components.parts import Part
 from metaevo.components.signals import FEATURES, SIGNALS, Seen
 from metaevo.discovery.records import Target, ValueOf, written_down
 from metaevo.training.task import LearnerSettings
+from purerl.types import PyTree
 
 OF_ARRAY = 32
 """Parameters that are listened to of every array, so that biases and heads count like the large
@@ -60,7 +60,7 @@ def listened(component: Component, seen: list[np.ndarray]) -> Component:
     return component._replace(apply=make_optimizer)
 
 
-def _some(params: Any) -> list[int]:
+def _some(params: PyTree) -> list[int]:
     """Return at most OF_ARRAY places in every array of parameters, which are one vector."""
     rng, chosen, start = np.random.default_rng(0), [], 0
     for leaf in jax.tree.leaves(params):

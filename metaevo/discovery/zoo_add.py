@@ -5,10 +5,10 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Len
@@ -18,10 +18,12 @@ from metaevo.components import channels, discovery, filling, players, registry, 
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.checks import Index, Number, Text
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint
 from metaevo.runs.quick import is_quick
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
+from purerl.types import MetaParams
 
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
@@ -34,7 +36,7 @@ WIDTH, COLORS = 800, 64
 class _Judged:
     name: Text
     function: Text
-    settings: dict[str, Any]
+    settings: PlainDict
     tuning_frames: Index
     scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
     """of every seed, or of every seed on its one task"""
@@ -45,8 +47,8 @@ class _Judged:
 @dataclass(frozen=True)
 class _Evidence:
     variants: Annotated[list[_Judged], Len(2)]
-    pairs: Annotated[list[dict[str, Any]], Len(1)]
-    against_best: dict[str, Any]
+    pairs: Annotated[list[PlainDict], Len(1)]
+    against_best: PlainDict
     learned: Text
     """the name of the best variant of what was found"""
     conclusion: Text
@@ -129,13 +131,13 @@ class _Rule(NamedTuple):
     slot: str
     learner: str | None
     title: str
-    settings: dict[str, Any]
-    meta_params: Any
-    metadata: dict[str, Any]
+    settings: PlainDict
+    meta_params: MetaParams
+    metadata: PlainDict
     pictures: Sequence[str]
     """of which the first one that there is goes to the card"""
     judged_on: str
-    experiment: dict[str, Any]
+    experiment: PlainDict
     """what repeats its number"""
     component: str | None = None
     source: bytes | None = None
@@ -146,7 +148,7 @@ class _Rule(NamedTuple):
     """whether its fitness is minus what the card counts"""
 
 
-def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
+def _rule_of(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
     other = discovery.other_of(run.path)
     if other is channels:
         return _channel(run, config)
@@ -160,7 +162,7 @@ def _rule_of(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _
     return _part(run, config, trust_source)
 
 
-def _part(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rule:
+def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
     if config.get("channel", channels.NONE) != channels.NONE:
         raise ConfigError(
             f"{run.path}: its agents heard channel = {show(config['channel'])}: an entry is of "
@@ -193,7 +195,7 @@ def _part(run: RunDirectory, config: dict[str, Any], trust_source: bool) -> _Rul
     )
 
 
-def _channel(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+def _channel(run: RunDirectory, config: PlainDict) -> _Rule:
     meta_params, about = checkpoint.load_tree(run.meta_params)
     role, env = about["role"], config["task"]["env"]
     return _Rule(
@@ -210,7 +212,7 @@ def _channel(run: RunDirectory, config: dict[str, Any]) -> _Rule:
     )
 
 
-def _shaper(run: RunDirectory, config: dict[str, Any]) -> _Rule:
+def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
     game, met = config["game"], config["opponent"]["names"]
     if not isinstance(met, str) or not (met in players.NAMES or zoo.is_name(met)):
         raise ConfigError(
@@ -234,7 +236,7 @@ def _shaper(run: RunDirectory, config: dict[str, Any]) -> _Rule:
     )
 
 
-def _experiment(config: Mapping[str, Any], slot: str) -> dict[str, Any]:
+def _experiment(config: PlainMapping, slot: str) -> PlainDict:
     """Return what is trained to repeat a number of what fills a slot."""
     if not isinstance(config["task"]["env"], str):
         raise ConfigError("an entry is of a run on a single environment, as is its number")
@@ -246,7 +248,7 @@ def _experiment(config: Mapping[str, Any], slot: str) -> dict[str, Any]:
     return {**sections, "hyperparams": own, "functions": others}
 
 
-def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
+def _evidence_of(run: RunDirectory, config: PlainDict) -> PlainDict:
     if is_quick(config):
         raise ConfigError(f"{run.path} was a quick look (--quick), which is no evidence")
     if not os.path.lexists(run.evaluation_path):
@@ -254,11 +256,11 @@ def _evidence_of(run: RunDirectory, config: dict[str, Any]) -> dict[str, Any]:
             f"{run.path} has no held-out evidence ({run.evaluation_path.name}): let it end, with "
             "evaluation.seeds above 0"
         )
-    content: dict[str, Any] = files.read_json(run.evaluation_path, _Evidence)
+    content: PlainDict = files.read_json(run.evaluation_path, _Evidence)
     return content
 
 
-def _origin(run: RunDirectory, saved: SavedConfig, evidence: dict[str, Any]) -> dict[str, Any]:
+def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> PlainDict:
     """Say how it was evolved."""
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
@@ -287,7 +289,7 @@ def _command(line: str) -> str:
     return shlex.join(words)
 
 
-def _held_out(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
+def _held_out(rule: _Rule, evidence: PlainDict) -> PlainDict:
     """Return what the card shows of the comparison on held-out seeds."""
     return {
         "env": rule.judged_on,
@@ -300,7 +302,7 @@ def _held_out(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _repeat(rule: _Rule, evidence: dict[str, Any]) -> dict[str, Any]:
+def _repeat(rule: _Rule, evidence: PlainDict) -> PlainDict:
     """Return the number that anybody can repeat: what was found, untuned."""
     functions = {row["name"]: row["function"] for row in evidence["variants"]}
     learned = functions.get(evidence["learned"])

@@ -1,9 +1,8 @@
 """The card of an entry of the zoo, in words."""
 
-from typing import Any
-
 from metaevo.comparison.generality import rows
 from metaevo.components import zoo
+from metaevo.config.plain import PlainDict
 
 
 def text_of(entry: zoo.Entry) -> str:
@@ -42,7 +41,7 @@ def text_of(entry: zoo.Entry) -> str:
     return "\n".join(lines)
 
 
-def _origin(origin: dict[str, Any]) -> list[tuple[str, str]]:
+def _origin(origin: PlainDict) -> list[tuple[str, str]]:
     if "reference" in origin:
         return [("published", origin["reference"]), ("measured", origin["command"])]
     seeds = ", ".join(map(str, origin["seeds"]))
@@ -52,7 +51,7 @@ def _origin(origin: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _table(held_out: dict[str, Any]) -> list[str]:
+def _table(held_out: PlainDict) -> list[str]:
     form = ".1f" if any(abs(row["iqm"]) >= 10 for row in held_out["variants"]) else ".2f"
     rows = [
         (row["name"], _interval(row["iqm"], row["interval"], form)) for row in held_out["variants"]

@@ -11,6 +11,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.components import players, zoo
 from metaevo.config import from_dict
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.studies.games.settings import ShapingSettings
 from metaevo.studies.games.shaping import Shaping
@@ -19,9 +20,7 @@ from metaevo.training.settings import make_trainee, training_class
 from metaevo.training.train_learner import Task
 
 
-def scores_of(
-    learner: str, experiment: dict[str, Any], slot: str, rule: str, seeds: int
-) -> np.ndarray:
+def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: int) -> np.ndarray:
     """Train agents with a rule in its slot.
 
     Args:
@@ -49,7 +48,7 @@ def scores_of(
     return statistics.fill_missing({"": np.asarray(trained.scores)[0]})[""]
 
 
-def payoffs_of(experiment: dict[str, Any], shaper: str, seeds: int) -> np.ndarray:
+def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
     """Play meta-episodes.
 
     Args:

@@ -1,7 +1,5 @@
 """Evolutions that cannot run, refused before anything is allocated or compiled."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +10,7 @@ from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import StrategyConfig
+from purerl.types import PyTree
 
 
 def check_evolution(
@@ -50,7 +49,7 @@ def check_evolution(
         )
 
 
-def check_meta_params(shapes: Any) -> None:
+def check_meta_params(shapes: PyTree) -> None:
     """Raise if meta-parameters cannot be perturbed.
 
     Args:
@@ -72,7 +71,7 @@ def check_meta_params(shapes: Any) -> None:
             )
 
 
-def check_evaluation(problem: MetaProblem, shapes: Any) -> list[str]:
+def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
     """Raise if `evaluate` does not return an `Evaluation` of scalars.
 
     Args:
@@ -104,7 +103,7 @@ def check_evaluation(problem: MetaProblem, shapes: Any) -> list[str]:
     return sorted(found.metrics)
 
 
-def check_population(strategy: StrategyConfig, solution: Any) -> None:
+def check_population(strategy: StrategyConfig, solution: PyTree) -> None:
     """Refuse a population that no memory can hold.
 
     Args:

@@ -18,6 +18,7 @@ import numpy as np
 from metaevo.config import ConfigError
 from metaevo.evolution import compilation_cache
 from purerl.fast import use_cpu_arithmetic
+from purerl.types import PyTree
 
 AXIS = "devices"
 """The name of the mapped axis inside `spread`."""
@@ -121,7 +122,7 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
     return [device for i in processes for device in jax.local_devices(i)[:share]]
 
 
-def replicate(tree: Any, num_devices: int | None = None) -> Any:
+def replicate(tree: PyTree, num_devices: int | None = None) -> Any:
     """Give every leaf a leading axis with one copy per device, each on its device.
 
     State that goes in and comes out of a `spread` function keeps this axis, so that its placement
@@ -140,7 +141,7 @@ def replicate(tree: Any, num_devices: int | None = None) -> Any:
     return jax.tree.map(copy, tree)
 
 
-def place(tree: Any, num_devices: int | None = None, *, local: bool = False) -> Any:
+def place(tree: PyTree, num_devices: int | None = None, *, local: bool = False) -> Any:
     """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
     return jax.device_put(tree, _sharding(num_devices, local=local))
 
@@ -150,7 +151,7 @@ def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.N
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
 
 
-def first(tree: Any) -> Any:
+def first(tree: PyTree) -> Any:
     """Return the copy of a replicated tree that lies on this process's first device.
 
     It touches that device only: indexing the whole array would be a program across all of them,
@@ -181,7 +182,7 @@ def spread(
     )
 
 
-def as_inputs(tree: Any) -> Any:
+def as_inputs(tree: PyTree) -> Any:
     """Hide values from XLA's constant folding, inside a compiled function.
 
     A program that is compiled around the constants of an environment is fused differently and
@@ -258,7 +259,7 @@ def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = Fals
     return covered
 
 
-def deal(tree: Any, chunk: slice, num_devices: int) -> Any:
+def deal(tree: PyTree, chunk: slice, num_devices: int) -> Any:
     """Return the rows of a chunk, [devices, rows, ...]; the last row of all fills what is left."""
     index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
     each = len(index) // num_devices  # not -1: an array may hold nothing
@@ -271,7 +272,7 @@ def collect(dealt: Sequence[Any], rows: int | None) -> Any:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
 
 
-def merged(leaf: Any, axes: int) -> Any:
+def merged(leaf: PyTree, axes: int) -> Any:
     """Return an array with its first axes made one, also where another one has no length."""
     return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
 
@@ -293,7 +294,7 @@ class RowMap:
         self.chunk_size = chunk_size
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
 
-    def __call__(self, rows: Any, progress: Callable[[int], Any] | None = None) -> Any:
+    def __call__(self, rows: PyTree, progress: Callable[[int], Any] | None = None) -> Any:
         """Return the results of all rows as NumPy arrays [rows, ...].
 
         Args:
@@ -368,7 +369,7 @@ def check_memory(what: str, needed: int) -> None:
         )
 
 
-def num_bytes(tree: Any) -> int:
+def num_bytes(tree: PyTree) -> int:
     """Return the bytes of all arrays (or their shapes) in a tree."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 

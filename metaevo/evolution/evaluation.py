@@ -9,9 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import ConfigError, show
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_evaluation
 from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation
+from purerl.types import PyTree
 
 PROBLEMS = 16
 """Problems that stay compiled."""
@@ -31,7 +33,7 @@ class Evaluations:
         """Mean over the keys [candidates], not finite if the candidate failed on one of them."""
         return self.scores.mean(axis=1)
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[PlainDict]:
         """Return a record for each candidate and key."""
         columns = {"fitness": self.scores, **self.metrics}
         return [
@@ -103,7 +105,7 @@ def _are_keys(keys: Any) -> bool:
     return is_typed and keys.ndim == 1 and len(keys) > 0
 
 
-def _count(shapes: Any, candidates: Any) -> int:
+def _count(shapes: PyTree, candidates: Any) -> int:
     """Return the length of the axis that all leaves have in front of the problem's shapes."""
     _check_structure(shapes, candidates, "candidates")
     count = None
@@ -118,14 +120,14 @@ def _count(shapes: Any, candidates: Any) -> int:
     return count
 
 
-def _check_structure(shapes: Any, tree: Any, name: str) -> None:
+def _check_structure(shapes: PyTree, tree: PyTree, name: str) -> None:
     wanted: Any = jax.tree.structure(shapes)
     given: Any = jax.tree.structure(tree)
     if wanted != given:
         raise ConfigError(f"{name}: {given}: must be {wanted}, as the problem's init returns")
 
 
-def _leaves(shapes: Any, tree: Any) -> list[tuple[str, Any, Any]]:
+def _leaves(shapes: PyTree, tree: PyTree) -> list[tuple[str, Any, Any]]:
     """Return (path, shape, leaf) of each array; the trees have the same structure."""
     paths = jax.tree_util.tree_leaves_with_path(shapes)
     leaves = jax.tree.leaves(tree)
@@ -153,7 +155,7 @@ def _program(same: _Same) -> devices.RowMap:
     problem = same.problem
     check_evaluation(problem, jax.eval_shape(problem.init, jax.random.key(0)))
 
-    def row(inputs: dict[str, Any]) -> Any:
+    def row(inputs: PlainDict) -> Any:
         key = jax.random.wrap_key_data(inputs["key"])
         return problem.evaluate(key, inputs["meta_params"])._replace(gradient=None)
 

@@ -20,8 +20,10 @@ from evosax.core.fitness_shaping import (
 )
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.problem import Evaluation, MetaProblem
 from metaevo.evolution.strategy import Strategy, StrategyConfig
+from purerl.types import PyTree
 
 UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
 """Algorithms whose learned weights evosax loads with pickle, which this project never does."""
@@ -48,7 +50,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 class EvosaxStrategy(Strategy):
     """An evosax algorithm for one search space."""
 
-    def __init__(self, config: StrategyConfig, solution: Any):
+    def __init__(self, config: StrategyConfig, solution: PyTree):
         """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
 
         Raises:
@@ -83,7 +85,7 @@ class EvosaxStrategy(Strategy):
         # Python scalars in evosax's fresh states would change type in the first generation.
         return jax.tree.map(jnp.asarray, state)
 
-    def ask(self, key: jax.Array, state: Any) -> tuple[Any, Any]:
+    def ask(self, key: jax.Array, state: PyTree) -> tuple[Any, Any]:
         """Return the population, a pytree with a leading axis [population_size], and the state."""
         population, asked = self.algorithm.ask(key, state, self.params)
         if not self.has_mean:  # the first population is evaluated as it was initialised
@@ -92,7 +94,9 @@ class EvosaxStrategy(Strategy):
             population = jax.tree.map(lambda a, b: jnp.where(start, a, b), first, population)
         return population, asked
 
-    def tell(self, key: jax.Array, population: Any, evaluation: Evaluation, state: Any) -> Any:
+    def tell(
+        self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: PyTree
+    ) -> Any:
         """Return the state after a generation.
 
         When all candidates are tied there is nothing to learn, yet some algorithms would drift:
@@ -113,13 +117,13 @@ class EvosaxStrategy(Strategy):
             state = state.replace(std=jnp.asarray(std, state.std.dtype))
         return state
 
-    def best(self, state: Any) -> Any:
+    def best(self, state: PyTree) -> Any:
         """Return the mean, or the best of the last population where there is no mean."""
         if self.has_mean:
             return self.algorithm.get_mean(state)
         return self.algorithm.get_best_solution(state)
 
-    def current_sigma(self, state: Any) -> jax.Array:
+    def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, NaN where there is none."""
         return jnp.mean(jnp.asarray(getattr(state, "std", jnp.nan), jnp.float32))
 
@@ -134,7 +138,7 @@ class EvosaxStrategy(Strategy):
             )
 
 
-def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
+def _build(config: StrategyConfig, solution: PyTree) -> tuple[Any, Any]:
     name = config.algorithm
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
@@ -143,9 +147,7 @@ def _build(config: StrategyConfig, solution: Any) -> tuple[Any, Any]:
         for key, parameter in signature.items()
         if isinstance(parameter.default, bool | int | float | type(None))
     }
-    kwargs: dict[str, Any] = {
-        key: value for key, value in config.settings.items() if key in constructor
-    }
+    kwargs: PlainDict = {key: value for key, value in config.settings.items() if key in constructor}
     if "optimizer" in signature and (optimizer := _optimizer(config)) is not None:
         kwargs["optimizer"] = optimizer
     if "std_schedule" in signature:

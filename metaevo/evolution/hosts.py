@@ -25,6 +25,8 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from metaevo.config import ConfigError, DiskError, exit_on_config_error
+from metaevo.config.plain import PlainDict
+from purerl.types import PyTree
 
 T = TypeVar("T")
 
@@ -139,7 +141,7 @@ def _lost(reason: str) -> str:
     )
 
 
-def _wanted(argv: Sequence[str], environ: Any) -> dict[str, Any] | None:
+def _wanted(argv: Sequence[str], environ: Any) -> PlainDict | None:
     """The arguments of `jax.distributed.initialize`, None for a single process."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_flags(parser)
@@ -266,7 +268,7 @@ def of_first(f: Callable[[], T]) -> T:
     return answer
 
 
-def share(tree: Any) -> Any:
+def share(tree: PyTree) -> Any:
     """Return the first process's arrays [...] in all of them, to the bit.
 
     Args:

@@ -16,6 +16,7 @@ from metaevo.config import ConfigError
 from metaevo.evolution.evosax_strategy import OPTIMIZERS, decay
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, ascend
 from metaevo.evolution.strategy import Strategy, StrategyConfig
+from purerl.types import PyTree
 
 WINDOW = "window"
 """The setting: updates of a training through which derivatives go before they are cut off."""
@@ -27,8 +28,8 @@ LARGEST = 1.0
 class State(struct.PyTreeNode):
     """What is carried from one generation to the next."""
 
-    mean: Any
-    opt_state: Any
+    mean: PyTree
+    opt_state: PyTree
     generation_counter: jax.Array
 
 
@@ -37,7 +38,7 @@ class MetaGradient(Strategy):
 
     has_mean, common_keys = True, False
 
-    def __init__(self, config: StrategyConfig, solution: Any):
+    def __init__(self, config: StrategyConfig, solution: PyTree):
         """Build the optimizer of the mean.
 
         Raises:
@@ -76,7 +77,9 @@ class MetaGradient(Strategy):
         repeated = jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), state.mean)
         return repeated, state
 
-    def tell(self, key: jax.Array, population: Any, evaluation: Evaluation, state: State) -> State:
+    def tell(
+        self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: State
+    ) -> State:
         """Return the state after a step uphill; non-finite gradients are left out."""
         del key, population
         gradients = evaluation.gradient

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
+from purerl.types import PyTree
+
 MetaParams = Any
 
 
@@ -26,7 +28,7 @@ class Evaluation(NamedTuple):
     """[] float32, higher is better; not finite where the candidate failed."""
     metrics: dict[str, jax.Array]
     """each [] float32; logged as means over the candidates of a generation."""
-    gradient: Any = None
+    gradient: PyTree = None
     """[...] estimate of the gradient of the fitness, like the meta-parameters; None for a strategy
     that takes none"""
 

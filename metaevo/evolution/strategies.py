@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from metaevo.config import ConfigError, consent, show
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import evosax_strategy
 from metaevo.evolution.evosax_strategy import ALGORITHMS, UNPICKLING, EvosaxStrategy
 from metaevo.evolution.meta_gradient import MetaGradient
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.custom import is_custom
+from purerl.types import PyTree
 
 META_GRADIENT = "meta_gradient"
 FORMS = "FILE.py:CLASS or MODULE:CLASS"
@@ -42,7 +44,7 @@ class GivenStrategy(StrategyConfig):
             if isinstance(value, bool | int | float)
         }
         named = {each.name for each in dataclasses.fields(cls)}
-        known: dict[str, Any] = {key: own.pop(key) for key in sorted(named & own.keys())}
+        known: PlainDict = {key: own.pop(key) for key in sorted(named & own.keys())}
         config = cls(**known | {"algorithm": name, "settings": own})
         object.__setattr__(config, "strategy", strategy)
         return config
@@ -59,7 +61,7 @@ def settings_of(strategy: StrategyConfig | Strategy | None) -> StrategyConfig:
     return GivenStrategy.of(strategy)
 
 
-def make(config: StrategyConfig, solution: Any, **steps: Any) -> Strategy:
+def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
     """Return the strategy of the settings.
 
     Args:
@@ -87,7 +89,7 @@ def make(config: StrategyConfig, solution: Any, **steps: Any) -> Strategy:
     return EvosaxStrategy(config, solution)
 
 
-def checked(config: StrategyConfig, solution: Any) -> Strategy:
+def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
     """Return the strategy of the settings after tracing a generation, which compiles nothing.
 
     Raises:
@@ -162,6 +164,6 @@ def _check_methods(where: str, strategy: Any) -> None:
         )
 
 
-def _shapes(tree: Any) -> Any:
+def _shapes(tree: PyTree) -> Any:
     """Return the structure of a pytree with shapes and dtypes, for comparison and messages."""
     return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", tree)

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from annotated_types import Gt, Interval
 
 from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, evaluate_beside
+from purerl.types import PyTree
 
 
 class Strategy(Protocol):
@@ -51,11 +52,13 @@ class Strategy(Protocol):
         """
 
     @abstractmethod
-    def ask(self, key: jax.Array, state: Any) -> tuple[MetaParams, Any]:
+    def ask(self, key: jax.Array, state: PyTree) -> tuple[MetaParams, Any]:
         """Return the candidates, a pytree with a leading axis [population_size], and the state."""
 
     @abstractmethod
-    def tell(self, key: jax.Array, population: Any, evaluation: Evaluation, state: Any) -> Any:
+    def tell(
+        self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: PyTree
+    ) -> Any:
         """Return the state after a generation.
 
         Args:
@@ -67,7 +70,7 @@ class Strategy(Protocol):
         """
 
     @abstractmethod
-    def best(self, state: Any) -> MetaParams:
+    def best(self, state: PyTree) -> MetaParams:
         """Return the candidate that would be chosen now; it is evaluated on the validation keys."""
 
     def evaluate(
@@ -76,7 +79,7 @@ class Strategy(Protocol):
         """Evaluate one candidate on one key; `best` is what the generation started with."""
         return evaluate_beside(problem, key, meta_params, best)
 
-    def current_sigma(self, state: Any) -> jax.Array:
+    def current_sigma(self, state: PyTree) -> jax.Array:
         """Return the mean standard deviation of the perturbations, for plots; by default NaN."""
         del state
         return jnp.float32(jnp.nan)

@@ -1,10 +1,11 @@
 """Evolutions that have learned nothing, in a sentence."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from metaevo.config.plain import PlainMapping
 
 
-def trouble(records: Sequence[Mapping[str, Any]], population_size: int) -> str | None:
+def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:
     """Return why an evolution has not learned, None if nothing is wrong.
 
     Args:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from metaevo.config import files
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
 
 FRAMES = 24
@@ -26,7 +26,7 @@ _MILLISECONDS, _LAST = 250, 2500
 def animate(
     draw: Callable[[int], None],
     generations: Sequence[int],
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[PlainMapping],
     folder: Path,
 ) -> list[Path]:
     """Write a GIF for every figure of the learned function.
@@ -92,7 +92,7 @@ def _share_limits(figures: Sequence[Figure]) -> None:
                 getattr(each, put)(low, high)
 
 
-def _fitness(records: Sequence[Mapping[str, Any]], generation: int) -> Figure:
+def _fitness(records: Sequence[PlainMapping], generation: int) -> Figure:
     """Draw the fitness until a generation, with the rest of the curve in grey."""
     figure = plots._figure(5.0, _FITNESS_WIDTH, title=f"generation {generation}")
     axes = plots._style(figure.subplots(), "generation", "fitness")

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
 
 MOST_LABELS = 16
@@ -15,7 +15,7 @@ MOST_LABELS = 16
 
 
 def plot_evolutions(
-    evolutions: Mapping[str, Sequence[Mapping[str, Any]]],
+    evolutions: Mapping[str, Sequence[PlainMapping]],
     path: plots.PathLike,
     *,
     chosen: str,
@@ -67,7 +67,7 @@ def plot_evolutions(
 
 
 def plot_metrics(
-    records: Sequence[Mapping[str, Any]], names: Sequence[str], path: plots.PathLike
+    records: Sequence[PlainMapping], names: Sequence[str], path: plots.PathLike
 ) -> Path:
     """Draw a problem's own metrics over the generations, a panel for each; returns `path`.
 

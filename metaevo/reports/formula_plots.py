@@ -1,19 +1,19 @@
 """The figure of formulas: their scores against their lengths."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
 
 
 def plot_formulas(
-    formulas: Sequence[Mapping[str, Any]],
-    hand_written: Sequence[Mapping[str, Any]],
-    learned: Mapping[str, Any],
+    formulas: Sequence[PlainMapping],
+    hand_written: Sequence[PlainMapping],
+    learned: PlainMapping,
     path: plots.PathLike,
     *,
-    networks: Sequence[Mapping[str, Any]] = (),
+    networks: Sequence[PlainMapping] = (),
     ylabel: str,
 ) -> Path:
     """Draw the score of every formula over its length, and networks at the right end.

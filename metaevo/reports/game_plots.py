@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
 from metaevo import statistics
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
 
 SITUATIONS = ("start", "CC", "CD", "DC", "DD")
@@ -86,9 +87,7 @@ def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
     axes.plot(steps, values[:, 1], color=plots.INK, linewidth=1.8, linestyle=DASHED, label=theirs)
 
 
-def plot_payoffs(
-    records: Sequence[Mapping[str, Any]], path: plots.PathLike, *, opponent: str
-) -> Path:
+def plot_payoffs(records: Sequence[PlainMapping], path: plots.PathLike, *, opponent: str) -> Path:
     """Draw the payoffs of both sides over the generations; returns `path`.
 
     Args:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from metaevo.config import files
+from metaevo.config.plain import PlainMapping
 from metaevo.reports.numbers import MISSING, cells, estimate
 
 PathLike = str | os.PathLike[str]
@@ -80,7 +81,7 @@ details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
 """
 
 
-def difference(pair: Mapping[str, Any]) -> str:
+def difference(pair: PlainMapping) -> str:
     """Say how large a compared difference is, and how sure.
 
     Args:
@@ -267,7 +268,7 @@ class KeyValues:
     """A mapping such as a config, folded away; nested mappings get dotted keys."""
 
     heading: str
-    mapping: Mapping[str, Any]
+    mapping: PlainMapping
 
     def html(self) -> str:
         """The mapping as a table inside <details>."""
@@ -293,7 +294,7 @@ def _heading(text: str) -> str:
     return f"<h2>{escape(text)}</h2>\n" if text else ""
 
 
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def _flat(mapping: PlainMapping, prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in mapping.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{prefix}{key}.")

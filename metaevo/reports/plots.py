@@ -23,6 +23,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from metaevo.config import files
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.statistics import mean_curve
 
 FloatArray = NDArray[np.float64]
@@ -74,7 +75,7 @@ def _style(axes: Axes, xlabel: str, ylabel: str, grid: Literal["both", "x"] = "b
 
 def _legend(figure: Figure, *axes: Axes, letters: int = 13) -> None:
     """One legend below all axes, each label once, in as many columns as fit the width."""
-    entries: dict[str, Any] = {}
+    entries: PlainDict = {}
     for one in axes:
         for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
@@ -128,10 +129,10 @@ def is_learned(name: str, learned: str = "learned") -> bool:
     return name == learned or name.startswith(f"{learned} ")
 
 
-def _line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
     """How to draw each variant's line; the learned one is thick and on top."""
     baselines = cycle(_BASELINE_STYLES)
-    styles: dict[str, dict[str, Any]] = {}
+    styles: dict[str, PlainDict] = {}
     names = list(names)
     times = [name for name in names if name.startswith("learned at ")]
     for name in names:
@@ -153,7 +154,7 @@ def _visible(x: FloatArray, y: FloatArray) -> str:
     return "o" if np.isfinite(x + y).sum() == 1 else ""
 
 
-def _column(records: Sequence[Mapping[str, Any]], key: str) -> FloatArray:
+def _column(records: Sequence[PlainMapping], key: str) -> FloatArray:
     """A metric of all records [records]; NaN where it is missing, None or not finite."""
     values = (record.get(key) for record in records)
     column = np.array([np.nan if value is None else float(value) for value in values])
@@ -161,7 +162,7 @@ def _column(records: Sequence[Mapping[str, Any]], key: str) -> FloatArray:
 
 
 def plot_fitness(
-    records: Sequence[Mapping[str, Any]],
+    records: Sequence[PlainMapping],
     path: PathLike,
     *,
     baseline: Mapping[str, float] | None = None,
@@ -237,7 +238,7 @@ def plot_fitness(
 
 
 def _band(
-    records: Sequence[Mapping[str, Any]], mean: FloatArray, best: FloatArray
+    records: Sequence[PlainMapping], mean: FloatArray, best: FloatArray
 ) -> tuple[FloatArray, FloatArray, str]:
     """Where most candidates lie [records]: quantiles, or mean ± std of old records."""
     low, high = _column(records, "fitness_low"), _column(records, "fitness_high")

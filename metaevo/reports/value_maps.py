@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from metaevo.reports.plots import INK, _figure, _save
 from purerl.envs import grid
+from purerl.types import Environment
 
 Move = tuple[int, int]
 
@@ -29,7 +30,7 @@ class GridMap(NamedTuple):
     """what each action adds to (row, column); empty where that is not fixed"""
 
 
-def grid_map(env: Any, num_states: int) -> GridMap | None:
+def grid_map(env: Environment, num_states: int) -> GridMap | None:
     """Return the grid of an environment's states; None if there is none.
 
     Args:

@@ -25,6 +25,8 @@ import numpy as np
 
 from metaevo.config import ConfigError, files, parse_json
 from metaevo.config.checks import check
+from metaevo.config.plain import PlainDict
+from purerl.types import PyTree
 
 _TEMPORARY = ".unfinished-"
 _METADATA, _STATE = "metadata.json", "state.npz"
@@ -40,12 +42,12 @@ class Checkpoint:
     """Index, tree and metadata of a restored checkpoint."""
 
     index: int
-    tree: Any
-    metadata: dict[str, Any]
+    tree: PyTree
+    metadata: PlainDict
 
 
 def save(
-    directory: Path, index: int, tree: Any, *, metadata: dict[str, Any] | None = None, keep: int = 3
+    directory: Path, index: int, tree: PyTree, *, metadata: PlainDict | None = None, keep: int = 3
 ) -> Path:
     """Save a tree of arrays and typed PRNG keys as checkpoint `index`.
 
@@ -84,10 +86,10 @@ def indices(directory: Path) -> list[int]:
 
 def restore(
     directory: Path,
-    template: Any,
+    template: PyTree,
     *,
-    expected: dict[str, Any] | None = None,
-    kind: Any = dict[str, Any],
+    expected: PlainDict | None = None,
+    kind: Any = PlainDict,
     among: Collection[int] | None = None,
 ) -> Checkpoint:
     """Return the newest usable checkpoint, and warn about newer ones.
@@ -117,7 +119,7 @@ def restore(
     raise CheckpointError(f"none of the {len(found)} checkpoints in {directory} is usable")
 
 
-def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> None:
+def save_tree(path: Path, tree: PyTree, metadata: PlainDict | None = None) -> None:
     """Save or replace nested dicts, lists and tuples of arrays, which `load_tree` reads.
 
     Raises:
@@ -128,7 +130,7 @@ def save_tree(path: Path, tree: Any, metadata: dict[str, Any] | None = None) -> 
     _write(path, _leaves(tree), content)
 
 
-def check_tree(tree: Any) -> None:
+def check_tree(tree: PyTree) -> None:
     """Check that `save_tree` can save a tree of arrays, or of their shapes.
 
     Raises:
@@ -137,7 +139,7 @@ def check_tree(tree: Any) -> None:
     _structure(tree, ())
 
 
-def load_tree(path: Path) -> tuple[Any, dict[str, Any]]:
+def load_tree(path: Path) -> tuple[Any, PlainDict]:
     """Return the tree and the metadata that `save_tree` saved.
 
     Raises:
@@ -150,7 +152,7 @@ def load_tree(path: Path) -> tuple[Any, dict[str, Any]]:
         raise CheckpointError(f"{path}: its structure is damaged: {error!r}") from None
 
 
-def _restore_one(path: Path, index: int, template: Any, expected: dict[str, Any]) -> Checkpoint:
+def _restore_one(path: Path, index: int, template: PyTree, expected: PlainDict) -> Checkpoint:
     leaves, content = _read(path)
     metadata = content.get("metadata")
     if content.get("index") != index or not isinstance(metadata, dict):
@@ -174,7 +176,7 @@ def _restore_one(path: Path, index: int, template: Any, expected: dict[str, Any]
 # --- Trees and their leaves ---------------------------------------------------------------------
 
 
-def _leaves(tree: Any) -> dict[str, Any]:
+def _leaves(tree: PyTree) -> PlainDict:
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     leaves = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
     if len(leaves) != len(paths):
@@ -182,16 +184,16 @@ def _leaves(tree: Any) -> dict[str, Any]:
     return leaves
 
 
-def _is_key(leaf: Any) -> bool:
+def _is_key(leaf: PyTree) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _shape_and_dtype(leaf: Any) -> str:
+def _shape_and_dtype(leaf: PyTree) -> str:
     dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
     return f"{dtype}{list(np.shape(leaf))}"
 
 
-def _encode(key: str, leaf: Any) -> tuple[np.ndarray, dict[str, str]]:
+def _encode(key: str, leaf: PyTree) -> tuple[np.ndarray, dict[str, str]]:
     """Convert a leaf to an array for a .npy file, with a note for `_decode`."""
     if _is_key(leaf):
         return np.asarray(jax.random.key_data(leaf)), {"key": str(jax.random.key_impl(leaf))}
@@ -211,7 +213,7 @@ def _decode(array: np.ndarray, note: dict[str, str]) -> Any:
     return array.view(dtype) if dtype.isbuiltin == 2 else array
 
 
-def _structure(tree: Any, path: tuple[Any, ...]) -> Any:
+def _structure(tree: PyTree, path: tuple[Any, ...]) -> Any:
     """Return the tree as JSON with the paths of the leaves."""
     if type(tree) is dict:
         if not all(isinstance(key, str) for key in tree):
@@ -227,7 +229,7 @@ def _structure(tree: Any, path: tuple[Any, ...]) -> Any:
     return jax.tree_util.keystr(path)
 
 
-def _rebuild(node: Any, leaves: dict[str, Any]) -> Any:
+def _rebuild(node: Any, leaves: PlainDict) -> Any:
     if isinstance(node, str):
         return leaves[node]
     ((kind, content),) = node.items()
@@ -239,11 +241,11 @@ def _rebuild(node: Any, leaves: dict[str, Any]) -> Any:
 # --- Files --------------------------------------------------------------------------------------
 
 
-def _write(path: Path, leaves: dict[str, Any], content: dict[str, Any]) -> None:
+def _write(path: Path, leaves: PlainDict, content: PlainDict) -> None:
     encoded = {key: _encode(key, leaf) for key, leaf in leaves.items()}
     buffer = io.BytesIO()
     # As an archive member, a leaf gets a name that cannot collide with savez's own arguments.
-    members: dict[str, Any] = {f"leaf:{key}": array for key, (array, _) in encoded.items()}
+    members: PlainDict = {f"leaf:{key}": array for key, (array, _) in encoded.items()}
     np.savez(buffer, **members)
     state = buffer.getvalue()
     notes = {
@@ -280,7 +282,7 @@ def _is_tree(path: Path) -> bool:
         return False
 
 
-def _replace(path: Path, state: bytes, content: dict[str, Any]) -> None:
+def _replace(path: Path, state: bytes, content: PlainDict) -> None:
     """Replace the tree in a directory; metadata.json names the new file."""
     name = f"state-{uuid.uuid4().hex}.npz"
     files.write_atomic(path / name, state)
@@ -292,7 +294,7 @@ def _replace(path: Path, state: bytes, content: dict[str, Any]) -> None:
             _remove(old)
 
 
-def _read_files(path: Path) -> tuple[dict[str, Any], bytes]:
+def _read_files(path: Path) -> tuple[PlainDict, bytes]:
     """Return the content of metadata.json and the bytes of the state that it names."""
     if path.is_symlink():
         raise ValueError("it is a symbolic link")
@@ -315,7 +317,7 @@ def _read_file(path: Path) -> bytes:
         return file.read()
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _read(path: Path) -> tuple[PlainDict, PlainDict]:
     """Return the leaves and the content of metadata.json, both verified."""
     try:
         content, state = _read_files(path)
@@ -339,12 +341,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise CheckpointError(f"{path} is not usable: {reason}") from None
 
 
-def _sealed(content: dict[str, Any]) -> bytes:
+def _sealed(content: PlainDict) -> bytes:
     """Return metadata.json with its own digest."""
     return json.dumps({**content, "sha256_of_metadata": _digest(content)}, indent=1).encode()
 
 
-def _undamaged(metadata: bytes) -> dict[str, Any]:
+def _undamaged(metadata: bytes) -> PlainDict:
     """Return the content of metadata.json if its digest is right."""
     try:
         content = parse_json(metadata)
@@ -356,7 +358,7 @@ def _undamaged(metadata: bytes) -> dict[str, Any]:
     raise ValueError("metadata.json is cut off or damaged")
 
 
-def _digest(content: dict[str, Any]) -> str:
+def _digest(content: PlainDict) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

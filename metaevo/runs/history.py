@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from metaevo.runs import checkpoint
+from purerl.types import MetaParams
 
 FOLDER = "history"
 MOST = 48
@@ -24,7 +25,7 @@ class History(NamedTuple):
 
     generations: np.ndarray
     """[points] generations done, ascending"""
-    meta_params: Any
+    meta_params: MetaParams
     """each leaf [points, ...]"""
 
     def at(self, index: int) -> Any:
@@ -45,7 +46,7 @@ def read(run: Path) -> History | None:
     return History(saved["generations"], saved["meta_params"])
 
 
-def record(run: Path, generation: int, meta_params: Any) -> None:
+def record(run: Path, generation: int, meta_params: MetaParams) -> None:
     """Add a point; drop points of the same or a later generation, which a resumed run repeats.
 
     Args:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metaevo.config import ConfigError, files
+from metaevo.config.plain import PlainDict
 from metaevo.runs import schema
 
 FloatArray = NDArray[np.float64]
@@ -18,7 +19,7 @@ MAX_LINE = 2**24
 """most bytes of a line"""
 
 
-class Records(list[dict[str, Any]]):
+class Records(list[PlainDict]):
     """Records of one kind, in order."""
 
     @property
@@ -44,7 +45,7 @@ def read(path: Path, kinds: Iterable[str]) -> dict[str, Records]:
     return found
 
 
-def lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def lines(path: Path) -> Iterator[tuple[bytes, PlainDict]]:
     """Yield each complete line of metrics.jsonl with its record.
 
     Raises:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from metaevo.config.plain import PlainDict
+from purerl.types import PyTree
+
 NOTE = (
     "Sizes are tiny (--quick), to see that everything works and what comes out. The numbers mean "
     "nothing."
@@ -38,7 +41,7 @@ _MANY = ("evaluation.tuning_seeds",)
 _UNSEEN = 2
 
 
-def quickened(settings: dict[str, Any]) -> dict[str, Any]:
+def quickened(settings: PlainDict) -> PlainDict:
     """Return settings, as plain data, reduced to a run of seconds and marked as quick."""
     small = {key: _shrunk(key, value) for key, value in settings.items()}
     if "train" in small:
@@ -50,7 +53,7 @@ def quickened(settings: dict[str, Any]) -> dict[str, Any]:
     return small
 
 
-def _shorten(small: dict[str, Any]) -> None:
+def _shorten(small: PlainDict) -> None:
     """Reduce the training to a few updates."""
     train, hyperparams = small["train"], small["hyperparams"]
     train["total_timesteps"] = _few_steps(train)
@@ -59,7 +62,7 @@ def _shorten(small: dict[str, Any]) -> None:
             hyperparams[key] = min(hyperparams[key], float(train["total_timesteps"]))
 
 
-def _quicken_unseen(small: dict[str, Any]) -> None:
+def _quicken_unseen(small: PlainDict) -> None:
     """Reduce the number of unseen tasks and the training on each."""
     evaluation = small.get("evaluation", {})
     if not evaluation.get("unseen"):
@@ -71,7 +74,7 @@ def _quicken_unseen(small: dict[str, Any]) -> None:
         task["train"] = task["train"] | {"total_timesteps": steps}
 
 
-def _few_steps(train: dict[str, Any]) -> int:
+def _few_steps(train: PlainDict) -> int:
     """Return the environment steps of a few updates."""
     steps = train["num_steps"] * train.get("num_envs", 1)
     updates = min(UPDATES, max(FEWEST, STEPS // steps))
@@ -79,17 +82,17 @@ def _few_steps(train: dict[str, Any]) -> int:
     return int(min(train["total_timesteps"], few))
 
 
-def is_quick(settings: dict[str, Any]) -> bool:
+def is_quick(settings: PlainDict) -> bool:
     """Whether settings, as plain data, are marked as quick."""
     return bool(settings.get("run", {}).get("quick"))
 
 
-def mark(settings: dict[str, Any]) -> dict[str, Any]:
+def mark(settings: PlainDict) -> PlainDict:
     """Return the entries that mark the evaluation.json of a quick look."""
     return {"quick": True, "note": NOTE} if is_quick(settings) else {}
 
 
-def _shrunk(key: str, value: Any) -> Any:
+def _shrunk(key: str, value: PyTree) -> Any:
     if isinstance(value, dict):
         return {name: _shrunk(f"{key}.{name}", each) for name, each in value.items()}
     if key in MOST and (value is not None or key in _MANY):

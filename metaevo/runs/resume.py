@@ -2,16 +2,17 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
+from purerl.types import PyTree
 
 
 class Resumed(NamedTuple):
     """The saved state of a run."""
 
-    tree: Any
+    tree: PyTree
     done: int
     """index of the checkpoint: generations or updates"""
     seconds: float
@@ -19,7 +20,11 @@ class Resumed(NamedTuple):
 
 
 def restore_run(
-    run: RunDirectory, kind: str, template: Any, run_id: str, logged: Callable[[int], Iterable[int]]
+    run: RunDirectory,
+    kind: str,
+    template: PyTree,
+    run_id: str,
+    logged: Callable[[int], Iterable[int]],
 ) -> Resumed | None:
     """Restore the newest checkpoint with complete records, and drop the records after it.
 

@@ -13,15 +13,16 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import jax
 
 from metaevo.config import ConfigError, DeviceError, changed_keys, from_dict, to_dict
 from metaevo.config.files import write_text_atomic
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import LATER
 from metaevo.runs import checkpoint
 from metaevo.runs.resume import Resumed, restore_run
@@ -31,6 +32,7 @@ from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import destinations
+from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
 
@@ -68,7 +70,7 @@ class Run(Generic[S]):
         self.kind, self.settings, self.directory, self.stop = kind, settings, directory, stop
         self.before: S | None = None
         """settings of the run before it was resumed"""
-        self.resolved: dict[str, Any] = {}
+        self.resolved: PlainDict = {}
         """values chosen or measured when the run began, which are kept when it is resumed"""
         if saved is not None:
             self.before = check_same(directory, saved["config"], settings, kind.harmless)
@@ -81,7 +83,7 @@ class Run(Generic[S]):
         """0, or 130 / 143 after SIGINT / SIGTERM."""
         return self.stop.exit_code
 
-    def start(self, resolved: dict[str, Any]) -> None:
+    def start(self, resolved: PlainDict) -> None:
         """Write config.yaml and start the trackers.
 
         Args:
@@ -121,7 +123,7 @@ class Run(Generic[S]):
         """Declare that all results are saved at once, so a signal need not wait for a block."""
         self.stop.patience = PATIENCE
 
-    def log(self, record: dict[str, Any]) -> None:
+    def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, which trackers mirror."""
         self.directory.append_metrics(record)
 
@@ -132,7 +134,7 @@ class Run(Generic[S]):
         return self._tracker
 
     def log_evaluation(
-        self, rows: Sequence[Mapping[str, Any]], frames: Sequence[int], seconds: float
+        self, rows: Sequence[PlainMapping], frames: Sequence[int], seconds: float
     ) -> None:
         """Log the final comparison, and drop the records of an earlier one.
 
@@ -157,7 +159,7 @@ class Run(Generic[S]):
                 }
             )
 
-    def save(self, index: int, tree: Any, seconds: float) -> None:
+    def save(self, index: int, tree: PyTree, seconds: float) -> None:
         """Save a checkpoint, after the records before it have reached the disk.
 
         Args:
@@ -175,7 +177,7 @@ class Run(Generic[S]):
         )
 
     def restore(
-        self, template: Any, logged: Callable[[int], Iterable[int]] = range
+        self, template: PyTree, logged: Callable[[int], Iterable[int]] = range
     ) -> Resumed | None:
         """Return the state from which a resumed run continues, and drop the records after it.
 
@@ -281,7 +283,7 @@ def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
     return f"--resume --run-dir {run.path}{' --confirm-destination' if asks else ''}"
 
 
-def check_same(run: RunDirectory, saved: dict[str, Any], settings: S, harmless: Sequence[str]) -> S:
+def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
     """Refuse to resume a run with settings that would change its results.
 
     Args:
@@ -309,7 +311,7 @@ def check_same(run: RunDirectory, saved: dict[str, Any], settings: S, harmless: 
     return before
 
 
-def saved_settings(run: RunDirectory, cls: type[S], saved: dict[str, Any]) -> S:
+def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:
     """Return the settings of a run as its command has them.
 
     Raises:

@@ -28,6 +28,7 @@ from metaevo.config import (
     files,
     mapping_of,
 )
+from metaevo.config.plain import PlainDict
 from metaevo.runs import metrics, schema
 from metaevo.runs.metrics import Records
 from metaevo.runs.schema import SavedConfig
@@ -158,8 +159,8 @@ class RunDirectory:
 
     def write_config(
         self,
-        config: dict[str, Any],
-        resolved: dict[str, Any],
+        config: PlainDict,
+        resolved: PlainDict,
         earlier: SavedConfig | None = None,
     ) -> None:
         """Write config.yaml.
@@ -199,13 +200,13 @@ class RunDirectory:
         consent.note_names(checked["config"])
         return checked
 
-    def update_resolved(self, changes: dict[str, Any]) -> None:
+    def update_resolved(self, changes: PlainDict) -> None:
         """Change values of `resolved` in config.yaml."""
         content = self.read_config()
         content["resolved"] |= changes
         files.write_text_atomic(self.config_path, dump_yaml(content))
 
-    def append_metrics(self, record: dict[str, Any]) -> None:
+    def append_metrics(self, record: PlainDict) -> None:
         """Add a line to metrics.jsonl and flush it; non-finite numbers become null.
 
         Raises:
@@ -216,7 +217,7 @@ class RunDirectory:
             raise ValueError(f"a record needs a kind and its index under that name: {record}")
         files.append_line(self.metrics_path, record)
 
-    def append_tracked(self, entry: dict[str, Any]) -> None:
+    def append_tracked(self, entry: PlainDict) -> None:
         """Add a line to tracked.jsonl."""
         files.append_line(self.tracked_path, files.plain(entry))
 
@@ -280,7 +281,7 @@ def commit() -> str:
     return "unknown" if git is None else git["commit"][:9] + "+" * git["dirty"]
 
 
-def git_commit() -> dict[str, Any] | None:
+def git_commit() -> PlainDict | None:
     """Return the commit of this checkout; None for an installed copy."""
 
     def git(*arguments: str) -> str:

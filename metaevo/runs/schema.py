@@ -12,6 +12,7 @@ from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
 
 from metaevo.config import ConfigError
 from metaevo.config.checks import Count, Index, Measure, Number, Seconds, Text, check
+from metaevo.config.plain import PlainDict
 
 
 def _env(value: Any) -> Any:
@@ -56,7 +57,7 @@ class _Run(TypedDict, total=False):
 
 class _Task(TypedDict, total=False):
     env: Annotated[Any, AfterValidator(_env)]
-    env_params: dict[str, Any]
+    env_params: PlainDict
 
 
 class _Train(TypedDict, total=False):
@@ -111,17 +112,17 @@ class _Config(TypedDict):
 class SavedConfig(TypedDict):
     """config.yaml; `check_config` also checks the values."""
 
-    config: dict[str, Any]
+    config: PlainDict
     """all settings"""
-    resolved: dict[str, Any]
+    resolved: PlainDict
     """values chosen from them when the run began"""
-    environment: dict[str, Any]
+    environment: PlainDict
     """versions, devices, git commit, command line"""
-    resumed: NotRequired[list[dict[str, Any]]]
+    resumed: NotRequired[list[PlainDict]]
     """the environment of every continuation"""
 
 
-def check_config(content: dict[str, Any], where: str) -> SavedConfig:
+def check_config(content: PlainDict, where: str) -> SavedConfig:
     """Return the content of config.yaml.
 
     Raises:
@@ -160,7 +161,7 @@ class _Trial(TypedDict):
     frames: Index
     seconds: Seconds
     value: NotRequired[Measure]
-    params: NotRequired[dict[str, Any]]
+    params: NotRequired[PlainDict]
 
 
 class _Evaluation(TypedDict):
@@ -179,13 +180,13 @@ _KINDS = {
 }
 
 
-def _check_index(record: dict[str, Any], where: str) -> None:
+def _check_index(record: PlainDict, where: str) -> None:
     """Check the kind of a record and the index under that name."""
     kind = check(Text, record.get("kind"), where, "kind")
     check(Index, record.get(kind), where, kind)
 
 
-def check_record(record: Any, where: str) -> dict[str, Any]:
+def check_record(record: Any, where: str) -> PlainDict:
     """Return a record of metrics.jsonl or of a nested run.
 
     Args:
@@ -319,7 +320,7 @@ class JudgedUnseen(TypedDict):
 
 
 class _Confirmed(Scored):
-    settings: dict[str, Any]
+    settings: PlainDict
     tuning_frames: Index
     seeds: Index
     iqm: Number
@@ -398,11 +399,11 @@ class _Opening(TypedDict):
 class _Child(TypedDict):
     child: Text
     job_type: Text
-    config: dict[str, Any]
-    records: list[dict[str, Any]]
+    config: PlainDict
+    records: list[PlainDict]
 
 
-def check_tracked(line: Any, where: str) -> dict[str, Any]:
+def check_tracked(line: Any, where: str) -> PlainDict:
     """Return a line of tracked.jsonl: a nested run, or the name and the kind of the run itself.
 
     Raises:

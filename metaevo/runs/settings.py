@@ -1,10 +1,11 @@
 """The settings that every run has."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from annotated_types import Ge, Gt, Interval, Le
 
+from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.destination import tracking_uri
 
 MAX_SEED = 2**32 - 1
@@ -40,14 +41,14 @@ class RecordConfig:
 class HasRun(Protocol):
     """A dataclass of settings with the section `run`."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[PlainDict]
 
     @property
     def run(self) -> RecordConfig:
         """Randomness, checkpoints and tracking."""
 
 
-def without_env_params(overrides: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+def without_env_params(overrides: PlainDict, settings: PlainDict) -> PlainDict:
     """Return default settings without `task.env_params` if the overrides name another environment.
 
     Args:

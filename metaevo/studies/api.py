@@ -10,6 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
@@ -50,17 +51,17 @@ class Found:
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
-    metrics: Sequence[Mapping[str, Any]]
+    metrics: Sequence[PlainMapping]
     """a record for each generation, as in metrics.jsonl"""
     path: Path | None
     """the run directory, with a report and figures; None without one"""
     frames_per_generation: int
     """environment steps, without validation; 0 if the problem has no frames"""
     study: Study = field(repr=False)
-    measured: Mapping[str, Any] = field(repr=False)
+    measured: PlainMapping = field(repr=False)
     """by the study, before the first generation"""
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
         return [dict(record) for record in self.metrics]
 
@@ -97,10 +98,10 @@ class Found:
 def evolve(
     problem: MetaProblem,
     *,
-    strategy: StrategyConfig | Mapping[str, Any] | Strategy | None = None,
+    strategy: StrategyConfig | PlainMapping | Strategy | None = None,
     generations: int | None = None,
-    evolution: EvolutionConfig | Mapping[str, Any] | None = None,
-    run: RunConfig | Mapping[str, Any] | None = None,
+    evolution: EvolutionConfig | PlainMapping | None = None,
+    run: RunConfig | PlainMapping | None = None,
     evolution_seeds: int | None = None,
     run_dir: str | Path | None = None,
     resume: bool = False,
@@ -173,7 +174,7 @@ def compare(
     found: Found | MetaParams,
     *,
     seeds: int = 128,
-    space: Mapping[str, Any] | None = None,
+    space: PlainMapping | None = None,
     trials: int = 64,
     tuning_seeds: int | None = 4,
     contenders: Sequence[str] = (),
@@ -223,7 +224,7 @@ def compare(
     )
 
 
-def _plain(cls: type, given: Any, name: str) -> dict[str, Any]:
+def _plain(cls: type, given: Any, name: str) -> PlainDict:
     """Return a section of settings as a YAML file has it; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
         raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{cls.__name__} or a dict")
@@ -262,7 +263,7 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
         for seed in range(settings.run.seed, settings.run.seed + count):
             evolution = evolution.with_settings(seed, settings.strategy)
             state, keep = evolution.init(), config.chunk_size is not None
-            records: list[dict[str, Any]] = []
+            records: list[PlainDict] = []
             for block in run_generations(evolution, evolution.start(), keep_chunks=keep):
                 evolution, state = block.evolution, block.state
                 bar.stage("evolving")
@@ -279,6 +280,6 @@ def _evolve_in_memory(study: Study, settings: EvolutionSettings) -> Found:
     return max(evolutions, key=lambda found: _last_finite(found.metrics, key))
 
 
-def _last_finite(records: Sequence[Mapping[str, Any]], key: str) -> float:
+def _last_finite(records: Sequence[PlainMapping], key: str) -> float:
     values = [float(each[key]) for each in records if np.isfinite(each[key])]
     return values[-1] if values else -np.inf

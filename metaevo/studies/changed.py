@@ -3,11 +3,11 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from metaevo.components import discovery, players
 from metaevo.config import ConfigError, changed_keys, consent, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
@@ -22,7 +22,7 @@ def settings_of_run(
     parser: Parser,
     argv: list[str],
     run_of: Callable[[argparse.Namespace], Path],
-    adapted: Callable[[dict[str, Any], argparse.Namespace], dict[str, Any]],
+    adapted: Callable[[PlainDict, argparse.Namespace], PlainDict],
     *,
     fixed: str,
     also: tuple[str, ...] = (),
@@ -43,9 +43,9 @@ def settings_of_run(
     Raises:
         ConfigError: if nothing was evolved there, or something else changes.
     """
-    saved: dict[str, Any] = {}
+    saved: PlainDict = {}
 
-    def defaults(args: argparse.Namespace, overrides: dict[str, Any]) -> dict[str, Any]:
+    def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
         run_dir = run_of(args)
         saved.update(RunDirectory.open(run_dir).read_config()["config"])
         if args.trust_source:

@@ -1,6 +1,6 @@
 """The end of a run of evolution: the held-out comparison, figures, the report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from metaevo.components import discovery
 from metaevo.components.component import LEARNED
 from metaevo.config import checks, to_dict
 from metaevo.config.files import read_json, write_json_atomic
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import MetaParams
 from metaevo.evolution.trouble import trouble
 from metaevo.reports import animation, layout, page, plots
@@ -64,7 +65,7 @@ def present(study: Study, run: Run) -> None:
 
 
 def _draw_found(
-    study: Study, directory: RunDirectory, records: Sequence[Mapping[str, Any]]
+    study: Study, directory: RunDirectory, records: Sequence[PlainMapping]
 ) -> tuple[MetaParams, Path | None]:
     """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
     if records:
@@ -75,7 +76,7 @@ def _draw_found(
     return found, directory.path if discovery.is_loadable(about) else None
 
 
-def _animate(study: Study, directory: RunDirectory, records: Sequence[Mapping[str, Any]]) -> None:
+def _animate(study: Study, directory: RunDirectory, records: Sequence[PlainMapping]) -> None:
     """Draw a film of the study's animated figures over the generations."""
     past = history.read(directory.path)
     if past is not None:
@@ -192,7 +193,7 @@ def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
     return result, result.get("unseen")
 
 
-def fold(heading: str, own: list[page.Table], saved: Mapping[str, Any]) -> list[Any]:
+def fold(heading: str, own: list[page.Table], saved: PlainMapping) -> list[Any]:
     """The end of a report, folded away: the study's own tables, settings, environment."""
     folded: list[Any] = [layout.Folded(heading, own)] if own and heading else []
     folded.append(page.KeyValues("Settings", saved["config"]))
@@ -210,7 +211,7 @@ def print_end(tables: list[page.Table], findings: list[str], words: list[str], q
     print()
 
 
-def _draw(result: HeldOut, records: Sequence[Mapping[str, Any]], directory: RunDirectory) -> None:
+def _draw(result: HeldOut, records: Sequence[PlainMapping], directory: RunDirectory) -> None:
     """Draw what can be drawn of the numbers that a run keeps."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
@@ -230,7 +231,7 @@ def reference_of(result: HeldOut) -> dict[str, float]:
     return {f"{best['function']}, not tuned, held-out seeds": best["mean"]}
 
 
-def caption_of_curves(result: HeldOut | None, config: Mapping[str, Any]) -> dict[str, str]:
+def caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str, str]:
     """Return the caption of learning curves: what they show, and what the run is judged by."""
     default = "return of finished episodes"
     shown = result.get("curves", default) if result else default
@@ -241,8 +242,8 @@ def caption_of_curves(result: HeldOut | None, config: Mapping[str, Any]) -> dict
 
 
 def facts_of(
-    saved: Mapping[str, Any],
-    records: Sequence[Mapping[str, Any]],
+    saved: PlainMapping,
+    records: Sequence[PlainMapping],
     result: HeldOut | None,
     source: Path | None,
 ) -> layout.Facts:

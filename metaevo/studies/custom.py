@@ -12,6 +12,7 @@ from annotated_types import Interval
 from metaevo.comparison.comparison import UNTUNED, Variant, summary
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.evaluation import evaluate
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
@@ -95,7 +96,7 @@ class Study(ProblemStudy):
         path: Path,
         *,
         evolution_frames: int,
-        measured: Mapping[str, Any],
+        measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Evaluate what was found and the contenders on the same held-out keys."""

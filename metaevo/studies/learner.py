@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -10,6 +9,7 @@ from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
 from metaevo.components import channels, discovery, filling, learners
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, Unseen
@@ -17,6 +17,7 @@ from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
 from metaevo.training.train_learner import Normalisation, TrainLearner
+from purerl.types import MetaParams
 
 LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": "an actor-critic"}
 
@@ -78,9 +79,9 @@ class LearnerStudy:
         check_agents(self.problem({}), self.tasks, self.settings)
         entries.check(self.settings, self.parts)
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> PlainDict:
         """Return what makes the fitness of several environments comparable, and what code it is."""
-        measured: dict[str, Any] = {discovery.SOURCES: discovery.digests_of(self.evolved)}
+        measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
         if len(self.tasks) == 1:
             return measured
         settings = self.settings
@@ -93,7 +94,7 @@ class LearnerStudy:
             raise ConfigError(f"task.env: {error}") from error
         return {**measured, "normalisation": bounds._asdict()}
 
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write the source code of the parts, and copy what other runs have evolved."""
         began_with = measured.get(discovery.SOURCES)
         discovery.keep_sources(directory, self.evolved, began_with)
@@ -101,7 +102,7 @@ class LearnerStudy:
             filling.keep(directory.path, slot, getattr(self.settings, slot))
         channels.keep(directory.path, self.settings.channel)
 
-    def problem(self, measured: Mapping[str, Any]) -> TrainLearner:
+    def problem(self, measured: PlainMapping) -> TrainLearner:
         """Return the problem: train an agent in every environment with a candidate."""
         return TrainLearner(
             self.tasks,
@@ -111,12 +112,12 @@ class LearnerStudy:
             self._normalisation(measured),
         )
 
-    def save(self, directory: RunDirectory, meta_params: Any, generation: int) -> None:
+    def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Write the parts, so that `metaevo.load` finds them."""
         learner, envs = self.settings.learner, [each.name for each in self.tasks]
         discovery.save(directory, self.evolved, meta_params, generation, learner, envs)
 
-    def draw(self, meta_params: Any, figures: Path) -> None:
+    def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Let every part's module draw what was found."""
         laboratory = self._of(meta_params)
         for part in self.evolved.parts.values():
@@ -124,17 +125,17 @@ class LearnerStudy:
             if draw is not None:
                 draw(laboratory.found(part), figures)
 
-    def draw_frame(self, meta_params: Any, figures: Path) -> None:
+    def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the same figures."""
         self.draw(meta_params, figures)
 
     def compare(
         self,
-        learned: Mapping[str, Any],
+        learned: PlainMapping,
         path: Path,
         *,
         evolution_frames: int,
-        measured: Mapping[str, Any],
+        measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Compare the parts with tuned hand-written ones, on unseen tasks too."""
@@ -162,7 +163,7 @@ class LearnerStudy:
 
     def judge_unseen(
         self,
-        learned: Mapping[str, Any],
+        learned: PlainMapping,
         path: Path,
         *,
         evolution_frames: int,
@@ -194,7 +195,7 @@ class LearnerStudy:
             return f"{part[0].upper()}{part[1:]} for {learner} on another task", where
         return f"Evolving {part} for {learner} on {names}", f"{generations} generations"
 
-    def findings(self, meta_params: Any, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return what the parts look like."""
         laboratory, found = self._of(meta_params), []
         for part in self.evolved.parts.values():
@@ -205,7 +206,7 @@ class LearnerStudy:
                 found += say(laboratory.found(part), observed)
         return found
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return the ablations."""
         found = table_of_parts(result)
         for part in self.evolved.parts.values():
@@ -214,7 +215,7 @@ class LearnerStudy:
                 found += tables(result, learners.find(self.settings.learner))
         return found
 
-    def _of(self, meta_params: Any) -> Laboratory:
+    def _of(self, meta_params: MetaParams) -> Laboratory:
         """Return the laboratory of what was found: what it has trained for a picture is kept."""
         if self._laboratory is None:
             self._laboratory = Laboratory(self.settings, self.parts, meta_params)
@@ -222,7 +223,7 @@ class LearnerStudy:
             self._laboratory = self._laboratory.of(meta_params)
         return self._laboratory
 
-    def _normalisation(self, measured: Mapping[str, Any]) -> Normalisation | None:
+    def _normalisation(self, measured: PlainMapping) -> Normalisation | None:
         bounds = measured.get("normalisation")
         if bounds is None:
             return None

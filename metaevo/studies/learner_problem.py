@@ -1,7 +1,7 @@
 """Components of a learner from Python: a problem for `metaevo.evolve`, and its comparison."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import learners
 from metaevo.config import ConfigError, from_dict, merge, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation, MetaParams
 from metaevo.evolution.strategy import StrategyConfig
@@ -40,7 +41,7 @@ class LearnerProblem:
         *,
         evolve: str | Sequence[str],
         env: str | Sequence[str] = "CartPole-v1",
-        env_params: Mapping[str, Any] | None = None,
+        env_params: PlainMapping | None = None,
         **sections: Any,
     ):
         """Build the component, the learner and the environments.
@@ -83,7 +84,7 @@ class LearnerProblem:
         return self._problem.ascend(key, meta_params, window)
 
     @property
-    def functions(self) -> dict[str, Any]:
+    def functions(self) -> PlainDict:
         """The functions of the evolved slots, as the learner's `make_train` takes them."""
         return self._study.evolved.functions()
 
@@ -144,7 +145,7 @@ class ContenderResult:
     """agents with non-finite parameters"""
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "ContenderResult":
+    def of(cls, row: PlainMapping) -> "ContenderResult":
         """Return the typed form of a row of evaluation.json."""
         known = {name: row[name] for name in cls.__dataclass_fields__}
         return cls(**{**known, "interval": tuple(row["interval"])})
@@ -165,7 +166,7 @@ class ComparisonResult:
     """95% interval of the difference"""
 
     @classmethod
-    def of(cls, evaluation: Mapping[str, Any]) -> "ComparisonResult":
+    def of(cls, evaluation: PlainMapping) -> "ComparisonResult":
         """Return the typed form of evaluation.json."""
         rows = tuple(ContenderResult.of(row) for row in evaluation["variants"])
         best = evaluation["against_best"]
@@ -177,6 +178,6 @@ class ComparisonResult:
             tuple(best["difference_interval"]),
         )
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[PlainDict]:
         """Return a record for each row."""
         return [asdict(row) for row in self.rows]

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
@@ -53,7 +53,7 @@ class ProblemStudy(Plain):
         self._metrics = check_evaluation(self._problem, shapes)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 
-    def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
+    def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""
         del measured
         return self._problem
@@ -81,7 +81,7 @@ class ProblemStudy(Plain):
         path: Path,
         *,
         evolution_frames: int,
-        measured: Mapping[str, Any],
+        measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Return nothing: a problem alone has no contenders."""
@@ -90,12 +90,12 @@ class ProblemStudy(Plain):
         """Return the problem's name and the number of generations."""
         return f"Evolving {self.name}", f"{generations} generations"
 
-    def findings(self, meta_params: MetaParams, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return nothing: only its numbers are known."""
         del meta_params, result
         return []
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return no tables."""
         del result
         return []

@@ -1,11 +1,12 @@
 """The studies that `metaevo evolve` knows, by the setting `study`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from metaevo.components import known
 from metaevo.config import ConfigError, show
 from metaevo.config.hints import of_value
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.studies import custom
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.coin_game import CoinStudy
@@ -29,7 +30,7 @@ LEARNER = "learner"
 class Entry(NamedTuple):
     """A study."""
 
-    settings: Callable[[dict[str, Any], str | None], type[Any]]
+    settings: Callable[[PlainDict, str | None], type[Any]]
     """from raw settings, and the component that a script evolves, to their class"""
     make: Callable[..., Study]
     """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
@@ -53,7 +54,7 @@ STUDIES = {
 }
 
 
-def find(raw: Mapping[str, Any]) -> Entry:
+def find(raw: PlainMapping) -> Entry:
     """Return the study that settings name.
 
     Args:

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.blocks import Block, run_generations
 from metaevo.evolution.evolution import Evolution, State
@@ -115,7 +116,7 @@ def _listen() -> Any:
 
 def resolve(
     study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
-) -> dict[str, Any] | None:
+) -> PlainDict | None:
     """Return what the run has, or needs, beside its settings; None if nothing is left to do.
 
     Args:
@@ -154,7 +155,7 @@ def is_evolved(directory: RunDirectory, generations: int) -> bool:
     return found == list(range(len(found))) and len(found) >= generations  # else some were lost
 
 
-def start(run: Run[EvolutionSettings], resolved: dict[str, Any], evolution: Evolution) -> None:
+def start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
     """Write config.yaml, with how the devices are used; say if that has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, size in layout.items():
@@ -173,9 +174,7 @@ def start(run: Run[EvolutionSettings], resolved: dict[str, Any], evolution: Evol
     )
 
 
-def make_evolution(
-    study: Study, settings: EvolutionSettings, resolved: dict[str, Any]
-) -> Evolution:
+def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
     config = settings.evolution
     if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began

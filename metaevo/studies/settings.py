@@ -12,6 +12,7 @@ from metaevo.components import channels, filling, known, parts
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainDict
 from metaevo.config.sections import LATER, specialised
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.strategy import StrategyConfig
@@ -24,7 +25,7 @@ from metaevo.training.task import (
     learner_sections,
     make_environments,
 )
-from purerl.types import Hyperparams
+from purerl.types import Hyperparams, MetaParams
 
 MAX_EVOLUTIONS = 1000
 """Of one run."""
@@ -94,7 +95,7 @@ class EvolveSettings:
         check_numbers(self)
 
 
-def experiment_class(raw: dict[str, Any], component: str | None) -> type[EvolveSettings]:
+def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettings]:
     """Return the dataclass of an experiment's settings; some sections depend on others' names.
 
     Args:
@@ -113,12 +114,12 @@ class Opened(NamedTuple):
     """What the names of a learner and its evolved parts add to settings; see `specialised`."""
 
     sections: dict[str, type]
-    values: dict[str, Any]
+    values: PlainDict
     texts: dict[str, str]
     """of the slots that are not evolved; earlier versions had none of these settings"""
 
 
-def evolving(raw: dict[str, Any], component: str | None) -> Opened:
+def evolving(raw: PlainDict, component: str | None) -> Opened:
     """Return what belongs to a learner and to what is evolved of it.
 
     Args:
@@ -186,7 +187,7 @@ def fixed_slots(settings: EvolveSettings) -> list[str]:
 def _with_its_own(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
     """Return a slot function with meta-parameters of its own instead of those that evolve."""
 
-    def of_slot(meta_params: Any, *arguments: Any) -> Any:
+    def of_slot(meta_params: MetaParams, *arguments: Any) -> Any:
         del meta_params
         return function(own, *arguments)
 

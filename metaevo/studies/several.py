@@ -7,11 +7,12 @@ own (`seed_0`, `seed_1`, ...), so that one that is killed goes on where it was.
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.evolution import Evolution
 from metaevo.runs.run import Kind, Run, open_run, open_run_inside
 from metaevo.studies.conclusion import present
@@ -93,7 +94,7 @@ def _evolve_one(
     run: Run[EvolutionSettings],
     member: Member,
     evolution: Evolution,
-    measured: dict[str, Any],
+    measured: PlainDict,
 ) -> Evolution:
     """Run one of the evolutions to its end, unless it is there; return what is compiled."""
     settings = _alone(run.settings, member.seed)

@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.components import discovery
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.strategies import has_mean
 from metaevo.reports import layout, page, score_plots
 from metaevo.reports.evolution_plots import plot_evolutions
@@ -35,6 +36,7 @@ from metaevo.studies.conclusion import (
 )
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Study
+from purerl.types import PyTree
 
 TOGETHER = f"{LEARNED} (all evolutions)"
 """The row of the figure of scores for their mean."""
@@ -58,7 +60,7 @@ class Member(NamedTuple):
         return f"{LEARNED} seed {self.seed}"
 
     @property
-    def records(self) -> Sequence[Mapping[str, Any]]:
+    def records(self) -> Sequence[PlainMapping]:
         """Of its generations."""
         return self.directory.read_metrics("generation")
 
@@ -139,7 +141,7 @@ def _write_report(
     members: list[Member],
     scores: list[float],
     chosen: Member,
-    found: Any,
+    found: PyTree,
     result: HeldOut | None,
     loadable: bool,
 ) -> None:

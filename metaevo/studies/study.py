@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
@@ -31,10 +32,10 @@ class Study(Protocol):
             ConfigError: if they do not.
         """
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> PlainDict:
         """Return what has to be measured before evolution begins: plain data, kept by its run."""
 
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write into a run's directory what the run needs beside its settings.
 
         Args:
@@ -45,7 +46,7 @@ class Study(Protocol):
             ConfigError: if a resumed run would become another one.
         """
 
-    def problem(self, measured: Mapping[str, Any]) -> MetaProblem:
+    def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem.
 
         Args:
@@ -67,7 +68,7 @@ class Study(Protocol):
         path: Path,
         *,
         evolution_frames: int,
-        measured: Mapping[str, Any],
+        measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Judge what was found on keys that evolution has not seen; None for no comparison.
@@ -87,7 +88,7 @@ class Study(Protocol):
     def title(self, generations: int) -> tuple[str, str]:
         """Return title and subtitle of the report; without generations, of one on another task."""
 
-    def findings(self, meta_params: MetaParams, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
         """Return sentences that say what was found, from its numbers.
 
         Args:
@@ -95,7 +96,7 @@ class Study(Protocol):
             result: the content of evaluation.json; empty without a comparison.
         """
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return tables for the report beside that of the contenders."""
 
 
@@ -110,11 +111,11 @@ class Plain:
     captions: Mapping[str, str] = {}
     folds = ""
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> PlainDict:
         """Return nothing: there is nothing to measure before."""
         return {}
 
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Write nothing: the settings say it all."""
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:

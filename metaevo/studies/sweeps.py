@@ -7,7 +7,7 @@ compiled program if they differ in sigma, learning rate or seed only.
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_population
@@ -107,7 +108,7 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             )
 
     def confirm(
-        self, name: str, params: dict[str, Any], seeds: int, progress: Progress
+        self, name: str, params: PlainDict, seeds: int, progress: Progress
     ) -> tuple[np.ndarray, int]:
         """Evolve with settings on seeds that the search has not seen."""
         scores = self.scores(self.settings_of(params), Purpose.HELD_OUT, seeds, progress)
@@ -217,8 +218,8 @@ class FunctionSweepSettings(SearchSettings):
 
 
 def sweep(
-    objective: Callable[[dict[str, Any]], float] | Mapping[str, Any],
-    space: Mapping[str, Any],
+    objective: Callable[[PlainDict], float] | PlainMapping,
+    space: PlainMapping,
     *,
     trials: int | None = None,
     sampler: str | None = None,
@@ -281,7 +282,7 @@ def sweep(
     return result_of(study, this.space, path)
 
 
-def sweep_class(raw: dict[str, Any]) -> type[SearchSettings]:
+def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     """Return the dataclass of a sweep's settings.
 
     It has the settings of a training run (`metaevo.training.settings`) or, with `evolve:` or

@@ -4,7 +4,7 @@ The comparison is the content of evaluation.json.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from metaevo.reports import page
 from metaevo.reports.numbers import estimate, number
 from metaevo.reports.plots import is_learned
 from metaevo.runs.schema import HeldOut, Variant
+from purerl.types import MetaParams
 
 FEW = 12
 """Evolved numbers are listed up to so many."""
@@ -124,7 +125,7 @@ def tuned_settings(result: HeldOut) -> list[page.Table]:
     return [page.Table("Tuned settings", columns, rows)] if rows else []
 
 
-def evolved_numbers(meta_params: Any, most: int = FEW) -> dict[str, float]:
+def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:
     """Return what was evolved as numbers by their names; nothing where there are many.
 
     Args:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from purerl.types import EpisodeSums
+from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
 
 class Row(struct.PyTreeNode):
@@ -18,11 +18,11 @@ class Row(struct.PyTreeNode):
     and what is logged does not depend on where a run was interrupted.
     """
 
-    agent: Any
+    agent: PyTree
     """the learner's state; on the host and between programs, its random keys as plain numbers"""
-    hyperparams: Any
+    hyperparams: Hyperparams
     """its own, or None for those of all agents"""
-    meta_params: Any
+    meta_params: MetaParams
     """its own, or None for those of all agents"""
     episodes: EpisodeSums
     """each field [windows]"""
@@ -72,7 +72,7 @@ def vmap_rows(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
 
 
 def own_or_shared(
-    shared: tuple[Any, Any, Any], hyperparams: Any, meta_params: Any
+    shared: tuple[Any, Any, Any], hyperparams: Hyperparams, meta_params: MetaParams
 ) -> tuple[Any, Any, Any]:
     """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
     return (
@@ -82,7 +82,7 @@ def own_or_shared(
     )
 
 
-def packed(tree: Any) -> Any:
+def packed(tree: PyTree) -> Any:
     """Return a tree with its random keys as plain numbers, which lie on the host like others."""
 
     def unwrap(leaf):

@@ -1,11 +1,11 @@
 """Training from Python: `metaevo.train`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from metaevo.components import filling, learners
 from metaevo.config import ConfigError, from_dict, show
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.training.result import (
@@ -19,13 +19,14 @@ from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_trainee, training_class
 from metaevo.training.task import with_task
 from purerl.learners import LearnerEntry
+from purerl.types import PyTree
 
 
 def train(
     learner: str | LearnerEntry = "ppo",
     *,
     env: str = "CartPole-v1",
-    env_params: Mapping[str, Any] | None = None,
+    env_params: PlainMapping | None = None,
     seeds: int = 8,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -88,7 +89,7 @@ def train(
     return load_training(run_dir)
 
 
-def _pair(slot: str, value: Any) -> tuple[Any, Any]:
+def _pair(slot: str, value: PyTree) -> tuple[Any, Any]:
     """Return a function and its meta-parameters; a hand-written function has none."""
     pair = value if isinstance(value, tuple) else (value, None)
     if len(pair) != 2 or not callable(pair[0]):
@@ -99,7 +100,7 @@ def _pair(slot: str, value: Any) -> tuple[Any, Any]:
     return pair
 
 
-def _train_in_memory(settings: TrainSettings, given: Mapping[str, Any]) -> TrainingResult:
+def _train_in_memory(settings: TrainSettings, given: PlainMapping) -> TrainingResult:
     trainee = make_trainee(settings, given=given)
     check_trainee(settings, trainee)
     population = population_of(settings, trainee, settings.run.chunk_size)

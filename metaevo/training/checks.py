@@ -1,7 +1,7 @@
 """Agents that no memory can hold, refused before anything is allocated."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 
@@ -11,7 +11,7 @@ from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import MetaProblem
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.training.train_learner import Task, training_bytes
-from purerl.types import Hyperparams
+from purerl.types import Hyperparams, MetaParams
 
 
 class Evolves(Protocol):
@@ -33,8 +33,8 @@ class Evolves(Protocol):
 def check_training(
     section: str,
     task: Task,
-    hyperparams: Any,
-    meta_params: Any,
+    hyperparams: Hyperparams,
+    meta_params: MetaParams,
     *,
     kept: int,
     at_once: int,

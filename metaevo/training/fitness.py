@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge
 
 from purerl.parts.evaluation import mean_return
-from purerl.types import EpisodeSums
+from purerl.types import EpisodeSums, PyTree
 
 FINAL_FRACTION = 0.1
 """The last part of training that counts as its end."""
@@ -88,7 +88,7 @@ def scores(config: FitnessConfig, episodes: EpisodeSums, finite: np.ndarray) -> 
     return np.where(finite, jax.device_get(_fitness_of_agents(config, episodes)), np.nan)
 
 
-def all_finite(tree: Any, axes: int = 0) -> Any:
+def all_finite(tree: PyTree, axes: int = 0) -> Any:
     """Return whether everything in a tree is finite, for each place along the first `axes` axes.
 
     Works on NumPy's arrays as on JAX's.

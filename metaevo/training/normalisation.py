@@ -1,7 +1,6 @@
 """What makes the fitness of several environments comparable: random play and the reference."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -9,12 +8,13 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.population import Population
 from metaevo.training.train_learner import Normalisation, Task
+from purerl.types import Hyperparams
 
 SEEDS = 16
 
 
 def measure_normalisation(
-    tasks: Sequence[Task], hyperparams: Any, fitness: FitnessConfig, *, seed: int
+    tasks: Sequence[Task], hyperparams: Hyperparams, fitness: FitnessConfig, *, seed: int
 ) -> Normalisation:
     """Measure random play and the reference in every environment, through the learner's own code.
 

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.training.agents import (
     Agents,
@@ -37,7 +38,7 @@ from metaevo.training.agents import (
 )
 from metaevo.training.fitness import FitnessConfig, Windows, all_finite, mean_returns, scores
 from metaevo.training.train_learner import Task, fitness_of, train, working_set
-from purerl.types import EpisodeSums
+from purerl.types import EpisodeSums, Hyperparams, MetaParams, PyTree
 
 MAX_POINTS = 200
 """of a learning curve, by default"""
@@ -55,8 +56,8 @@ class Population:
     def __init__(
         self,
         task: Task,
-        hyperparams: Any,
-        meta_params: Any,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
         fitness: FitnessConfig,
         *,
         agents: int | None = None,
@@ -97,7 +98,7 @@ class Population:
         self._like = jax.eval_shape(
             task.learner.init, jax.random.key(0), hyperparams, meta_params, task.env_params
         )
-        own: dict[str, Any] = {"num_devices": self.num_devices, "local": True}
+        own: PlainDict = {"num_devices": self.num_devices, "local": True}
         self._init = devices.spread(jax.vmap(self._init_row), **own)
         self._run = devices.spread(self.train_rows, in_axes=(0, None, None), donate=(0,), **own)
         self._whole = devices.RowMap(
@@ -270,7 +271,7 @@ class Population:
             lambda leaf: leaf.reshape(-1, len(keys), *leaf.shape[1:]), self._whole(inputs, count)
         )
 
-    def _train_row(self, inputs: dict[str, Any]) -> Trained:
+    def _train_row(self, inputs: PlainDict) -> Trained:
         key = jax.random.wrap_key_data(inputs["key"])
         hyperparams, meta_params, _ = self._settings(inputs)
         result = train(self.task, key, hyperparams, meta_params)
@@ -310,7 +311,7 @@ class Population:
         finite = None if self._metrics else jax.vmap(self._is_finite)(agent)
         return Row(packed(agent), rows.hyperparams, rows.meta_params, episodes, metrics, finite)
 
-    def _init_row(self, inputs: dict[str, Any]) -> Row:
+    def _init_row(self, inputs: PlainDict) -> Row:
         learner, settings = self.task.learner, self._settings(inputs)
         agent = learner.init(jax.random.wrap_key_data(inputs["key"]), *settings)
         _, *sums = jax.eval_shape(learner.update, agent, *settings)
@@ -326,7 +327,7 @@ class Population:
             None if self._metrics else self._is_finite(agent),
         )
 
-    def _settings(self, inputs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    def _settings(self, inputs: PlainDict) -> tuple[Any, Any, Any]:
         """Return a learner's arguments after its key or state: an agent's own, or shared ones."""
         own = inputs.get("hyperparams"), inputs.get("meta_params")
         return own_or_shared(self._shared(), *own)
@@ -335,7 +336,7 @@ class Population:
         """Return hyperparams, meta-parameters and environment parameters of the population."""
         return devices.as_inputs((self.hyperparams, self.meta_params, self.task.env_params))
 
-    def _is_finite(self, agent: Any) -> jax.Array:
+    def _is_finite(self, agent: PyTree) -> jax.Array:
         return all_finite(self.task.learner.policy(agent))
 
     def _inputs(
@@ -343,10 +344,10 @@ class Population:
         keys: np.ndarray,
         hyperparams: Sequence[Any] | None = None,
         meta_params: Sequence[Any] | None = None,
-    ) -> dict[str, Any]:
+    ) -> PlainDict:
         """All settings with all keys; in NumPy, which compiles nothing for every new number."""
         settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
-        rows: dict[str, Any] = {"key": np.tile(keys, (settings, 1))}
+        rows: PlainDict = {"key": np.tile(keys, (settings, 1))}
         if hyperparams is not None:
             rows["hyperparams"] = repeated(hyperparams, len(keys), np.float32)
         if meta_params is not None:
@@ -361,7 +362,7 @@ class Population:
         dealt = devices.deal(rows, chunk, self.num_devices)
         return devices.place(dealt, self.num_devices, local=True)
 
-    def _unpacked(self, agent: Any) -> Any:
+    def _unpacked(self, agent: PyTree) -> Any:
         def wrap(leaf, like):
             is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
             return jax.random.wrap_key_data(leaf) if is_key else leaf

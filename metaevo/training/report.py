@@ -12,6 +12,7 @@ import numpy as np
 from metaevo.components.channels import NONE
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.files import replacing, write_json_atomic, write_text_atomic
+from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import page as report
@@ -27,7 +28,7 @@ from metaevo.training.settings import Trainee, TrainSettings
 from purerl.envs.render import frames_per_second, record_episode, renderer, save_gif
 from purerl.parts.evaluation import evaluate
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium, gymnasium_name
-from purerl.types import EpisodeSums
+from purerl.types import Environment, EpisodeSums, PyTree
 
 AGENTS_AT_ONCE = 64
 FILM_STEPS = 300
@@ -43,7 +44,7 @@ class Trained(NamedTuple):
     population: Population
 
 
-def check(settings: TrainSettings, env_name: str, env: Any) -> None:
+def check(settings: TrainSettings, env_name: str, env: Environment) -> None:
     """Find out before anything compiles whether Gymnasium has the environment, or it can be drawn.
 
     Raises:
@@ -73,7 +74,7 @@ def check(settings: TrainSettings, env_name: str, env: Any) -> None:
         ) from None
 
 
-def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> dict[str, Any]:
+def _gymnasium_kwargs(settings: TrainSettings, env_name: str) -> PlainDict:
     """Our own environments take the same overrides there; others are played as they are."""
     if not gymnasium_name(env_name).startswith("purerl/"):
         return {}
@@ -135,7 +136,7 @@ def _final_returns(episodes: EpisodeSums) -> np.ndarray:
     return mean_returns(jax.tree.map(lambda sums: sums[:, -last:].sum(axis=1), episodes))
 
 
-def _row(name: str, scores: np.ndarray) -> dict[str, Any]:
+def _row(name: str, scores: np.ndarray) -> PlainDict:
     """A row of evaluation.json; agents without a finished episode have no score."""
     row = {"name": name, "settings": {}, "tuning_frames": 0, "scores": scores}
     known = scores[np.isfinite(scores)]
@@ -151,7 +152,7 @@ def _row(name: str, scores: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _play(this: Trained, policies: Any) -> list[dict[str, Any]]:
+def _play(this: Trained, policies: PyTree) -> list[PlainDict]:
     """Let the trained policies play, here and in Gymnasium."""
     settings, (env_name, learner, _, env_params) = this.run.settings, this.trainee
     config, seed = settings.evaluation, settings.run.seed
@@ -230,7 +231,7 @@ def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
         this.run.tracker.log_child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
 
 
-def _draw_table(this: Trained, policies: Any) -> None:
+def _draw_table(this: Trained, policies: PyTree) -> None:
     """Draw what tabular agents have learned: the mean of their tables."""
     if not hasattr(policies, "visits"):
         return
@@ -241,7 +242,7 @@ def _draw_table(this: Trained, policies: Any) -> None:
         value_maps.plot_value_map(q, visits, grid, this.run.directory.figures / VALUE_MAP)
 
 
-def _film(this: Trained, policies: Any) -> None:
+def _film(this: Trained, policies: PyTree) -> None:
     """Record an episode of the first agent."""
     settings, (_, learner, _, env_params) = this.run.settings, this.trainee
     policy = jax.tree.map(lambda leaf: leaf[0], policies)
@@ -262,7 +263,7 @@ def _film(this: Trained, policies: Any) -> None:
         save_gif(file, frames, frames_per_second(learner.env))
 
 
-def _write_report(this: Trained, result: dict[str, Any]) -> None:
+def _write_report(this: Trained, result: PlainDict) -> None:
     """Write report.html and print its table."""
     directory, settings = this.run.directory, this.run.settings
     saved = directory.read_config()

@@ -9,6 +9,7 @@ import numpy as np
 
 from metaevo.config import ConfigError
 from metaevo.config.files import read_json
+from metaevo.config.plain import PlainDict
 from metaevo.reports import plots
 from metaevo.runs import schema
 from metaevo.runs.run_directory import RunDirectory
@@ -18,7 +19,7 @@ from metaevo.training.fitness import all_finite, mean_returns, scores
 from metaevo.training.population import Population
 from metaevo.training.settings import Trainee, TrainSettings, load_policies
 from metaevo.training.train_learner import Task
-from purerl.types import Learner
+from purerl.types import Learner, PyTree
 
 WHOLE = "whole training (fitness)"
 """The row of evaluation.json with the scores; a sweep maximises the same."""
@@ -30,7 +31,7 @@ class TrainingResult:
 
     learner: Learner
     """with its environment, as `purerl.acting` takes it"""
-    policies: Any
+    policies: PyTree
     """each leaf [seeds, ...]"""
     steps: np.ndarray
     """[points] environment steps of an agent at the points of the learning curves"""
@@ -43,7 +44,7 @@ class TrainingResult:
     path: Path | None
     """the run directory, with a report and figures; None without one"""
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[PlainDict]:
         """Return a record for each agent and point of its learning curve."""
         return [
             {"seed": seed, "steps": steps, "return": value}

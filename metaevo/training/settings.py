@@ -15,6 +15,7 @@ from metaevo.components.parts import of_key
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainDict
 from metaevo.config.sections import LATER, specialised
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs import checkpoint
@@ -33,7 +34,7 @@ from metaevo.training.task import (
 from metaevo.tuning.config import MOST
 from purerl.learners import HAND_WRITTEN
 from purerl.parts.own_task import sampler
-from purerl.types import Hyperparams, Learner
+from purerl.types import EnvParams, Hyperparams, Learner, PyTree
 
 T = TypeVar("T")
 
@@ -81,9 +82,9 @@ class Trainee(NamedTuple):
 
     env_name: str
     learner: Learner
-    meta_params: dict[str, Any]
+    meta_params: PlainDict
     """of the losses, by their slots"""
-    env_params: Any
+    env_params: EnvParams
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ class TrainableSettings(LearnerSettings, Protocol):
         """What it hears."""
 
 
-def training_class(raw: dict[str, Any]) -> type[TrainSettings]:
+def training_class(raw: PlainDict) -> type[TrainSettings]:
     """Return the dataclass of a training run's settings; some sections depend on the learner.
 
     Raises:
@@ -133,7 +134,7 @@ def training_class(raw: dict[str, Any]) -> type[TrainSettings]:
     return with_named_functions(TrainSettings, raw, ("learner", "seeds"))
 
 
-def with_named_functions(base: type[T], raw: dict[str, Any], order: tuple[str, ...]) -> type[T]:
+def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) -> type[T]:
     """Return a subclass of settings with a learner's sections, and a setting for each named slot.
 
     Args:
@@ -201,7 +202,7 @@ def make_trainee(
     return Trainee(env_name, learner, meta_params, env_params)
 
 
-def save_policies(run: RunDirectory, policies: Any, metadata: dict[str, Any]) -> None:
+def save_policies(run: RunDirectory, policies: PyTree, metadata: PlainDict) -> None:
     """Write policies stacked over agents into the run directory, for `load_policies`."""
     content = _without_none(flax.serialization.to_state_dict(jax.device_get(policies)))
     checkpoint.save_tree(_policies(run), content, metadata)
@@ -259,7 +260,7 @@ def _policies(run: RunDirectory) -> Path:
     return run.path / "policies"
 
 
-def _without_none(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_none(tree: PlainDict) -> PlainDict:
     return {
         key: _without_none(value) if isinstance(value, dict) else value
         for key, value in tree.items()

@@ -9,10 +9,11 @@ import jax
 from metaevo.components import learners
 from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, consent
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.train_learner import Task
 from purerl import envs
 from purerl.parts.own_task import OwnTask, sampler
-from purerl.types import Hyperparams, Learner
+from purerl.types import Environment, EnvParams, Hyperparams, Learner, MetaParams, PyTree
 
 
 class LearnerConfig(Protocol):
@@ -53,17 +54,17 @@ class TaskConfig:
 
     env: str | tuple[str, ...] = "CartPole-v1"
     """an environment's name, or several: then fitness is normalised and averaged"""
-    env_params: dict[str, Any] = field(default_factory=dict)
+    env_params: PlainDict = field(default_factory=dict)
     """overrides of the environment's parameters; with several environments, by their names"""
 
-    def items(self) -> list[tuple[str, dict[str, Any]]]:
+    def items(self) -> list[tuple[str, PlainDict]]:
         """Return every environment's name and overrides."""
         if isinstance(self.env, str):
             return [(self.env, self.env_params)]
         return [(name, self.env_params.get(name, {})) for name in self.env]
 
 
-def with_task(settings: Mapping[str, Any]) -> dict[str, Any]:
+def with_task(settings: PlainMapping) -> PlainDict:
     """Return settings with `env` and `env_params`, as Python functions take them, in `task`."""
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
     if "env" in settings:
@@ -84,7 +85,11 @@ def learner_sections(learner: str) -> dict[str, type]:
 
 
 def make_learner(
-    settings: LearnerSettings, env: Any, env_params: Any, meta_params: Any = None, **slots: Any
+    settings: LearnerSettings,
+    env: Environment,
+    env_params: EnvParams,
+    meta_params: MetaParams = None,
+    **slots: Any,
 ) -> Learner:
     """Bind the learner of the settings to an environment.
 
@@ -140,7 +145,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
     return built
 
 
-def rehearse(name: str, env: Any, params: Any) -> None:
+def rehearse(name: str, env: Environment, params: PyTree) -> None:
     """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
 
     Raises:
@@ -159,7 +164,7 @@ def rehearse(name: str, env: Any, params: Any) -> None:
         ) from error
 
 
-def with_changes(hyperparams: Any, changes: Mapping[str, Any]) -> Any:
+def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
     """Return hyperparams with some of them changed, those of a part by dotted names."""
     for name, value in changes.items():
         first, _, rest = name.partition(".")
@@ -177,7 +182,10 @@ class Parts(NamedTuple):
     environments: list[tuple[str, Any, Any]]
 
     def tasks(
-        self, settings: LearnerSettings, functions: Mapping[str, Callable[..., Any]], example: Any
+        self,
+        settings: LearnerSettings,
+        functions: Mapping[str, Callable[..., Any]],
+        example: PyTree,
     ) -> list[Task]:
         """Bind the learner to every environment.
 

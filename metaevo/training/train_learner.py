@@ -19,7 +19,7 @@ from metaevo.evolution.problem import Evaluation, MetaParams
 from metaevo.training.derivatives import train_and_differentiate
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
-from purerl.types import Learner, TrainResult
+from purerl.types import EnvParams, Hyperparams, Learner, TrainResult
 
 
 class Task(NamedTuple):
@@ -27,7 +27,7 @@ class Task(NamedTuple):
 
     name: str
     learner: Learner
-    env_params: Any
+    env_params: EnvParams
 
     @property
     def complete_from(self) -> int | None:
@@ -56,7 +56,7 @@ class TrainLearner:
     """Conforms to `metaevo.evolution.problem.MetaProblem`."""
 
     tasks: Sequence[Task]
-    hyperparams: Any
+    hyperparams: Hyperparams
     component: Component | Evolved
     fitness: FitnessConfig
     normalisation: Normalisation | None = None
@@ -124,7 +124,9 @@ class TrainLearner:
         return value / len(self.tasks), metrics
 
 
-def train(task: Task, key: jax.Array, hyperparams: Any, meta_params: MetaParams) -> TrainResult:
+def train(
+    task: Task, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams
+) -> TrainResult:
     """Train one agent from scratch."""
     settings = devices.as_inputs((hyperparams, meta_params, task.env_params))
     return task.learner.train(key, *settings)
@@ -139,7 +141,7 @@ def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Ar
     return jnp.where(finite, fitness(config, measures(result.episodes)), jnp.nan)
 
 
-def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
+def working_set(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> int:
     """Estimate the bytes that training one agent walks over: its state, a gradient and a batch.
 
     On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
@@ -151,7 +153,9 @@ def working_set(task: Task, hyperparams: Any, meta_params: MetaParams) -> int:
     return state + working
 
 
-def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tuple[int, int]:
+def training_bytes(
+    task: Task, hyperparams: Hyperparams, meta_params: MetaParams
+) -> tuple[int, int]:
     """Estimate what an agent keeps from update to update, and what an update takes besides.
 
     The latter is a gradient and a batch.
@@ -164,6 +168,6 @@ def training_bytes(task: Task, hyperparams: Any, meta_params: MetaParams) -> tup
     )
 
 
-def _state(task: Task, hyperparams: Any, meta_params: MetaParams) -> Any:
+def _state(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> Any:
     key = jax.random.key(0)
     return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)

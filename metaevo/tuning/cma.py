@@ -13,6 +13,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from metaevo.config.plain import PlainDict
 from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 
@@ -58,7 +59,7 @@ class CmaSampler(BaseSampler):
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> PlainDict:
         """Tell the algorithm the generations that have been completed, and sample the next one."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         while (solutions := self._solutions(complete)) is not None:

@@ -1,11 +1,12 @@
 """The settings of a sweep: how trials are chosen, trained and judged."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Gt, Interval
 
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainDict
 from metaevo.runs.settings import RecordConfig
 
 MOST = 1_000_000
@@ -91,7 +92,7 @@ class RunConfig(RecordConfig):
 class SearchSettings:
     """What every sweep has."""
 
-    space: dict[str, Any] = field(default_factory=dict)
+    space: PlainDict = field(default_factory=dict)
     """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer,
     choice or fixed"""
     run: RunConfig = field(default_factory=RunConfig)

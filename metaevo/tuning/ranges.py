@@ -13,6 +13,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
+from metaevo.config.plain import PlainDict
+
 
 @dataclass(frozen=True)
 class Range:
@@ -159,5 +161,5 @@ class Choice:
 
 
 Entry = Range | Choice
-Params = dict[str, Any]
+Params = PlainDict
 """Values by the dotted names of settings."""

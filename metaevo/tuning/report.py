@@ -3,6 +3,7 @@
 from typing import Any
 
 from metaevo.config.files import read_json
+from metaevo.config.plain import PlainDict
 from metaevo.reports import page as report
 from metaevo.reports.numbers import cell, number
 from metaevo.runs.quick import NOTE, is_quick
@@ -52,7 +53,7 @@ def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, pl
     report.write_report(run.report_path, title, subtitle, sections)
 
 
-def _searched(config: dict[str, Any]) -> str:
+def _searched(config: PlainDict) -> str:
     """Return the name of the learner or of the evolved part."""
     if "study" in config:
         return str(config["study"]).replace("_", " ")
@@ -62,7 +63,7 @@ def _searched(config: dict[str, Any]) -> str:
     return f"the evolution of {evolved if isinstance(evolved, str) else ' and '.join(evolved)}"
 
 
-def conclusion(result: dict[str, Any]) -> str:
+def conclusion(result: PlainDict) -> str:
     """Return in words whether the winner is better than the settings before, on fresh seeds."""
     winner, before = result["variants"][0], result["variants"][-1]
     pair = result["pairs"][-1]
@@ -75,7 +76,7 @@ def conclusion(result: dict[str, Any]) -> str:
     )
 
 
-def _optimism(result: dict[str, Any]) -> str:
+def _optimism(result: PlainDict) -> str:
     """Compare the value of the search with the fresh seeds; a population has no such value."""
     winner = result["variants"][0]
     if len(result["variants"]) > 2:
@@ -87,7 +88,7 @@ def _optimism(result: dict[str, Any]) -> str:
     )
 
 
-def _confirmation_table(result: dict[str, Any]) -> report.Table:
+def _confirmation_table(result: PlainDict) -> report.Table:
     rows = []
     for row in result["variants"]:
         settings = ", ".join(f"{key} = {cell(value)}" for key, value in row["settings"].items())

@@ -5,7 +5,6 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -14,6 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 from metaevo import statistics
 from metaevo.config import dump_yaml
 from metaevo.config.files import write_text_atomic
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.space import Space
@@ -113,7 +113,7 @@ def confirmation(
     settings: dict[str, Params],
     best: Record,
     frames: int,
-) -> dict[str, Any]:
+) -> PlainDict:
     """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
 
     Args:

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import optuna
@@ -26,6 +26,7 @@ from optuna.storages._heartbeat import BaseHeartbeat, BaseHeartbeatThread, get_h
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from metaevo.config import ConfigError, changed_keys, checks, files, show
+from metaevo.config.plain import PlainDict
 from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import check_sampler, design, make_pruner, make_sampler, num_trials
@@ -368,24 +369,24 @@ def _without_experimental_warnings() -> Iterator[None]:
         yield
 
 
-def _identity(config: SweepConfig, space: Space, seed: int) -> dict[str, Any]:
+def _identity(config: SweepConfig, space: Space, seed: int) -> PlainDict:
     """Return the settings that all processes of a study must share."""
     identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
     identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}
-    plain: dict[str, Any] = json.loads(json.dumps({**identity, "space": space.to_plain()}))
+    plain: PlainDict = json.loads(json.dumps({**identity, "space": space.to_plain()}))
     return plain
 
 
-def _wait_for_identity(study: optuna.Study) -> dict[str, Any]:
+def _wait_for_identity(study: optuna.Study) -> PlainDict:
     """Return the settings in a study, which its first process writes after filling the queue."""
     deadline = time.monotonic() + _SECONDS_FOR_IDENTITY
     while _IDENTITY not in study.user_attrs and time.monotonic() < deadline:
         time.sleep(0.1)
-    found: dict[str, Any] = study.user_attrs.get(_IDENTITY, {})
+    found: PlainDict = study.user_attrs.get(_IDENTITY, {})
     return found
 
 
-def _check_identity(name: str, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _check_identity(name: str, found: PlainDict, wanted: PlainDict) -> None:
     if not found:
         raise ConfigError(f"study {name!r}: was not begun by a sweep of metaevo, or not completely")
     if changed := changed_keys(found, wanted):

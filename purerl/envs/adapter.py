@@ -6,6 +6,8 @@ from typing import Any
 import jax
 from gymnax.environments.environment import Environment
 
+from purerl.types import PyTree
+
 
 class ObservationAdapter(Environment):
     """An environment with other observations; everything else is the wrapped environment's.
@@ -18,11 +20,11 @@ class ObservationAdapter(Environment):
         super().__init__()
         self.env = env
 
-    def observe(self, obs: jax.Array, params: Any) -> jax.Array:
+    def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return the observation that replaces `obs`."""
         raise NotImplementedError
 
-    def inner(self, params: Any) -> Any:
+    def inner(self, params: PyTree) -> Any:
         """Return the wrapped environment's part of the parameters, by default all."""
         return params
 
@@ -47,7 +49,7 @@ class ObservationAdapter(Environment):
         """The wrapped environment's number of actions."""
         return self.env.num_actions
 
-    def step(self, key: jax.Array, state: Any, action: Any, params: Any = None) -> tuple:
+    def step(self, key: jax.Array, state: PyTree, action: Any, params: PyTree = None) -> tuple:
         """Step and reset after an episode's end, see gymnax; some environments have their own."""
         params = self.default_params if params is None else params
         obs, state, reward, terminated, truncated, info = self.env.step(
@@ -57,30 +59,30 @@ class ObservationAdapter(Environment):
         info = {**info, "final_observation": final_obs}
         return self.observe(obs, params), state, reward, terminated, truncated, info
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def reset_env(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
         """Reset, see gymnax."""
         obs, state = self.env.reset_env(key, self.inner(params))
         return self.observe(obs, params), state
 
-    def step_env(self, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
+    def step_env(self, key: jax.Array, state: PyTree, action: Any, params: PyTree) -> tuple:
         """Step without a reset, see gymnax."""
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, action, self.inner(params)
         )
         return self.observe(obs, params), state, reward, terminated, info
 
-    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+    def is_truncated(self, state: PyTree, params: PyTree) -> jax.Array:
         """Whether the time limit is reached."""
         return self.env.is_truncated(state, self.inner(params))
 
-    def is_terminated(self, state: Any, params: Any) -> jax.Array:
+    def is_terminated(self, state: PyTree, params: PyTree) -> jax.Array:
         """Whether the state is terminal."""
         return self.env.is_terminated(state, self.inner(params))
 
-    def action_space(self, params: Any = None) -> Any:
+    def action_space(self, params: PyTree = None) -> Any:
         """The wrapped environment's action space."""
         return self.env.action_space(None if params is None else self.inner(params))
 
-    def state_space(self, params: Any) -> Any:
+    def state_space(self, params: PyTree) -> Any:
         """The wrapped environment's state space."""
         return self.env.state_space(self.inner(params))

@@ -17,6 +17,7 @@ from purerl.envs.suite import (
     quiet,
 )
 from purerl.fast.branches import cond
+from purerl.types import Environment, PyTree
 
 VERSION = "0.14.2"
 Backend = Literal["spring", "positional", "generalized", "mjx"]
@@ -83,7 +84,7 @@ class Brax(SuiteEnvironment):
         return state.obs, state
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: BraxParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: BraxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; brax writes into the dicts of the state that it is given, so it gets new ones."""
         del key, params
@@ -93,7 +94,7 @@ class Brax(SuiteEnvironment):
 
     @partial(jax.jit, static_argnames=("self",))
     def step(
-        self, key: jax.Array, state: Any, action: jax.Array, params: BraxParams | None = None
+        self, key: jax.Array, state: PyTree, action: jax.Array, params: BraxParams | None = None
     ) -> tuple:
         """Step as gymnax does, but compute a reset only where an episode has ended.
 
@@ -136,7 +137,7 @@ class Brax(SuiteEnvironment):
         """Numbers of an action."""
         return int(self.robot.action_size)
 
-    def action_space(self, params: Any = None) -> spaces.Box:
+    def action_space(self, params: PyTree = None) -> spaces.Box:
         """A number in [-1, 1] for every actuator."""
         del params
         return spaces.Box(-1.0, 1.0, (self.num_actions,))

@@ -21,6 +21,7 @@ from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
 from purerl.envs.grid import MOVES
+from purerl.types import PyTree
 
 SIDE = 3
 CELLS = SIDE * SIDE
@@ -144,7 +145,7 @@ class CoinState(struct.PyTreeNode):
     """[] int32 steps of this episode"""
     rewards: jax.Array
     """[2] of the last step"""
-    memory: Any
+    memory: PyTree
     """of the other player, over all episodes"""
     earned: jax.Array
     """[2] sums of rewards over all episodes"""
@@ -175,7 +176,7 @@ class CoinGame(Environment):
         """Right, down, left, up."""
         return len(MOVES)
 
-    def step(self, key: jax.Array, state: CoinState, action: Any, params: Any = None) -> tuple:
+    def step(self, key: jax.Array, state: CoinState, action: Any, params: PyTree = None) -> tuple:
         """Step, see gymnax; after an episode's end all but memory and sums begins anew."""
         params = self.default_params if params is None else params
         step_key, start_key = jax.random.split(key)
@@ -217,10 +218,10 @@ class CoinGame(Environment):
         """No state is terminal."""
         return jnp.bool_(False)
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Right, down, left, up."""
         return spaces.Discrete(self.num_actions)
 
-    def observation_space(self, params: Any) -> spaces.Box:
+    def observation_space(self, params: PyTree) -> spaces.Box:
         """One-hot vectors, see `observe`."""
         return spaces.Box(0.0, 1.0, (OBS_SIZE,), jnp.float32)

@@ -19,6 +19,7 @@ from purerl.envs.suite import (
     quiet,
     tolerant,
 )
+from purerl.types import Environment, PyTree
 
 VERSION = "1.6.1"
 NEVER = 2**30
@@ -102,7 +103,7 @@ class Craftax(SuiteEnvironment):
         return obs, state.replace(state_rng=None)
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: CraftaxParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: CraftaxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; craftax's clock never ends an episode, so what does is a terminal state."""
         obs, state, reward, terminated, _ = self.game.step_env(
@@ -148,7 +149,7 @@ class Craftax(SuiteEnvironment):
         """17 in Classic."""
         return int(self.game.num_actions)
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Move, act, sleep, place and make."""
         del params
         return spaces.Discrete(self.num_actions)

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 
 from purerl.envs import grid
+from purerl.types import PyTree
 
 
 class DoorsGym(gymnasium.Env):
@@ -120,7 +121,7 @@ class DoorsGym(gymnasium.Env):
     def _is_wall(self, row: int, col: int) -> bool:
         return col == self.wall_col and row not in self.doors
 
-    def _free_cell(self, name: str, value: Any) -> grid.Cell:
+    def _free_cell(self, name: str, value: PyTree) -> grid.Cell:
         cell = grid.checked_cell(name, value, (self.size, self.size))
         if self._is_wall(*cell):
             raise ValueError(f"{name} = {cell} is on the wall")

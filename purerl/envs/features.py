@@ -1,7 +1,6 @@
 """An adapter that gives learners observations they can feed to a network."""
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
 from purerl.envs.adapter import ObservationAdapter
+from purerl.types import PyTree
 
 
 class Features(ObservationAdapter):
@@ -19,7 +19,7 @@ class Features(ObservationAdapter):
         super().__init__(env)
         self.flat = flat
 
-    def observation_space(self, params: Any) -> spaces.Box:
+    def observation_space(self, params: PyTree) -> spaces.Box:
         """A box of the shape that `reset` and `step` return."""
         space = self.env.observation_space(params)
         if isinstance(space, spaces.Discrete):
@@ -32,7 +32,7 @@ class Features(ObservationAdapter):
             shape = (math.prod(shape),)
         return spaces.Box(-jnp.inf, jnp.inf, shape, jnp.float32)
 
-    def observe(self, obs: jax.Array, params: Any) -> jax.Array:
+    def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return a vector or an image of float32; numbers and symbols become one-hot vectors."""
         space = self.env.observation_space(params)
         if isinstance(space, spaces.Discrete):

@@ -10,6 +10,7 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from purerl.envs import grid
+from purerl.types import PyTree
 
 
 @struct.dataclass
@@ -201,7 +202,7 @@ class GridWorld(environment.Environment):
         reward = jnp.where(terminated, params.goal_reward, params.step_reward)
         return EnvState(cell=cell, time=state.time + 1), reward.astype(jnp.float32), terminated
 
-    def _free_cell(self, name: str, value: Any) -> grid.Cell:
+    def _free_cell(self, name: str, value: PyTree) -> grid.Cell:
         cell = grid.checked_cell(name, value, self.shape)
         if self.is_wall[cell]:
             raise ValueError(f"{name} = {cell} is on a wall")

@@ -12,6 +12,7 @@ from flax import struct
 
 from purerl.envs import grid
 from purerl.envs.grid_world import EnvParams, EnvState, GridWorld
+from purerl.types import PyTree
 
 
 @struct.dataclass
@@ -122,14 +123,14 @@ class GridWorlds(GridWorld):
 
         return jax.lax.fori_loop(0, is_wall.size, spread, is_goal)
 
-    def _goal(self, params: Any) -> jax.Array:
+    def _goal(self, params: PyTree) -> jax.Array:
         return _layout_of(params).goal
 
-    def _neighbour(self, cell: jax.Array, action: jax.Array, params: Any) -> jax.Array:
+    def _neighbour(self, cell: jax.Array, action: jax.Array, params: PyTree) -> jax.Array:
         to = super()._neighbour(cell, action, params)
         return jnp.where(_layout_of(params).is_wall[to], cell, to)
 
-    def _start_cell(self, bits: jax.Array, params: Any) -> jax.Array:
+    def _start_cell(self, bits: jax.Array, params: PyTree) -> jax.Array:
         layout = _layout_of(params)
         return layout.cells[bits % layout.num_starts]
 
@@ -140,6 +141,6 @@ def _layout(is_wall: Any, goal: Any, starts: Any) -> Layout:
     return Layout(is_wall, goal, order, xp.sum(starts).astype(np.uint32))
 
 
-def _layout_of(params: Any) -> Layout:
+def _layout_of(params: PyTree) -> Layout:
     layout: Layout = params.layout
     return layout

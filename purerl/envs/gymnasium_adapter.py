@@ -10,6 +10,7 @@ from gymnax.environments import spaces
 
 from purerl.envs import registry
 from purerl.envs.render import renderer
+from purerl.types import Environment, EnvParams
 
 
 class GymnasiumEnv(gymnasium.Env):
@@ -29,7 +30,9 @@ class GymnasiumEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012 - Gymnasium's
 
-    def __init__(self, env: Any, env_params: Any = None, render_mode: str | None = None):
+    def __init__(
+        self, env: Environment, env_params: EnvParams = None, render_mode: str | None = None
+    ):
         self.jax_env = env
         self.env_params = env.default_params if env_params is None else env_params
         self._draw = renderer(env)
@@ -96,13 +99,13 @@ def make(name: str, render_mode: str | None = None, **overrides: Any) -> Gymnasi
 
 # Compiled once an environment object, which `purerl.envs.make` shares.
 @partial(jax.jit, static_argnums=0)
-def _reset(env: Any, key: jax.Array, params: Any) -> tuple[jax.Array, Any, Any]:
+def _reset(env: Environment, key: jax.Array, params: Any) -> tuple[jax.Array, Any, Any]:
     key, reset_key = jax.random.split(key)
     return key, *env.reset_env(reset_key, params)
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(env: Any, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
+def _step(env: Environment, key: jax.Array, state: Any, action: Any, params: Any) -> tuple:
     key, step_key = jax.random.split(key)
     obs, state, reward, terminated, info = env.step_env(step_key, state, action, params)
     return key, obs, state, reward, terminated, env.is_truncated(state, params), info

@@ -13,6 +13,8 @@ from typing import Any
 
 import flax  # noqa: F401 - and with it JAX: what gymnax imports besides sees no stand-ins
 
+from purerl.types import PyTree
+
 DRAWING = "seaborn", "matplotlib.pyplot"
 
 
@@ -30,7 +32,7 @@ class StandIn(ModuleType):
             raise AttributeError(name)
         return getattr(self._module(), name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: PyTree) -> None:
         """Change the module itself."""
         if name.startswith("__"):
             super().__setattr__(name, value)

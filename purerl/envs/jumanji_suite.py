@@ -10,6 +10,7 @@ from gymnax.environments import spaces
 
 from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.types import Environment, PyTree
 
 VERSION = "1.1.2"
 NEVER = 2**30
@@ -38,13 +39,13 @@ class Game(NamedTuple):
 class Play(NamedTuple):
     """A state of jumanji, with the legal actions."""
 
-    state: Any
+    state: PyTree
     """without its key"""
     legal: jax.Array
     """[num_actions] bool"""
 
 
-def _maze(obs: Any) -> jax.Array:
+def _maze(obs: PyTree) -> jax.Array:
     nobody = jnp.zeros_like(obs.walls)
     places = (
         nobody.at[tuple(each)].set(True) for each in (obs.agent_position, obs.target_position)
@@ -58,21 +59,21 @@ def _mark(shape: tuple[int, int], position: Any) -> np.ndarray:
     return (rows == int(position.row)) & (columns == int(position.col))
 
 
-def _draw_snake(state: Any) -> np.ndarray:
+def _draw_snake(state: PyTree) -> np.ndarray:
     body = np.asarray(state.body)
     head, fruit = (_mark(body.shape, at) for at in (state.head_position, state.fruit_position))
     cells = np.stack([head, fruit, np.asarray(state.tail), body], axis=-1)
     return drawing.planes(cells, (drawing.BODY, drawing.POLE, drawing.SOFT, drawing.GOAL))
 
 
-def _draw_maze(state: Any) -> np.ndarray:
+def _draw_maze(state: PyTree) -> np.ndarray:
     walls = np.asarray(state.walls)
     agent, target = (_mark(walls.shape, at) for at in (state.agent_position, state.target_position))
     cells = np.stack([agent, target, walls], axis=-1)
     return drawing.planes(cells, (drawing.BODY, drawing.GOAL, drawing.INK))
 
 
-def _draw_puzzle(state: Any) -> np.ndarray:
+def _draw_puzzle(state: PyTree) -> np.ndarray:
     """Draw the tiles, blue where they belong."""
     puzzle = np.asarray(state.puzzle)
     right = puzzle == np.arange(1, puzzle.size + 1).reshape(puzzle.shape)
@@ -81,7 +82,7 @@ def _draw_puzzle(state: Any) -> np.ndarray:
     return drawing.tiles(np.where(puzzle > 0, puzzle.astype(str), ""), colours)
 
 
-def _draw_mines(state: Any) -> np.ndarray:
+def _draw_mines(state: PyTree) -> np.ndarray:
     """Draw what the player has opened: numbers of mines around, or a mine."""
     board = np.asarray(state.board)
     is_mine = np.zeros(board.size, bool)
@@ -164,7 +165,7 @@ class Jumanji(SuiteEnvironment):
         return self._seen_of(*self.game.reset(key))
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: JumanjiParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: JumanjiParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; random numbers come from `key`, because the state has no key."""
         del params
@@ -173,7 +174,7 @@ class Jumanji(SuiteEnvironment):
         state, timestep = self.game.step(inner.state.replace(key=key), action)
         return *self._seen_of(state, timestep), timestep.reward, timestep.last()
 
-    def _seen_of(self, state: Any, timestep: Any) -> tuple[jax.Array, Play]:
+    def _seen_of(self, state: PyTree, timestep: Any) -> tuple[jax.Array, Play]:
         legal = jnp.ravel(timestep.observation.action_mask)
         return self._observe(timestep.observation), Play(state.replace(key=None), legal)
 
@@ -196,7 +197,7 @@ class Jumanji(SuiteEnvironment):
             total *= size
         return total
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Moves: up, right, down, left; or cells."""
         del params
         return spaces.Discrete(self.num_actions)

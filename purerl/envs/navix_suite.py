@@ -16,6 +16,7 @@ from purerl.envs.suite import (
     imported,
     quiet,
 )
+from purerl.types import Environment, PyTree
 
 VERSION = "0.7.4"
 NAMES = (
@@ -76,7 +77,7 @@ class Navix(SuiteEnvironment):
         return timestep.observation, _without_extras(timestep.state)
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: NavixParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: NavixParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Take navix's step without its reset, which comes a call late and ignores the action.
 
@@ -109,13 +110,13 @@ class Navix(SuiteEnvironment):
         """Those of MiniGrid."""
         return len(self.grid.action_set)
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Turn left, turn right, forward, pick up, drop, toggle, done."""
         del params
         return spaces.Discrete(self.num_actions)
 
 
-def _without_extras(state: Any) -> Any:
+def _without_extras(state: PyTree) -> Any:
     return state.replace(key=None, cache=None)
 
 

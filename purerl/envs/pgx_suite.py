@@ -10,6 +10,7 @@ from gymnax.environments import spaces
 
 from purerl.envs import drawing
 from purerl.envs.suite import Suite, SuiteEnvironment, SuiteParams, SuiteState, imported, quiet
+from purerl.types import Environment, PyTree
 
 VERSION = "2.6.0"
 LIMITS = {
@@ -86,7 +87,7 @@ class Pgx(SuiteEnvironment):
         return state.observation, state.replace(observation=None)
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: PgxParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: PgxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; the reward belongs to the only player."""
         del params
@@ -116,13 +117,13 @@ class Pgx(SuiteEnvironment):
         """The game's own."""
         return self._num_actions
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Those that the game uses."""
         del params
         return spaces.Discrete(self.num_actions)
 
 
-def check_sticky(name: str, value: Any) -> None:
+def check_sticky(name: str, value: PyTree) -> None:
     """Check the probability, and that the game can repeat actions.
 
     Raises:

@@ -25,6 +25,7 @@ from purerl.envs.grid_world import GridWorld
 from purerl.envs.grid_worlds import GridWorlds
 from purerl.envs.state_index import with_state_index
 from purerl.envs.suite import Suite, SuiteEnvironment
+from purerl.types import Environment, PyTree
 
 Observations = Literal["auto", "flat", "raw", "index"]
 
@@ -145,7 +146,7 @@ def _hint(name: str) -> str:
     return f"known are {suites}" if slash else f"known: {', '.join(names())}, and {suites}"
 
 
-def _prepared(env: Any, params: Any) -> Any:
+def _prepared(env: Environment, params: PyTree) -> Any:
     """Return the parameters with the data that an environment of a suite draws once."""
     while not isinstance(env, SuiteEnvironment):
         if not hasattr(env, "env"):
@@ -190,12 +191,12 @@ def _own_class(name: str) -> type:
     return cls
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: PyTree) -> Any:
     """Return lists, as YAML gives them, as tuples, also inside others: the cache needs it."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
-def _is_small(value: Any) -> bool:
+def _is_small(value: PyTree) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_small, value))
     return not isinstance(value, int | float) or abs(value) <= LARGEST_SIZE
@@ -207,14 +208,14 @@ RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf
 """What parameters of these names may be, whatever the environment."""
 
 
-def _check_range(name: str, key: str, value: Any) -> None:
+def _check_range(name: str, key: str, value: PyTree) -> None:
     low, high = RANGES.get(key, (-float("inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:
         upper = "" if high == float("inf") else f" and at most {high:g}"
         raise ValueError(f"{name}: parameter {key} = {value!r} must be at least {low:g}{upper}")
 
 
-def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
+def _checked(name: str, key: str, value: PyTree, *, default: Any) -> Any:
     """Return the value in the type of the default, so that an override never changes a dtype."""
     if not isinstance(default, bool | int | float):
         return value

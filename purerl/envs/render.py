@@ -11,7 +11,7 @@ from PIL import Image
 
 from purerl import acting
 from purerl.envs.drawing import BODY, GOAL, INK, POLE, SOFT, Canvas, planes
-from purerl.types import Learner
+from purerl.types import Environment, EnvParams, Learner, PyTree
 
 Renderer = Callable[[Any, Any], np.ndarray]
 """From an environment's state and parameters to a picture, uint8 [height, width, 3]."""
@@ -35,7 +35,7 @@ def save_gif(
     first.save(path, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
 
 
-def renderer(env: Any) -> Renderer | None:
+def renderer(env: Environment) -> Renderer | None:
     """Return the function that draws an environment's states; None if there is none.
 
     An environment of this package or of a user draws itself if it has a method
@@ -54,7 +54,7 @@ def renderer(env: Any) -> Renderer | None:
     return lambda state, params: draw_inner(state, env.inner(params))
 
 
-def _own_renderer(env: Any) -> Renderer | None:
+def _own_renderer(env: Environment) -> Renderer | None:
     method = getattr(type(env), "render", None)
     if method is not None and not method.__module__.startswith("gymnax."):
         return lambda state, params: _checked(env.name, env.render(state, params))
@@ -77,12 +77,12 @@ def _checked(name: str, picture: Any) -> np.ndarray:
     return found
 
 
-def frames_per_second(env: Any) -> float:
+def frames_per_second(env: Environment) -> float:
     """Return the speed at which a film of an environment is pleasant to watch."""
     return 30.0 if env.name in _CLASSIC_CONTROL or env.name.startswith("brax/") else 8.0
 
 
-def _cart_pole(state: Any, params: Any) -> np.ndarray:
+def _cart_pole(state: PyTree, params: PyTree) -> np.ndarray:
     reach, x, angle = float(params.x_threshold) * 1.15, float(state.x), float(state.theta)
     canvas = Canvas(-reach, reach, -0.7 * reach)
     ground, length = -0.35 * reach, 2 * float(params.length)
@@ -97,7 +97,7 @@ def _cart_pole(state: Any, params: Any) -> np.ndarray:
     return canvas.pixels()
 
 
-def _acrobot(state: Any, params: Any) -> np.ndarray:
+def _acrobot(state: PyTree, params: PyTree) -> np.ndarray:
     first, second = float(state.joint_angle1), float(state.joint_angle2)
     upper, lower = float(params.link_length_1), float(params.link_length_2)
     reach = 1.15 * (upper + lower)
@@ -115,7 +115,7 @@ def _acrobot(state: Any, params: Any) -> np.ndarray:
     return canvas.pixels()
 
 
-def _mountain_car(state: Any, params: Any) -> np.ndarray:
+def _mountain_car(state: PyTree, params: PyTree) -> np.ndarray:
     def height(position: float) -> float:
         return 0.45 * math.sin(3 * position) + 0.55
 
@@ -130,7 +130,7 @@ def _mountain_car(state: Any, params: Any) -> np.ndarray:
     return canvas.pixels()
 
 
-def _pendulum(state: Any, params: Any) -> np.ndarray:
+def _pendulum(state: PyTree, params: PyTree) -> np.ndarray:
     length, angle = float(params.l), float(state.theta)
     reach = 1.25 * length
     canvas = Canvas(-1.5 * reach, 1.5 * reach, -reach)
@@ -152,9 +152,9 @@ _CLASSIC_CONTROL: dict[str, Renderer] = {
 
 def record_episode(
     learner: Learner,
-    policy: Any,
+    policy: PyTree,
     key: jax.Array,
-    env_params: Any = None,
+    env_params: EnvParams = None,
     *,
     max_steps: int = 1000,
     greedy: bool = True,

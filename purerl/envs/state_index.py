@@ -1,7 +1,6 @@
 """An adapter that gives tabular learners the number of the state that the agent is in."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +8,7 @@ from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
 from purerl.envs.adapter import ObservationAdapter
+from purerl.types import PyTree
 
 Index = Callable[[jax.Array], jax.Array]
 """From an observation to the number of its state, int32."""
@@ -28,12 +28,12 @@ class StateIndex(ObservationAdapter):
         self.num_states = num_states
         self.index = index
 
-    def observation_space(self, params: Any) -> spaces.Discrete:
+    def observation_space(self, params: PyTree) -> spaces.Discrete:
         """The numbers of the states."""
         del params
         return spaces.Discrete(self.num_states)
 
-    def observe(self, obs: jax.Array, params: Any) -> jax.Array:
+    def observe(self, obs: jax.Array, params: PyTree) -> jax.Array:
         """Return the number of the state."""
         del params
         return jnp.clip(self.index(obs).astype(jnp.int32), 0, self.num_states - 1)
@@ -61,7 +61,7 @@ _KNOWN: dict[str, tuple[Callable[[tuple[int, ...]], int], Index]] = {
 """Environments with numbered states: the number of states, and the index of an observation."""
 
 
-def with_state_index(env: Environment, params: Any) -> Environment:
+def with_state_index(env: Environment, params: PyTree) -> Environment:
     """Return an environment with state numbers as observations.
 
     Raises:

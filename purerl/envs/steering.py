@@ -13,6 +13,8 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
+from purerl.types import PyTree
+
 
 class Place(NamedTuple):
     """The quantity that is steered in an environment."""
@@ -36,7 +38,7 @@ PLACES: dict[str, Place] = {
 class SteeringParams(struct.PyTreeNode):
     """The parameters of a steered victim. Traced."""
 
-    env: Any
+    env: Environment
     """of the victim's environment"""
     victim: Any
     """its policy"""
@@ -51,7 +53,7 @@ class SteeringParams(struct.PyTreeNode):
 class SteeringState(struct.PyTreeNode):
     """State between two steps."""
 
-    env: Any
+    env: Environment
     """of the victim's environment"""
     obs: jax.Array
     """[obs_size] the victim's observation without the message"""
@@ -150,7 +152,7 @@ class Steering(Environment):
         return spaces.Box(-jnp.inf, jnp.inf, (size + 1,), jnp.float32)
 
     def _begin(
-        self, obs: jax.Array, state: Any, goal: jax.Array
+        self, obs: jax.Array, state: PyTree, goal: jax.Array
     ) -> tuple[jax.Array, SteeringState]:
         return jnp.append(obs, goal), SteeringState(state, obs, goal, jnp.int32(0))
 

@@ -20,6 +20,8 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
+from purerl.types import PyTree
+
 SEEDS = range(2**32)
 
 
@@ -45,7 +47,7 @@ class SuiteParams(struct.PyTreeNode):
 class SuiteState(struct.PyTreeNode):
     """A suite's state with our clock."""
 
-    inner: Any
+    inner: Environment
     """the suite's own state, without keys and without data that is only used for drawing"""
     time: jax.Array
     """[] int32 steps of this episode"""
@@ -85,17 +87,17 @@ class SuiteEnvironment(Environment):
         self._starts: dict[Any, Any] = {}
         self._seen: jax.ShapeDtypeStruct | None = None
 
-    def begin(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def begin(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
         """Return an observation and the suite's state: its own reset."""
         raise NotImplementedError
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: Any
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: PyTree
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Return observation, state, reward, and whether the state is terminal: its own step."""
         raise NotImplementedError
 
-    def prepared(self, params: Any) -> Any:
+    def prepared(self, params: PyTree) -> Any:
         """Return the parameters with a pool of starts, or as they are if there is to be none."""
         if self.pool is None:
             return params
@@ -108,7 +110,7 @@ class SuiteEnvironment(Environment):
             self._starts[known] = jax.device_get(starts)
         return params.replace(starts=self._starts[known])
 
-    def draw_starts(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def draw_starts(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
         """Return a pool of the suite's own starts [pool, ...], one a key split from `key`."""
         assert self.pool is not None
         keys = jax.random.split(key, self.pool)
@@ -119,7 +121,7 @@ class SuiteEnvironment(Environment):
         """`suite/name`."""
         return self._name
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, SuiteState]:
+    def reset_env(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, SuiteState]:
         """Begin an episode: in a start of the pool, each as likely, or in a new one."""
         with tolerant():
             if params.starts is None:
@@ -130,7 +132,7 @@ class SuiteEnvironment(Environment):
                 obs, inner = jax.tree.map(lambda x: jnp.asarray(x)[index], params.starts)
         return obs, SuiteState(inner, jnp.int32(0))
 
-    def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: Any) -> tuple:
+    def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: PyTree) -> tuple:
         """Step without a reset, see gymnax."""
         with tolerant():
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
@@ -140,7 +142,7 @@ class SuiteEnvironment(Environment):
         info = {} if ask is None else {"action_mask": ask(state, params)}
         return obs, state, reward, terminated, info
 
-    def observation_space(self, params: Any) -> spaces.Box:
+    def observation_space(self, params: PyTree) -> spaces.Box:
         """A box of the suite's shape and dtype."""
         if self._seen is None:  # to trace a reset takes a second
             params = params.replace(starts=None)

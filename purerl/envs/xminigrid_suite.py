@@ -17,6 +17,7 @@ from purerl.envs.suite import (
     imported,
     quiet,
 )
+from purerl.types import Environment, PyTree
 
 VERSION = "0.9.3"
 WORLDS = (
@@ -86,7 +87,7 @@ class XMiniGrid(SuiteEnvironment):
         return timestep.observation, timestep.state.replace(key=None)
 
     def advance(
-        self, key: jax.Array, inner: Any, action: jax.Array, params: XMiniGridParams
+        self, key: jax.Array, inner: Environment, action: jax.Array, params: XMiniGridParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
         """Step; a discount of 0 is a terminal state, the time limit is ours."""
         del key
@@ -115,7 +116,7 @@ class XMiniGrid(SuiteEnvironment):
         """Six."""
         return 6
 
-    def action_space(self, params: Any = None) -> spaces.Discrete:
+    def action_space(self, params: PyTree = None) -> spaces.Discrete:
         """Forward, turn right, turn left, pick up, put down, toggle."""
         del params
         return spaces.Discrete(6)

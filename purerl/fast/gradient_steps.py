@@ -16,9 +16,14 @@ from typing import Any
 import jax
 from jax.flatten_util import ravel_pytree
 
+from purerl.types import PyTree
+
 
 def scan_gradient_steps(
-    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]], params: Any, opt_state: Any, inputs: Any
+    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]],
+    params: PyTree,
+    opt_state: PyTree,
+    inputs: Any,
 ) -> tuple[Any, Any, Any]:
     """Take one gradient step after another.
 

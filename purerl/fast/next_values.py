@@ -15,12 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl.types import PyTree
+
 
 def next_values(
     critic: Callable[[Any, Any], jax.Array],
-    parameters: Any,
+    parameters: PyTree,
     value: jax.Array,
-    final_obs: Any,
+    final_obs: PyTree,
     terminated: jax.Array,
     truncated: jax.Array,
 ) -> jax.Array:
@@ -50,7 +52,7 @@ def next_values(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _answered_one_by_one(
-    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: Any
+    critic: Callable, unanswered: jax.Array, parameters: PyTree, value: jax.Array, final_obs: PyTree
 ) -> jax.Array:
     steps, environments = (jnp.arange(length) for length in value.shape)
 
@@ -70,7 +72,7 @@ def _answered_one_by_one(
 
 
 def _answered_at_once(
-    critic: Callable, unanswered: jax.Array, parameters: Any, value: jax.Array, final_obs: Any
+    critic: Callable, unanswered: jax.Array, parameters: PyTree, value: jax.Array, final_obs: PyTree
 ) -> jax.Array:
     """The same, for derivatives: JAX cannot go backwards through a loop of unknown length."""
     answers = jax.vmap(lambda obs: critic(parameters, obs))(final_obs)

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.random import define_prng_impl
 
+from purerl.types import PyTree
+
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 STRAIGHT = jax.__version_info__ < (0, 11)
@@ -45,7 +47,7 @@ def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _if_key(convert: Callable[[jax.Array], jax.Array]) -> Callable[[Any], Any]:
-    def convert_key(leaf: Any) -> Any:
+    def convert_key(leaf: PyTree) -> Any:
         is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return convert(leaf) if is_key else leaf
 

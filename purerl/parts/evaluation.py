@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from purerl import acting
 from purerl.fast.threefry import with_fast_draws
 from purerl.parts import masks
-from purerl.types import Learner
+from purerl.types import EnvParams, Learner, PyTree
 
 
 def mean_return(episodes: Any) -> jax.Array:
@@ -23,9 +23,9 @@ def mean_return(episodes: Any) -> jax.Array:
 @with_fast_draws
 def evaluate(
     learner: Learner,
-    policy: Any,
+    policy: PyTree,
     key: jax.Array,
-    env_params: Any,
+    env_params: EnvParams,
     *,
     num_episodes: int = 32,
     greedy: bool = True,

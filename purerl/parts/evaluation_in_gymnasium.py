@@ -11,7 +11,7 @@ from purerl import (
     acting,
     envs,  # noqa: F401 - registers purerl/DoorsNumPy-v0 and purerl/GridWorld-v0
 )
-from purerl.types import Learner
+from purerl.types import Learner, PyTree
 
 GYMNASIUM_NAMES = {
     "GridWorld": "purerl/GridWorld-v0",
@@ -28,7 +28,7 @@ def gymnasium_name(name: str) -> str:
 
 def evaluate_in_gymnasium(
     learner: Learner,
-    policy: Any,
+    policy: PyTree,
     name: str,
     *,
     num_episodes: int = 20,

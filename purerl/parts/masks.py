@@ -14,24 +14,24 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.types import EnvParams
+from purerl.types import Environment, EnvParams, PyTree
 
 STARTS = 16
 """number of episode starts that are checked for a legal action"""
 
 
-def of_state(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
+def of_state(env: Environment, env_state: PyTree, env_params: EnvParams) -> jax.Array | None:
     """Return which actions are legal, [num_actions] bool; None where all always are."""
     ask = getattr(env, "legal_actions", None)
     return None if ask is None else usable(ask(env_state, env_params))
 
 
-def of_states(env: Any, env_state: Any, env_params: EnvParams) -> jax.Array | None:
+def of_states(env: Environment, env_state: PyTree, env_params: EnvParams) -> jax.Array | None:
     """Return the same for environments side by side: states [N, ...], masks [N, num_actions]."""
     return jax.vmap(lambda state: of_state(env, state, env_params))(env_state)
 
 
-def of_info(env: Any, info: dict[str, Any]) -> jax.Array | None:
+def of_info(env: Environment, info: dict[str, Any]) -> jax.Array | None:
     """Return the same for the state [...] that a step led to, before any reset."""
     return None if getattr(env, "legal_actions", None) is None else usable(info["action_mask"])
 
@@ -41,7 +41,7 @@ def usable(legal: jax.Array) -> jax.Array:
     return jnp.logical_or(legal, ~jnp.any(legal, axis=-1, keepdims=True))
 
 
-def draw(env: Any, key: jax.Array, env_state: Any, env_params: EnvParams) -> jax.Array:
+def draw(env: Environment, key: jax.Array, env_state: PyTree, env_params: EnvParams) -> jax.Array:
     """Draw an action at random: each legal one is as likely."""
     legal = of_state(env, env_state, env_params)
     if legal is None:
@@ -50,7 +50,7 @@ def draw(env: Any, key: jax.Array, env_state: Any, env_params: EnvParams) -> jax
     return jax.random.categorical(key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
 
 
-def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
+def told(env: Environment, legal: jax.Array | None) -> jax.Array | None:
     """Return the mask of legal actions that was given to `act`.
 
     Raises:
@@ -66,7 +66,7 @@ def told(env: Any, legal: jax.Array | None) -> jax.Array | None:
     return usable(jnp.asarray(legal, bool))
 
 
-def check(env: Any) -> None:
+def check(env: Environment) -> None:
     """Raise `ValueError` for masks that no learner can use.
 
     Raises:
@@ -78,7 +78,7 @@ def check(env: Any) -> None:
 
 
 @cache
-def _check(env: Any) -> None:
+def _check(env: Environment) -> None:
     params = env.default_params
     space = env.action_space(params)
     if not hasattr(space, "n"):
@@ -106,7 +106,7 @@ def _check(env: Any) -> None:
             raise ValueError(f"{env.name}: its mask of legal actions forbids all of them at first")
 
 
-def refuse(env: Any, learner: str) -> None:
+def refuse(env: Environment, learner: str) -> None:
     """Refuse an environment with masks.
 
     Raises:

@@ -23,6 +23,7 @@ from purerl.parts.policies import (
     SquashedGaussian,
 )
 from purerl.parts.recurrence import Recurrence
+from purerl.types import Environment
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
 """A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
@@ -232,7 +233,7 @@ class QNetwork(nn.Module):
         return ActionValues(values)
 
 
-def actor_critic(env: Any, config: ActorCriticConfig) -> ActorCritic:
+def actor_critic(env: Environment, config: ActorCriticConfig) -> ActorCritic:
     """Build the actor-critic that fits an environment's spaces.
 
     Raises:
@@ -264,7 +265,9 @@ def actor_critic(env: Any, config: ActorCriticConfig) -> ActorCritic:
     )
 
 
-def actor_predictor(env: Any, config: NetworkConfig, prediction_size: int) -> ActorPredictor:
+def actor_predictor(
+    env: Environment, config: NetworkConfig, prediction_size: int
+) -> ActorPredictor:
     """Build the network of a policy and predictions that fits an environment's spaces.
 
     Raises:
@@ -279,7 +282,7 @@ def actor_predictor(env: Any, config: NetworkConfig, prediction_size: int) -> Ac
     )
 
 
-def q_network(env: Any, config: QNetworkConfig) -> QNetwork:
+def q_network(env: Environment, config: QNetworkConfig) -> QNetwork:
     """Build the network of action values that fits an environment's spaces.
 
     Raises:
@@ -294,11 +297,11 @@ def q_network(env: Any, config: QNetworkConfig) -> QNetwork:
     )
 
 
-def _obs_ndim(env: Any) -> int:
+def _obs_ndim(env: Environment) -> int:
     return len(env.observation_space(env.default_params).shape)
 
 
-def _num_actions(env: Any, learner: str) -> int:
+def _num_actions(env: Environment, learner: str) -> int:
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ValueError(f"{env.name}: {learner} needs a discrete action space")

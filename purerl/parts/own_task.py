@@ -9,11 +9,13 @@ from flax import struct
 
 from purerl import acting
 from purerl.types import (
+    Environment,
     EnvParams,
     EpisodeSums,
     Hyperparams,
     Learner,
     MetaParams,
+    PyTree,
     TrainResult,
 )
 
@@ -21,7 +23,7 @@ SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
 """`(key, env_params) -> env_params`: draws a task between the given extremes."""
 
 
-def sampler(env: Any) -> SampleParams | None:
+def sampler(env: Environment) -> SampleParams | None:
     """Return the `sample_params` of an environment, with or without adapters; None: it has none."""
     while hasattr(env, "env"):
         env = env.env
@@ -31,7 +33,7 @@ def sampler(env: Any) -> SampleParams | None:
 class State(struct.PyTreeNode):
     """An agent and its task."""
 
-    agent: Any
+    agent: PyTree
     """the learner's state"""
     env_params: EnvParams
 
@@ -58,14 +60,18 @@ class OwnTask:
         return self.learner.env
 
     def init(
-        self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
     ) -> State:
         """Return a new agent in a new task."""
         env_params = self.task_of(key, env_params)
         return State(self.learner.init(key, hyperparams, meta_params, env_params), env_params)
 
     def update(
-        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+        self, state: State, hyperparams: Hyperparams, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Update the agent in its task."""
         del env_params
@@ -75,7 +81,11 @@ class OwnTask:
         return State(agent, state.env_params), sums, metrics
 
     def train(
-        self, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams, env_params: Any
+        self,
+        key: jax.Array,
+        hyperparams: Hyperparams,
+        meta_params: MetaParams,
+        env_params: EnvParams,
     ) -> TrainResult:
         """Train one agent from scratch in a new task."""
         env_params = self.task_of(key, env_params)
@@ -83,7 +93,7 @@ class OwnTask:
         return TrainResult(State(result.state, env_params), result.episodes, result.metrics)
 
     def value_targets(
-        self, state: State, hyperparams: Hyperparams, env_params: Any
+        self, state: State, hyperparams: Hyperparams, env_params: EnvParams
     ) -> tuple[jax.Array, jax.Array]:
         """Return predictions and targets of the agent in its task."""
         del env_params
@@ -102,11 +112,11 @@ class OwnTask:
         return acting.begin(self.learner)
 
     def action_distribution(
-        self, policy: Any, obs: jax.Array, memory: Any = None, legal: jax.Array | None = None
+        self, policy: PyTree, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
     ) -> tuple[Any, Any]:
         """Return the distribution of actions at one observation, and the next memory."""
         return self.learner.action_distribution(policy, obs, memory, legal)
 
-    def task_of(self, key: jax.Array, env_params: Any) -> Any:
+    def task_of(self, key: jax.Array, env_params: EnvParams) -> Any:
         """Return the task of the agent with that key."""
         return self.sample_params(jax.random.fold_in(key, 0x7A5C), env_params)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.fast.activations import ACTIVATIONS
+from purerl.types import PyTree
 
 POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"
 """The parts of `purerl.parts.networks.ActorCritic` that the policy needs; a shared torso too."""
@@ -16,7 +17,7 @@ TINY = 1e-9
 """Below it, all units of a layer are dormant."""
 
 
-def of_policy(params: Any) -> Any:
+def of_policy(params: PyTree) -> Any:
     """Return which parameters the policy needs: a tree of bools, one for each array.
 
     Args:
@@ -25,7 +26,7 @@ def of_policy(params: Any) -> Any:
     return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
 
 
-def depth(params: Any) -> Any:
+def depth(params: PyTree) -> Any:
     """Return how far from the observation each array is: a tree of floats, 0 to 1 for a head.
 
     What lies behind the torso, a recurrence included, is at 1.
@@ -52,7 +53,7 @@ def depth(params: Any) -> Any:
     return jax.tree.map_with_path(of_array, params)
 
 
-def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
+def dormancy(network: Any, params: PyTree, obs: jax.Array) -> Any:
     """Return how active the unit is that each parameter feeds, relative to its layer.
 
     The mean of |activation| over observations, over the layer's mean of that (Sokar et al. 2023,
@@ -81,7 +82,7 @@ def dormancy(network: Any, params: Any, obs: jax.Array) -> Any:
     return jax.tree.map_with_path(of_array, params)
 
 
-def entering_activations(network: Any, params: Any, obs: jax.Array) -> dict[str, Any]:
+def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[str, Any]:
     """Return the inputs of the activation functions [B, ..., units], by torso and layer.
 
     Args:
@@ -106,7 +107,7 @@ def entering_activations(network: Any, params: Any, obs: jax.Array) -> dict[str,
     return {name: of_torso(layers) for name, layers in torsos if name.endswith("torso")}
 
 
-def for_each(values: Any, params: Any) -> jax.Array:
+def for_each(values: Any, params: PyTree) -> jax.Array:
     """Return the value of every single parameter [P], of a tree with one value for each array."""
     leaves = zip(jax.tree.leaves(values), jax.tree.leaves(params), strict=True)
     return jnp.concatenate([jnp.full(leaf.size, value, jnp.float32) for value, leaf in leaves])

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from purerl.fast.activations import tanh
 from purerl.fast.initializers import orthogonal
+from purerl.types import PyTree
 
 
 class Recurrence(nn.Module):
@@ -47,7 +48,7 @@ class Recurrence(nn.Module):
         return remembered.reshape(-1, self.size)
 
 
-def forget(memory: Any, done: jax.Array) -> Any:
+def forget(memory: PyTree, done: jax.Array) -> Any:
     """Return memories [..., M] with zeros where an episode is over; None stays None.
 
     Args:

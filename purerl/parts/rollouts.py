@@ -11,7 +11,7 @@ from annotated_types import Gt
 from purerl import acting
 from purerl.parts import episodes, masks
 from purerl.parts.recurrence import forget
-from purerl.types import EnvParams, EpisodeSums, Transition
+from purerl.types import Environment, EnvParams, EpisodeSums, PyTree, Transition
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class RolloutConfig:
 class Environments(NamedTuple):
     """N parallel environments between two steps."""
 
-    state: Any
+    state: PyTree
     """[N, ...]"""
     obs: jax.Array
     """[N, *obs_shape] observations to act on next"""
@@ -81,7 +81,7 @@ Act = Callable[[jax.Array, Any], tuple[Any, Any]]
 
 
 def reset(
-    env: Any, env_params: EnvParams, key: jax.Array, num_envs: int, memory: Any = None
+    env: Environment, env_params: EnvParams, key: jax.Array, num_envs: int, memory: PyTree = None
 ) -> Environments:
     """Return `num_envs` newly reset environments, with the memory of an agent in them."""
     keys = jax.random.split(key, num_envs)
@@ -90,7 +90,7 @@ def reset(
 
 
 def step(
-    env: Any,
+    env: Environment,
     env_params: EnvParams,
     keys: jax.Array,
     envs: Environments,
@@ -119,7 +119,7 @@ def step(
 
 
 def collect(
-    env: Any,
+    env: Environment,
     env_params: EnvParams,
     act: Act,
     keys: tuple[jax.Array, jax.Array],

@@ -17,6 +17,7 @@ from metaevo.comparison.compare_runs.seed_run import (
 )
 from metaevo.config import files, flatten
 from metaevo.config.files import read_json
+from metaevo.config.plain import PlainDict
 from metaevo.runs.latest import evolutions_in
 from metaevo.runs.metrics import Records
 from metaevo.runs.run_directory import RunDirectory
@@ -72,7 +73,7 @@ def read(path: Path) -> Source:
 
 def _seeds(
     run: RunDirectory,
-    config: dict[str, Any],
+    config: PlainDict,
     kind: str,
     records: Records,
     notes: list[str],
@@ -151,7 +152,7 @@ def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun
     return [*joined, *scored.values()]
 
 
-def _evaluated(run: RunDirectory, config: dict[str, Any], *, evolved: bool) -> list[SeedRun]:
+def _evaluated(run: RunDirectory, config: PlainDict, *, evolved: bool) -> list[SeedRun]:
     """A seed without curves for every score of evaluation.json.
 
     The default metric of an evolution is the score of the learned variant.
@@ -184,7 +185,7 @@ def _by_seed(scores: list[Any]) -> FloatArray:
     return np.array([row.mean() for row in rows])
 
 
-def _progress(config: dict[str, Any], kind: str | None, records: Records) -> float | None:
+def _progress(config: PlainDict, kind: str | None, records: Records) -> float | None:
     """Return the finished share of the run, if the settings contain its length."""
     if kind == "update":
         total = config.get("train.total_timesteps")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from metaevo.config.plain import PlainDict
 from metaevo.statistics import FloatArray
 from purerl.metrics import BETTER, Direction
 
@@ -66,7 +67,7 @@ class SeedRun:
     """name of its run"""
     seed: str
     """name of the random seed; equal names in two runs are matched"""
-    config: dict[str, Any]
+    config: PlainDict
     """settings by dotted key"""
     axes: dict[str, FloatArray]
     """[records] positions by name in `AXES`"""

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from metaevo.comparison.compare_runs.seed_run import (
     column,
 )
 from metaevo.config import ConfigError, flatten
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.statistics import FloatArray
 
 WANDB, MLFLOW = "wandb:", "mlflow:"
@@ -45,7 +46,7 @@ _DEFAULTS = (
 
 
 def seed_run(
-    name: str, config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], identity: str
+    name: str, config: PlainMapping, rows: Sequence[PlainMapping], identity: str
 ) -> SeedRun | None:
     """Return a run as one seed; None if it has no numbers yet.
 
@@ -81,7 +82,7 @@ def seed_run(
     return SeedRun(name, seed, settings, axes, metrics, default, has_own_seed=bool(seeds))
 
 
-def _columns(rows: Sequence[Mapping[str, Any]], kind: str | None) -> dict[str, FloatArray]:
+def _columns(rows: Sequence[PlainMapping], kind: str | None) -> dict[str, FloatArray]:
     """Return the numeric columns: one kind of our records, or all of another program."""
     if kind is not None:
         rows = [row for row in rows if any(key.startswith(f"{kind}/") for key in row)]
@@ -158,7 +159,7 @@ def _from_api(parts: list[str], run: Any) -> Source:
     return _source(name, "wandb", seed, run.state)
 
 
-def _without_private(config: Mapping[str, Any]) -> dict[str, Any]:
+def _without_private(config: PlainMapping) -> PlainDict:
     return {key: value for key, value in config.items() if not key.startswith("_")}
 
 
@@ -173,8 +174,8 @@ def _offline(path: Path) -> list[Source]:
 
 
 def _from_file(path: Path) -> Source:
-    config: dict[str, Any] = {}
-    rows: list[dict[str, Any]] = []
+    config: PlainDict = {}
+    rows: list[PlainDict] = []
     state = "still going on or killed"  # the state of an offline run is recorded at its end
     for record in _records(path):
         if record["type"] in ("run", "config"):
@@ -191,7 +192,7 @@ def _from_file(path: Path) -> Source:
     )
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(path: Path) -> Iterator[PlainDict]:
     """Yield the records of a .wandb file with wandb's reader; the format is undocumented."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(path)]
     try:
@@ -248,7 +249,7 @@ def _read_experiment(client: Any, text: str, name: str) -> list[Source]:
     if experiment is None:
         known = ", ".join(sorted(each.name for each in client.search_experiments())) or "none"
         raise ConfigError(f"{text}: no experiment {name!r}; there are: {known}")
-    runs: dict[str, Any] = {}
+    runs: PlainDict = {}
     token = None
     while True:
         page = client.search_runs([experiment.experiment_id], max_results=1000, page_token=token)
@@ -269,7 +270,7 @@ def _read_experiment(client: Any, text: str, name: str) -> list[Source]:
 
 def _from_mlflow(client: Any, parent: Any, run: Any, experiment: str) -> Source:
     config = {**(parent.data.params if parent else {}), **run.data.params}
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, PlainDict] = {}
     for key in run.data.metrics:
         for entry in client.get_metric_history(run.info.run_id, key):
             row = rows.setdefault(

@@ -1,15 +1,16 @@
 """The benchmark of generality from Python: `metaevo.generality`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs.progress import Progress
 from metaevo.statistics import Estimate
 
@@ -46,10 +47,10 @@ class GeneralityResult:
     better_than_ppo: float
     """share of the agents that score more than the mean of tuned PPO"""
     tasks: tuple[TaskScore, ...]
-    content: Mapping[str, Any]
+    content: PlainMapping
     """the same as in result.json, a row of the benchmark's table"""
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[PlainDict]:
         """Return a record for each task."""
         return [
             {
@@ -87,7 +88,7 @@ class Job(NamedTuple):
     rule: Rule
     rates: list[float]
     """learning rates that the rule is tuned over"""
-    references: Mapping[str, Any]
+    references: PlainMapping
     """random play and tuned PPO, by tasks"""
 
 
@@ -194,5 +195,5 @@ def judge(
     )
 
 
-def _estimate(part: Mapping[str, Any] | None) -> Estimate | None:
+def _estimate(part: PlainMapping | None) -> Estimate | None:
     return None if part is None else Estimate(part["iqm"], tuple(part["interval"]))

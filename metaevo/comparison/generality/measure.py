@@ -14,6 +14,7 @@ from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import DEFAULT, Benchmark
 from metaevo.config import ConfigError, files, from_dict
 from metaevo.config.checks import Measure, Number, Text
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.population import Population
 from metaevo.training.settings import make_trainee, training_class
@@ -119,7 +120,7 @@ def measure(
     rates: Sequence[float],
     folder: Path | None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> PlainDict:
     """Return the scores of a rule on a task; what was measured before is read.
 
     Args:
@@ -146,7 +147,7 @@ def measure(
     content = {"key": key, "learning_rate": best, "tuning": tuned, "scores": scores}
     if file is not None:
         files.write_json_atomic(file, content)
-    plain: dict[str, Any] = files.plain(content)
+    plain: PlainDict = files.plain(content)
     return plain
 
 
@@ -161,12 +162,12 @@ def key_of(benchmark: Benchmark, task: str) -> str:
     return digest_of_text(str(about))
 
 
-def _read(file: Path, key: str, seeds: int) -> dict[str, Any] | None:
+def _read(file: Path, key: str, seeds: int) -> PlainDict | None:
     """Return what was measured, if it is of the same rule, task and learning rates."""
     if not file.exists():
         return None
     try:
-        kept: dict[str, Any] = files.read_json(file, _Kept)
+        kept: PlainDict = files.read_json(file, _Kept)
     except ConfigError:
         return None  # measured again
     return kept if kept["key"] == key and len(kept["scores"]) == seeds else None

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from metaevo import statistics
 from metaevo.comparison.generality.measure import Bench, best_of, key_of, rates_of
 from metaevo.comparison.generality.rules import rule_of
 from metaevo.comparison.generality.tasks import Benchmark
 from metaevo.config import ConfigError, files
+from metaevo.config.plain import PlainDict
 from metaevo.evolution.seeding import Purpose
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import commit
@@ -35,7 +35,7 @@ def measure_references(
     """
     rule = rule_of(PPO)
     rates = rates_of(benchmark, rule, None)
-    tasks: dict[str, Any] = {}
+    tasks: PlainDict = {}
     with Progress(total=len(benchmark.tasks), desc="references", unit="task") as bar:
         for name in benchmark.tasks:
             bar.stage(name)
@@ -69,6 +69,6 @@ def measure_references(
     print(f"references: {save}")
 
 
-def _has_scale(kept: dict[str, Any]) -> bool:
+def _has_scale(kept: PlainDict) -> bool:
     """Whether PPO is better than random play, beyond chance."""
     return statistics.compare(kept["tuned"], kept["random"]).conclusion == "better"

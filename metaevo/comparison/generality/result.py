@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison.generality.rules import Rule
 from metaevo.comparison.generality.tasks import FAMILIES, HORIZONS, Benchmark
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import plots
 from metaevo.reports.numbers import estimate
 from metaevo.statistics import FloatArray
@@ -18,7 +18,7 @@ RANGE = -0.5, 2.0
 
 
 def normalised(
-    measured: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]
+    measured: Mapping[str, PlainMapping], references: Mapping[str, PlainMapping]
 ) -> dict[str, FloatArray]:
     """Return scores on the scale from 0, random play, to 1, tuned PPO, by tasks.
 
@@ -42,9 +42,9 @@ def result(
     benchmark: Benchmark,
     rule: Rule,
     rates: Sequence[float],
-    measured: Mapping[str, Mapping[str, Any]],
-    references: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Any]:
+    measured: Mapping[str, PlainMapping],
+    references: Mapping[str, PlainMapping],
+) -> PlainDict:
     """Return the content of result.json: a row of the benchmark's table.
 
     Tasks that the rule's evolution saw count in `all` only.
@@ -60,7 +60,7 @@ def result(
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
     unseen = [name for name in scores if name not in seen]
 
-    def of(names: Iterable[str]) -> dict[str, Any] | None:
+    def of(names: Iterable[str]) -> PlainDict | None:
         strata = [scores[name] for name in names]
         if not strata:
             return None
@@ -99,7 +99,7 @@ def result(
     }
 
 
-def text_of(found: Mapping[str, Any], benchmark: Benchmark) -> str:
+def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
     """Return what was measured on every task, for a terminal."""
     width = max(map(len, found["tasks"]))
     lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
@@ -118,7 +118,7 @@ def text_of(found: Mapping[str, Any], benchmark: Benchmark) -> str:
     return "\n".join(lines)
 
 
-def headline(found: Mapping[str, Any]) -> str:
+def headline(found: PlainMapping) -> str:
     """Return the number to quote, in a sentence."""
     about = f"{found['rule']}, generality benchmark version {found['version']}"
     score = found["score"]
@@ -132,11 +132,11 @@ def headline(found: Mapping[str, Any]) -> str:
     return f"{about}: {_interval(score)} on {tasks}, {found['seeds']} seeds each (0 random, 1 PPO)"
 
 
-def _interval(found: Mapping[str, Any]) -> str:
+def _interval(found: PlainMapping) -> str:
     return estimate(found["iqm"], *found["interval"], decimals=2)
 
 
-def draw(found: Mapping[str, Any], path: Path) -> Path:
+def draw(found: PlainMapping, path: Path) -> Path:
     """Draw the normalised score of every task, and the profile over all of them.
 
     Args:

@@ -1,23 +1,23 @@
 """The rules that were entered into the benchmark: their rows, and the table of all of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from metaevo.config import files
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.numbers import estimate
 
 FOLDER = Path(__file__).parent / "rows"
 """A file for each rule: the result.json that the command left."""
 
 
-def entered() -> list[dict[str, Any]]:
+def entered() -> list[PlainDict]:
     """Return the rows of all rules that were entered, the highest score first."""
     rows = [files.read_json(path) for path in FOLDER.glob("*.json")]
     return sorted(rows, key=lambda row: (-row["score"]["iqm"], row["rule"]))
 
 
-def row_of(rule: str) -> dict[str, Any] | None:
+def row_of(rule: str) -> PlainDict | None:
     """Return the row of a rule, if it was entered.
 
     Args:
@@ -26,18 +26,18 @@ def row_of(rule: str) -> dict[str, Any] | None:
     return next((row for row in entered() if row["rule"] == rule), None)
 
 
-def score_of(row: Mapping[str, Any]) -> str:
+def score_of(row: PlainMapping) -> str:
     """Return a row's score with its interval."""
     return estimate(row["score"]["iqm"], *row["score"]["interval"], decimals=2)
 
 
-def parts_of(row: Mapping[str, Any]) -> dict[str, str]:
+def parts_of(row: PlainMapping) -> dict[str, str]:
     """Return a row's scores by families and horizons of tasks."""
     parts = {**row["families"], **row["horizons"]}
     return {name: "" if part is None else f"{part['iqm']:.2f}" for name, part in parts.items()}
 
 
-def table(rows: Iterable[Mapping[str, Any]]) -> str:
+def table(rows: Iterable[PlainMapping]) -> str:
     """Return rows as a table for a terminal."""
     cells = [["rule", "score [95%]", "tasks"]]
     for row in rows:

@@ -2,13 +2,14 @@
 
 import difflib
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
 from metaevo.components import discovery, filling, registry, zoo
 from metaevo.config import ConfigError, show, to_dict
 from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.types import Environment
 
 
 class Rule(NamedTuple):
@@ -75,5 +76,5 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     return Rule(text, slot, key, tuple(envs), trust_source)
 
 
-def _names(env: Any) -> list[str]:
+def _names(env: Environment) -> list[str]:
     return [env] if isinstance(env, str) else list(env)

@@ -4,12 +4,13 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Gt, Len
 
 from metaevo.config import ConfigError, files, from_dict, load_yaml, merge
 from metaevo.config.checks import Index, Number, Text
+from metaevo.config.plain import PlainDict
 
 FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"
@@ -29,10 +30,10 @@ class TaskSpec:
     family: Family
     horizon: Horizon
     env: str
-    env_params: dict[str, Any] = field(default_factory=dict)
-    train: dict[str, Any] = field(default_factory=dict)
+    env_params: PlainDict = field(default_factory=dict)
+    train: PlainDict = field(default_factory=dict)
     """changes of the section train that all tasks share"""
-    hyperparams: dict[str, Any] = field(default_factory=dict)
+    hyperparams: PlainDict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class Benchmark:
     """by the names of rules"""
     frames: dict[str, int]
     """environment steps of an agent, by horizons"""
-    train: dict[str, Any]
-    hyperparams: dict[str, Any]
+    train: PlainDict
+    hyperparams: PlainDict
     tasks: dict[str, TaskSpec]
 
-    def settings(self, task: str) -> dict[str, Any]:
+    def settings(self, task: str) -> PlainDict:
         """Return the settings of a training on a task, without the rule, as plain data."""
         spec = self.tasks[task]
         frames = {"total_timesteps": self.frames[spec.horizon]}
@@ -101,11 +102,11 @@ class _References:
     tasks: dict[str, _Reference]
 
 
-def read_references(path: Path = REFERENCES) -> dict[str, Any]:
+def read_references(path: Path = REFERENCES) -> PlainDict:
     """Return the shipped references.
 
     Raises:
         ConfigError: if they are damaged.
     """
-    content: dict[str, Any] = files.read_json(path, _References)
+    content: PlainDict = files.read_json(path, _References)
     return content

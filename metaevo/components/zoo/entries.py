@@ -18,6 +18,7 @@ from annotated_types import Ge
 
 from metaevo.config import ConfigError, checks, files, show
 from metaevo.config.checks import Count, Index, Number, Text
+from metaevo.config.plain import PlainDict
 
 PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
@@ -32,10 +33,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 class Experiment:
     """What is trained to repeat a number: sections of a run's settings, as plain data."""
 
-    task: dict[str, Any]
-    train: dict[str, Any]
-    hyperparams: dict[str, Any]
-    fitness: dict[str, Any]
+    task: PlainDict
+    train: PlainDict
+    hyperparams: PlainDict
+    fitness: PlainDict
     functions: dict[str, Text]
     """of the learner's other slots, by their hand-written names"""
 
@@ -44,8 +45,8 @@ class Experiment:
 class Meeting:
     """What a meta-policy plays to repeat a number: sections of its run's settings."""
 
-    game: dict[str, Any]
-    opponent: dict[str, Any]
+    game: PlainDict
+    opponent: PlainDict
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ class _Card:
     function: Text | None
     """the hand-written function of a published closed form"""
     component: Text | None
-    settings: dict[str, Any]
+    settings: PlainDict
     """of the component, or of the network"""
-    origin: dict[str, Any]
+    origin: PlainDict
     """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
-    held_out: dict[str, Any] | None
+    held_out: PlainDict | None
     repeat: Repeat
     files: dict[str, Text]
     """the SHA-256 of every other file of the entry"""
@@ -95,7 +96,7 @@ class Entry:
 
     path: Path
     """of its folder, which is laid out as a run"""
-    card: dict[str, Any]
+    card: PlainDict
     """the content of entry.json, as checked"""
 
     @property
@@ -188,7 +189,7 @@ def is_same(name: str, copy: Path) -> bool:
     return bool(files.read_json(copy / CARD) == find(name).card)
 
 
-def seal(path: Path, card: dict[str, Any]) -> Entry:
+def seal(path: Path, card: PlainDict) -> Entry:
     """Write the card of an entry whose other files are in place; return the entry.
 
     Args:
@@ -206,7 +207,7 @@ def seal(path: Path, card: dict[str, Any]) -> Entry:
     return read(path)
 
 
-def _digest(content: dict[str, Any]) -> str:
+def _digest(content: PlainDict) -> str:
     return _sha256(json.dumps(content, sort_keys=True).encode())
 
 

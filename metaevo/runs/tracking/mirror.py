@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config import files, flatten
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import check_record, check_tracked
 from metaevo.runs.tracking.destination import Destination
@@ -64,7 +65,7 @@ class Mirror:
             self._remote = open_remote(self._destination, self._about())
         return self._remote
 
-    def _send_child(self, line: dict[str, Any]) -> None:
+    def _send_child(self, line: PlainDict) -> None:
         about, parent = self._about(), self._open().id
         child = dataclasses.replace(
             about,
@@ -111,11 +112,11 @@ def lock_path(run: Path, destination: Destination) -> Path:
 class _Tail:
     """Reads the lines that are appended to a JSON lines file; a replaced file is read anew."""
 
-    def __init__(self, path: Path, check_line: Callable[[Any, str], dict[str, Any]]) -> None:
+    def __init__(self, path: Path, check_line: Callable[[Any, str], PlainDict]) -> None:
         self._path, self._check = path, check_line
         self._position = self._inode = 0
 
-    def read(self) -> Iterator[dict[str, Any]]:
+    def read(self) -> Iterator[PlainDict]:
         try:
             with files.open_file(self._path) as file:
                 if (inode := os.fstat(file.fileno()).st_ino) != self._inode:

@@ -3,10 +3,10 @@
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 from metaevo.config import ConfigError, flatten
 from metaevo.config.files import locked
+from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.destination import sqlite_file
 from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
@@ -60,7 +60,7 @@ class MlflowRun:
         for start in range(0, len(params), _PARAMS_PER_CALL):
             self._client.log_batch(self.id, params=params[start : start + _PARAMS_PER_CALL])
 
-    def log(self, records: list[dict[str, Any]]) -> None:
+    def log(self, records: list[PlainDict]) -> None:
         """Log records as metrics `kind/name` with the index as their step.
 
         MLflow stores a metric once that has the same name, value, step and time as another one.
@@ -85,7 +85,7 @@ class MlflowRun:
         """Set the final status."""
         self._client.set_terminated(self.id, "FINISHED" if completed else "KILLED")
 
-    def _time(self, record: dict[str, Any]) -> int:
+    def _time(self, record: PlainDict) -> int:
         return int((self._started + record.get("seconds", 0.0)) * 1000)
 
     def _experiment(self, name: str, file: Path | None) -> str:

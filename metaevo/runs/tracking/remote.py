@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+
+from metaevo.config.plain import PlainDict
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class About:
     job_type: str
     project: str
     """wandb's project, MLflow's experiment"""
-    config: dict[str, Any]
-    environment: dict[str, Any]
+    config: PlainDict
+    environment: PlainDict
     """versions, devices, git commit, command line"""
     started: float
     """seconds since 1970"""
@@ -31,7 +33,7 @@ class Remote(Protocol):
 
     id: str
 
-    def log(self, records: list[dict[str, Any]]) -> None:
+    def log(self, records: list[PlainDict]) -> None:
         """Send the numbers in records of metrics.jsonl, except those that the service has."""
 
     def log_artifact(self, path: Path) -> None:
@@ -41,7 +43,7 @@ class Remote(Protocol):
         """Send the rest and the status; a run that is not `completed` may be resumed."""
 
 
-def numbers_of(record: dict[str, Any]) -> dict[str, float]:
+def numbers_of(record: PlainDict) -> dict[str, float]:
     """Return the numbers of a record as `kind/name`, without its index."""
     kind = record["kind"]
     return {

@@ -4,11 +4,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from tqdm import tqdm
 
 from metaevo.config import files
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror, lock_path
@@ -42,7 +42,7 @@ class RunTracker:
         self._senders = [_Sender(run, each) for each in to]
 
     def log_child(
-        self, name: str, job_type: str, config: dict[str, Any], records: list[dict[str, Any]]
+        self, name: str, job_type: str, config: PlainDict, records: list[PlainDict]
     ) -> None:
         """Announce a finished nested run: a trial of a sweep, a seed of a training.
 

@@ -10,6 +10,7 @@ from typing import Any
 import wandb
 
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.remote import About, files_in, numbers_of
 
 _START_SECONDS = 20.0
@@ -59,7 +60,7 @@ class WandbRun:
         """last index of each kind that the server has"""
         self.id = str(self._run.id)
 
-    def log(self, records: list[dict[str, Any]]) -> None:
+    def log(self, records: list[PlainDict]) -> None:
         """Log new records as `kind/name`, with `kind/index` as their axis."""
         for record in records:
             kind, index = record["kind"], record[record["kind"]]

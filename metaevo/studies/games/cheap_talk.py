@@ -8,13 +8,13 @@ is evolved to minimise the return of its victim during training, an ally to maxi
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from metaevo.config import to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots
@@ -98,7 +98,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         victims.all_victims(settings)
         self.name = f"cheap_talk_{settings.role}"
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> PlainDict:
         """Return the settings of the channel, which any learner that hears it reads."""
         settings = self.settings
         return {
@@ -141,7 +141,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         learner = settings.learner.upper().replace("_", "-")
         return f"Cheap talk: {role} of {learner} on {settings.task.env}", subtitle(generations)
 
-    def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the effect of the messages on fresh victims."""
         del meta_params
         found = Meetings.from_plain(result, victims.KEYS)
@@ -154,7 +154,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         ]
         return [f"Fresh victims that hear it have a mean return of {' and '.join(returns)}."]
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return the returns of victims with every channel."""
         return victims.tables(result)
 

@@ -7,13 +7,13 @@ gradient. A candidate plays a meta-episode, in which the opponent learns from sc
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from metaevo.components.component import LEARNED
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
@@ -149,7 +149,7 @@ class CoinStudy(AgentStudy[CoinShaping]):
         """Return the game."""
         return "Shaping PPO in the Coin Game", subtitle(generations)
 
-    def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the payoffs and coins of both sides against an opponent of evolution."""
         del meta_params
         found = Meetings.from_plain(result, KEYS)
@@ -165,7 +165,7 @@ class CoinStudy(AgentStudy[CoinShaping]):
             )
         return sentences
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return the measures of both sides, a row for each pair."""
         found = Meetings.from_plain(result, KEYS)
         if found is None:

@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config.plain import PlainDict
 from metaevo.training.fitness import all_finite
 from purerl import acting, ppo
 from purerl.envs.coin_game import CELLS, SIDE, CoinGame, CoinParams, Player, View
 from purerl.envs.grid import MOVES
-from purerl.types import Hyperparams
+from purerl.types import Hyperparams, PyTree
 
-Weights = dict[str, Any]
+Weights = PlainDict
 
 INPUTS = 10
 _OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
@@ -51,7 +52,7 @@ class Memory(NamedTuple):
     """[] share of the meta-episode that is over"""
 
 
-def begin(params: Any = None) -> Memory:
+def begin(params: PyTree = None) -> Memory:
     """Return the memory at the start of a meta-episode."""
     del params
     return Memory(jnp.zeros(2), jnp.zeros(2), jnp.float32(0.0))
@@ -263,7 +264,9 @@ def naive(config: ppo.Config) -> Player:
     """Return a player with the policy of such a learner as its parameters."""
     network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
 
-    def act(policy: ppo.Policy, key: jax.Array, view: View, memory: Any) -> tuple[jax.Array, Any]:
+    def act(
+        policy: ppo.Policy, key: jax.Array, view: View, memory: PyTree
+    ) -> tuple[jax.Array, Any]:
         params = CoinParams(())
         action, _ = acting.act(
             network, policy, None, key, view.obs, greedy=False, env_params=params

@@ -1,7 +1,6 @@
 """Diagnostics of a victim's networks while it learns: gradients, features, activations."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
 from metaevo.studies.games.results import Estimate, mean
@@ -18,7 +18,7 @@ from purerl import ppo
 from purerl.fast.activations import ACTIVATIONS
 from purerl.parts import parameters
 from purerl.parts.normalization import standardized
-from purerl.types import Context
+from purerl.types import Context, EnvParams, Hyperparams, PyTree
 
 SEEDS, SAMPLES = 16, 32
 """Maximum number of victims of each channel, and of observations with compared gradients."""
@@ -59,7 +59,7 @@ def supports(config: LearnerConfig) -> bool:
     return bool(config.hidden_sizes) and not config.recurrent_size
 
 
-def trace(task: Task, key: jax.Array, hyperparams: Any) -> Trace:
+def trace(task: Task, key: jax.Array, hyperparams: Hyperparams) -> Trace:
     """Train a victim from scratch, and measure its networks before each update.
 
     Args:
@@ -79,7 +79,9 @@ def trace(task: Task, key: jax.Array, hyperparams: Any) -> Trace:
     return jax.lax.scan(update, state, length=learner.config.num_updates)[1]
 
 
-def measure(learner: ppo.PPO, state: ppo.State, hyperparams: Any, env_params: Any) -> Trace:
+def measure(
+    learner: ppo.PPO, state: ppo.State, hyperparams: Hyperparams, env_params: EnvParams
+) -> Trace:
     """Measure a victim's networks on a fresh rollout.
 
     Args:
@@ -130,7 +132,7 @@ def effective_rank(moments: np.ndarray) -> np.ndarray:
     return np.where(finite, np.exp(entropy), np.nan)
 
 
-def first_seeds(rows: Mapping[str, Any], channels: int, seeds: int) -> dict[str, Any]:
+def first_seeds(rows: PlainMapping, channels: int, seeds: int) -> PlainDict:
     """Return the rows [channels * seeds] of the first `SEEDS` victims of each channel."""
 
     def first(leaf):
@@ -171,7 +173,7 @@ def summarise(
     }
 
 
-def tables(result: Mapping[str, Any]) -> list[Table]:
+def tables(result: PlainMapping) -> list[Table]:
     """Return the means over training."""
     found = result.get("networks")
     if not found:
@@ -192,7 +194,7 @@ NOTE = (
 
 
 def _interference(
-    learner: ppo.PPO, params: Any, batch: ppo.Batch, hyperparams: Any
+    learner: ppo.PPO, params: PyTree, batch: ppo.Batch, hyperparams: Hyperparams
 ) -> tuple[jax.Array, jax.Array]:
     """Return the mean |cosine| between gradients of two observations, and how often it is < 0."""
     size = len(batch.advantage)
@@ -214,7 +216,7 @@ def _interference(
     return jnp.mean(jnp.abs(cosine)), jnp.mean(cosine < 0)
 
 
-def _share(tree: Any) -> jax.Array:
+def _share(tree: PyTree) -> jax.Array:
     """Return the share of true elements in a tree of bools."""
     leaves = jax.tree.leaves(tree)
     return sum(jnp.sum(leaf) for leaf in leaves) / sum(leaf.size for leaf in leaves)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from metaevo import statistics
 from metaevo.comparison import comparison
 from metaevo.comparison.comparison import Variant
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.numbers import estimate
 from metaevo.reports.page import Table
 from metaevo.runs.schema import HeldOut
@@ -52,7 +53,7 @@ class Meetings:
     cells: Mapping[str, Sequence[Cell]]
     """by contender: a cell for each opponent"""
 
-    def to_plain(self, keys: tuple[str, str, str]) -> dict[str, Any]:
+    def to_plain(self, keys: tuple[str, str, str]) -> PlainDict:
         """Return the part of evaluation.json."""
         table, opponents, contenders = keys
         plain = {
@@ -62,7 +63,7 @@ class Meetings:
         return {table: {opponents: list(self.opponents), contenders: plain}}
 
     @classmethod
-    def from_plain(cls, result: Mapping[str, Any], keys: tuple[str, str, str]) -> "Meetings | None":
+    def from_plain(cls, result: PlainMapping, keys: tuple[str, str, str]) -> "Meetings | None":
         """Read the part of evaluation.json; None if there is none."""
         table, opponents, contenders = keys
         if table not in result:
@@ -98,14 +99,14 @@ class GameResult:
     budget: str
     """how hand-written contenders were tuned, a sentence"""
     frames_per_agent: int
-    more: Mapping[str, Any]
+    more: PlainMapping
     """the study's own parts of evaluation.json, such as `Meetings.to_plain`"""
     variants: Mapping[str, tuple[Mapping[str, float], int]] = field(default_factory=dict)
     """tuned settings, and frames of tuning, of contenders that have any"""
     diverged: Mapping[str, int] | None = None
     """by contender; by default the number of its scores that are not finite"""
 
-    def with_more(self, more: Mapping[str, Any]) -> "GameResult":
+    def with_more(self, more: PlainMapping) -> "GameResult":
         """Return the result with more parts of evaluation.json."""
         return replace(self, more={**self.more, **more})
 

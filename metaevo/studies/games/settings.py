@@ -9,6 +9,7 @@ from annotated_types import Gt, Interval, MinLen
 
 from metaevo.components.channels import ChannelConfig
 from metaevo.config.numbers import check_numbers
+from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.strategy import StrategyConfig
@@ -215,9 +216,9 @@ class VictimConfig:
 
     learner: str = ""
     """another learner, with its default settings; empty for the learner of the evolution"""
-    train: dict[str, Any] = field(default_factory=dict)
+    train: PlainDict = field(default_factory=dict)
     """changes of the section train"""
-    hyperparams: dict[str, Any] = field(default_factory=dict)
+    hyperparams: PlainDict = field(default_factory=dict)
     """changes of the section hyperparams"""
     message_dropout: Annotated[float, Interval(ge=0, le=1)] = 0.0
     """share of messages that it does not hear: zeros instead"""
@@ -245,7 +246,7 @@ class TalkSettings(GameSettings):
     hyperparams: Hyperparams
 
     @classmethod
-    def for_learner(cls, raw: dict[str, Any]) -> type[Any]:
+    def for_learner(cls, raw: PlainDict) -> type[Any]:
         """Return these settings with the sections `train` and `hyperparams` of the victim.
 
         Args:

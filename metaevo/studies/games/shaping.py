@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from metaevo.components import players
 from metaevo.components.players import SELF, Opponent, Weights
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategies import has_mean
@@ -68,7 +69,7 @@ class Shaping:
             rates=(self.rate, self.rate),
             steps=self.frames,
         )
-        metrics: dict[str, Any] = {"opponent": jnp.mean(episode.other)}
+        metrics: PlainDict = {"opponent": jnp.mean(episode.other)}
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
@@ -124,21 +125,21 @@ class ShapingStudy(GameStudy):
             )
         check_evolution(self.problem({}), settings.strategy, settings.evolution)
 
-    def measure(self) -> dict[str, Any]:
+    def measure(self) -> PlainDict:
         """Return the digests of the user's own players."""
         digests = players.digests([*self.met, *self.others])
         return {players.SOURCES: digests} if digests else {}
 
-    def keep(self, directory: RunDirectory, measured: Mapping[str, Any]) -> None:
+    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy the meta-policies of other runs and the user's own players."""
         players.keep(directory.path, [*self.met, *self.others], measured.get(players.SOURCES))
 
-    def problem(self, measured: Mapping[str, Any]) -> Shaping:
+    def problem(self, measured: PlainMapping) -> Shaping:
         """Return the problem: a meta-episode."""
         del measured
         return Shaping(self.settings, self.met)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> PlainDict:
         """Return the size of the meta-policy, which `metaevo.load` reads."""
         return {"hidden": self.settings.policy.hidden}
 
@@ -178,7 +179,7 @@ class ShapingStudy(GameStudy):
         names = ", ".join(self.settings.opponent.all)
         return f"Shaping an opponent: {names}", subtitle(generations)
 
-    def findings(self, meta_params: Weights, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the payoffs of both sides, and how near to extortion the policies are."""
         found = []
         if robin := Meetings.from_plain(result, tournament.KEYS):
@@ -197,7 +198,7 @@ class ShapingStudy(GameStudy):
             found.append(" ".join([*lines, extorts]))
         return found
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return the round robin."""
         return tournament.tables(result)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
@@ -33,6 +34,7 @@ from purerl.envs.steering import PLACES, Course, Steering, SteeringParams, steer
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
+from purerl.types import Environment
 
 CHANNELS = (LEARNED, "silence", "random")
 """Channels that the victims of the comparison hear in training."""
@@ -96,7 +98,7 @@ class SteeringProblem:
             key = jax.random.key(0)  # unused: the action is the likeliest one
             return acting.act(learner, policy, None, key, heard, greedy=True, env_params=params)[0]
 
-        env: Any = learner.env
+        env: Environment = learner.env
         self.env = Steering(
             env.env, act, self.place.of, width=settings.channel.width, steps=self.config.steps
         )
@@ -202,7 +204,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
         "steering.png": "Places of fresh victims, a line each, for goals (dotted) over the range.",
     }
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> PlainDict:
         """Return the setting `steering.by`."""
         return {"by": self.settings.steering.by}
 
@@ -272,7 +274,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
         learner = settings.learner.upper().replace("_", "-")
         return f"Cheap talk at test time: {learner} on {settings.task.env}", subtitle(generations)
 
-    def findings(self, meta_params: Found, result: Mapping[str, Any]) -> list[str]:
+    def findings(self, meta_params: Found, result: PlainMapping) -> list[str]:
         """Return how near victims come to their goals."""
         table = result.get("steering")
         if table is None:
@@ -284,7 +286,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
             "goal in every step."
         ]
 
-    def tables(self, result: Mapping[str, Any]) -> list[Table]:
+    def tables(self, result: PlainMapping) -> list[Table]:
         """Return the scores of every channel and every network that steers."""
         table = result.get("steering")
         if table is None:
@@ -332,7 +334,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
         ]
         together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
 
-        def run(row: dict[str, Any]) -> jax.Array:
+        def run(row: PlainDict) -> jax.Array:
             key = jax.random.wrap_key_data(row["key"])
             train_key, oracle_key, key = jax.random.split(key, 3)
             params, _ = problem.train_victim(train_key, row["channel"])

@@ -6,6 +6,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports import game_plots
 from metaevo.runs import checkpoint
@@ -22,7 +23,7 @@ class GameStudy(Plain):
 
     settings: Any
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> PlainDict:
         """Return metadata that is saved with the meta-parameters."""
         return {}
 
@@ -52,7 +53,7 @@ class GameStudy(Plain):
         path: Path,
         *,
         evolution_frames: int,
-        measured: Mapping[str, Any],
+        measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
         """Return the content of evaluation.json; None if the settings ask for no comparison."""
@@ -90,7 +91,7 @@ class AgentStudy(GameStudy, Generic[P]):
         """Raise `ConfigError` if strategy, agents or devices do not fit."""
         check_agents(self.agents, [self.agents.task], self.settings)
 
-    def problem(self, measured: Mapping[str, Any]) -> P:
+    def problem(self, measured: PlainMapping) -> P:
         """Return the problem."""
         del measured
         return self.agents

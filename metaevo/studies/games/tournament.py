@@ -15,12 +15,14 @@ import numpy as np
 from metaevo.components import players
 from metaevo.components.component import LEARNED
 from metaevo.components.players import SELF, Opponent, Weights
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports.page import Table
 from metaevo.studies.games.results import GameResult, Meetings, interquartile_mean
 from metaevo.studies.games.settings import ShapingSettings
 from purerl import opponents
 from purerl.games import LOGITS
+from purerl.types import PyTree
 
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
 """Factors on the learning rate of evolution, among which contenders that learn choose."""
@@ -41,7 +43,7 @@ class Entrant(NamedTuple):
 
     place: Any
     """[] index of the player; the last one always plays `policy`"""
-    policy: Any = UNUSED
+    policy: PyTree = UNUSED
     """[5] logits"""
     rate: Any = 1.0
     """[] learning rate"""
@@ -202,7 +204,7 @@ def judge(
     )
 
 
-def tables(result: Mapping[str, Any]) -> list[Table]:
+def tables(result: PlainMapping) -> list[Table]:
     """Return the round robin: the payoffs of the contenders, and of the opponents."""
     robin = Meetings.from_plain(result, KEYS)
     if robin is None:

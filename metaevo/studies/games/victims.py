@@ -15,6 +15,7 @@ from metaevo.components import learners
 from metaevo.components.channels import ChannelConfig, talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import plots
@@ -147,7 +148,7 @@ def all_victims(settings: CheapTalkSettings) -> list[Victim]:
 def _changed(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Victim:
     learner = change.learner or settings.learner
     entry = learners.find(learner)
-    built: dict[str, Any] = {}
+    built: PlainDict = {}
     for section, kind in (("train", entry.config), ("hyperparams", entry.hyperparams)):
         same = getattr(settings, section) if learner == settings.learner else kind()
         built[section] = from_dict(kind, merge(to_dict(same), getattr(change, section)))
@@ -181,7 +182,7 @@ def judge(
     key_data = np.tile(np.asarray(jax.random.key_data(keys)), (len(names), 1))
     together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *speakers)
 
-    def rows(victim: Victim) -> dict[str, Any]:
+    def rows(victim: Victim) -> PlainDict:
         def repeated(value):
             return np.full(len(key_data), value, np.float32)
 
@@ -274,7 +275,7 @@ def _compiled(
     """
     task = make_task(victim, settings.task, settings.channel, speaks=True)
 
-    def run(row: dict[str, Any]) -> Any:
+    def run(row: PlainDict) -> Any:
         key = jax.random.wrap_key_data(row["key"])
         return measure(with_channel(task, row["speaker"]), key, row["hyperparams"])
 
@@ -283,7 +284,7 @@ def _compiled(
 
 
 def row_map(
-    run: Callable[[dict[str, Any]], Any], settings: TalkSettings, task: Task, count: int
+    run: Callable[[PlainDict], Any], settings: TalkSettings, task: Task, count: int
 ) -> devices.RowMap:
     """Return a function of one victim's row as a compiled program for `count` rows."""
     num_devices = settings.evolution.num_devices
@@ -293,7 +294,7 @@ def row_map(
     return devices.RowMap(run, chunk_size=chunk_size, num_devices=num_devices)
 
 
-def tables(result: Mapping[str, Any]) -> list[Table]:
+def tables(result: PlainMapping) -> list[Table]:
     """Return the returns of victims with every channel, over training and at its end."""
     found = Meetings.from_plain(result, KEYS)
     if found is None:
