@@ -261,7 +261,8 @@ def plain(value: Any) -> Any:
 def refuse_links(root: Path) -> None:
     """Refuse a run directory with links or special files, which could lead out of it.
 
-    The contents of wandb's folder are exempt, because its client makes links there.
+    Two folders may hold them: wandb's, because its client makes links there, and that of the
+    checkpoints, because a link there is a damaged checkpoint, which is left out when it is read.
 
     Raises:
         ConfigError: naming the first one.
@@ -277,7 +278,7 @@ def refuse_links(root: Path) -> None:
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                     raise ConfigError(f"{path} is a link or a special file, not a regular file")
         is_run = folder == str(root) or is_seed(Path(folder))
-        names[:] = [name for name in names if not (is_run and name == "wandb")]
+        names[:] = [name for name in names if not (is_run and name in ("wandb", "checkpoints"))]
 
 
 def remove_temporaries(root: Path) -> None:
