@@ -163,6 +163,7 @@ def test_impossible_settings_of_dqn(complain_about_dqn, line, text):
     assert text in complain_about_dqn(*line.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "line",
     [

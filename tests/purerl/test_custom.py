@@ -14,6 +14,7 @@ CORRIDOR = Path(__file__).parents[2] / "examples" / "corridor.py"
 NAME = f"{CORRIDOR}:Corridor"
 
 
+@pytest.mark.long
 def test_one_by_path_has_traced_parameters_and_can_be_learned():
     env, params = envs.make(NAME, length=4)
     assert envs.make(NAME)[0] is env  # compiled functions are shared

@@ -131,6 +131,7 @@ def test_agents_play_in_gymnasium():
     assert (returns <= 38).all()
 
 
+@pytest.mark.long
 def test_the_import_registers_and_starts_no_devices():
     """gymnax's modules may start them: ours add nothing."""
     program = """

@@ -9,6 +9,9 @@ import pytest
 
 from purerl.envs.gymnax_import import StandIn
 
+pytestmark = pytest.mark.long
+
+
 SCRIPTS = "metaevo.commands.evolve", "metaevo.commands.train", "metaevo.commands.sweep"
 PROGRAM = """
 import sys

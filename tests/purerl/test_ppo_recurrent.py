@@ -72,6 +72,7 @@ def rollouts(request):
     return Rollouts(shared_network=request.param)
 
 
+@pytest.mark.long
 def test_what_is_remembered_and_done_is_that_of_an_unrolled_loop(rollouts):
     for t, (head, _, before, _) in zip(rollouts.transitions, rollouts.unrolled, strict=True):
         np.testing.assert_allclose(t.memory, before, atol=1e-5)
@@ -231,6 +232,7 @@ def test_what_optimizers_are_told(rollouts):
     assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
 
 
+@pytest.mark.long
 def test_a_memory_and_masks():
     """Nothing illegal is done, neither while learning nor later, and a replay has the same odds."""
     env = Gated()

@@ -26,6 +26,7 @@ def test_other_names_are_refused():
         purerl.losses  # noqa: B018
 
 
+@pytest.mark.long
 def test_no_backend_starts_before_an_environment_is_asked_for():
     env = {"PATH": "", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", SCRIPT]

@@ -36,6 +36,7 @@ def run(cache, before="", says="", **variables):
     return int(hits), folder
 
 
+@pytest.mark.long
 def test_the_second_process_finds_what_the_first_has_compiled(tmp_path):
     hits, folder = run(tmp_path)
     assert hits == 0

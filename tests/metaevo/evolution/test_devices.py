@@ -52,6 +52,7 @@ def test_as_many_devices_as_asked_for():
     assert python(SETUP.format("3")).startswith("3 ")
 
 
+@pytest.mark.long
 def test_the_users_flags_are_respected():
     flags = "--xla_force_host_platform_device_count=5 --xla_cpu_multi_thread_eigen=true"
     count, *found = python(SETUP.format(""), XLA_FLAGS=flags).split()

@@ -63,6 +63,7 @@ class Fixed(metaevo.Strategy):
         return state
 
 
+@pytest.mark.long
 def test_an_object_evolves_in_memory_and_in_a_directory(tmp_path):
     found = metaevo.evolve(Quadratic(), strategy=Fixed(), generations=3)
     run_dir = tmp_path / "run"

@@ -187,6 +187,7 @@ def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeyp
     assert without_times(found.metrics) == without_times(through.metrics)
 
 
+@pytest.mark.long
 def test_a_finished_one_is_read_only_and_more_generations_can_be_asked_for(through, tmp_path):
     first = evolve(tmp_path / "run", 12)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()

@@ -51,6 +51,7 @@ def test_its_function_fills_the_slot(problem, found):
     assert np.isfinite(np.asarray(result.episodes.returns)).all()
 
 
+@pytest.mark.long
 def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
@@ -71,6 +72,7 @@ def test_it_is_drawn(found, tmp_path):
     assert {"fitness.png", "loss.png"} <= set(names)
 
 
+@pytest.mark.long
 def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
     again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
     same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)

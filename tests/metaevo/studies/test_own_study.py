@@ -18,6 +18,7 @@ NAME = f"{FILE}:Throwing"
 FLAGS = ["--evolution.chunk_size", "64", "--evolution.validation_seeds", "4", "--devices", "1"]
 
 
+@pytest.mark.long
 def test_the_command_evolves_compares_and_judges_it_anew(tmp_path):
     path = tmp_path / "run"
     flags = ["--wind", "2.0", "--generations", "40", "--evaluation.seeds", "32", *FLAGS]

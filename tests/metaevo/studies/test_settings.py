@@ -76,6 +76,7 @@ def test_a_list_of_one_is_a_dict_of_one():
     assert list(evolved.parts) == ["drift"]
 
 
+@pytest.mark.long
 def test_loading_imports_neither_components_nor_what_draws():
     code = (
         "import sys; import metaevo.components.discovery; "

@@ -24,6 +24,8 @@ GENERATIONS, SEEDS = 12, (5, 6, 7)
 STRATEGY = metaevo.StrategyConfig(population_size=16, sigma=0.3, learning_rate=0.1)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
 
+pytestmark = pytest.mark.long
+
 
 def evolve(path, *, count=3, first=5, problem=None, **options):
     return metaevo.evolve(

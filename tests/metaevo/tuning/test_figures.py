@@ -64,6 +64,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_what_can_be_drawn_is(case, tmp_path):
     names, values, more, expected = CASES[case]

@@ -80,6 +80,7 @@ LEARNER = {
 RATES = {"hyperparams.learning_rate": {"log_uniform": [0.01, 0.9]}}
 
 
+@pytest.mark.long
 def test_a_learner_gives_the_same_with_and_without_a_directory(tmp_path):
     config = metaevo.SweepConfig(seeds=2, confirm_seeds=2)
     options = {"trials": 3, "sampler": "random", "config": config, "seed": 3}

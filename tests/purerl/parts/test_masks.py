@@ -181,6 +181,7 @@ def agent(request):
     return request.getfixturevalue(f"{request.param}_agent")
 
 
+@pytest.mark.long
 def test_no_illegal_action_is_ever_taken(agent):
     learner, result = agent
     assert np.sum(result.episodes.steps) == learner.config.num_updates * (
