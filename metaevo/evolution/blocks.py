@@ -3,8 +3,9 @@
     for block in run_generations(evolution, evolution.start()):
         ...                                              # log it, save it, draw it, or break
 
-Ask, evaluate and tell are in `evolution.py`; the host only starts blocks. Several processes iterate
-together: before each block the first one chooses its length, and any of them can end the loop.
+The generations are computed in `evolution.py`; the host only starts blocks. Several processes
+iterate together: the first process chooses the length of each block, and any process can end the
+loop.
 """
 
 import time
@@ -81,10 +82,10 @@ def run_generations(
 def in_lockstep(
     length: int, stop_signal: Callable[[], int | None], share_signal: Callable[[int], Any]
 ) -> int:
-    """Return the generations that all processes do next; 0 if any of them is to stop.
+    """Return the number of generations that all processes run next; 0 if any should stop.
 
     Args:
-        length: proposed; the first process's counts.
+        length: proposed number; the first process's value is used.
         stop_signal: returns the number of this process's signal, or None.
         share_signal: called with the number of a signal that any process got.
     """

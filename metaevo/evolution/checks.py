@@ -75,7 +75,7 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
     """Raise if `evaluate` does not return an `Evaluation` of scalars.
 
     Args:
-        problem: its `evaluate` is traced, which compiles nothing.
+        problem: its `evaluate` is traced, but not compiled.
         shapes: of one candidate.
 
     Returns:

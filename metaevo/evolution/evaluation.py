@@ -1,4 +1,4 @@
-"""Candidates evaluated in bulk, for an outer loop of the user's own: ask, evaluate, tell."""
+"""Evaluate candidates in bulk, for a user-defined outer loop: ask, evaluate, tell."""
 
 import functools
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Evaluations:
 
     @property
     def fitness(self) -> np.ndarray:
-        """Mean over the keys [candidates], not finite if the candidate failed on one of them."""
+        """Mean over the keys, [candidates]; not finite if the candidate failed on any key."""
         return self.scores.mean(axis=1)
 
     def table(self) -> list[PlainDict]:

@@ -26,7 +26,7 @@ from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
 
 UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
-"""Algorithms whose learned weights evosax loads with pickle, which this project never does."""
+"""Excluded: evosax unpickles their learned weights, and this project never unpickles files."""
 UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 """Algorithms that keep several means, so that a run would have no single result, or sample from a
 distribution that a config cannot give."""
@@ -99,8 +99,8 @@ class EvosaxStrategy(Strategy):
     ) -> Any:
         """Return the state after a generation.
 
-        When all candidates are tied there is nothing to learn, yet some algorithms would drift:
-        only the generation advances.
+        If all candidates are tied, only the generation advances, because some algorithms would
+        otherwise drift.
         """
         fitness = evaluation.fitness
         told, _ = self.algorithm.tell(key, population, -fitness, state, self.params)
@@ -201,12 +201,12 @@ def _shaping(config: StrategyConfig) -> Callable | None:
                 "weights that are not negative, as its own shaping makes them; allowed: auto"
             )
         return SHAPING[config.fitness_shaping]
-    # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.
+    # Diffusion Evolution exponentiates the fitness, which must therefore be standardised.
     return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
 
 
 def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]:
-    """Return a geometric schedule of the absolute generation; no total number of them is in it."""
+    """Return a geometric schedule of the absolute generation, independent of the total number."""
 
     def schedule(generation):
         return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))

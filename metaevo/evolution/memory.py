@@ -11,12 +11,12 @@ from metaevo.evolution.evolution import Evolution, State
 
 
 def fit(evolution: Evolution, *, keep: bool = False) -> tuple[Evolution, int]:
-    """Compile a block, with smaller chunks if XLA's own analysis says that it would not fit.
+    """Compile a block, with smaller chunks if XLA's analysis predicts that it does not fit.
 
-    All processes call it, and agree.
+    All processes must call this, and use the same chunk size afterwards.
 
     Args:
-        evolution: whose chunk size is tried first.
+        evolution: its chunk size is tried first.
         keep: only warn; the user has chosen that chunk size.
 
     Returns:
@@ -66,7 +66,7 @@ def run_block(
 
     Raises:
         ConfigError: if one agent at a time is too much.
-        LostError: in one of several processes, because the others already wait for it.
+        LostError: with several processes, because the others already wait for this process.
     """
     while True:
         try:
@@ -83,10 +83,10 @@ def run_block(
 
 
 def halved(evolution: Evolution) -> Evolution:
-    """Return the evolution with half as many agents at once, and say so.
+    """Return the evolution with half the chunk size, and warn.
 
     Raises:
-        ConfigError: if it was one.
+        ConfigError: if the chunk size is already 1.
     """
     before = evolution.chunk_size
     if before == 1:

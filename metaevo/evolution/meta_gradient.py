@@ -1,7 +1,7 @@
-"""Gradient ascent on the fitness, for problems that have derivatives: one more strategy.
+"""Strategy that does gradient ascent on the fitness of differentiable problems.
 
-Every member of the population is the mean, on a key of its own; what it learns is not its fitness
-but a gradient (`Evaluation.gradient`). Otherwise it lives as an evolution does.
+Every member of the population evaluates the mean on a different key. The strategy learns from the
+gradients (`Evaluation.gradient`) instead of the fitness, and otherwise behaves like any strategy.
 """
 
 from functools import partial
@@ -42,7 +42,7 @@ class MetaGradient(Strategy):
         """Build the optimizer of the mean.
 
         Raises:
-            ConfigError: for a setting that means nothing here.
+            ConfigError: for a setting that does not apply to this strategy.
         """
         self.config, self.population_size = config, config.population_size
         window = config.settings.get(WINDOW, DEFAULT_WINDOW)

@@ -1,6 +1,7 @@
-"""The one interface between what is evolved and how: a `MetaProblem`.
+"""`MetaProblem`, the interface between a problem and the strategies that evolve it.
 
-Whatever can be written as one gets populations, devices, checkpoints, resume, tracking and plots.
+Every problem with this interface gets populations, devices, checkpoints, resume, tracking and
+plots.
 
 Example: find the minimum of a quadratic.
 
@@ -63,11 +64,11 @@ def ascend(
 ) -> Evaluation:
     """Evaluate with a gradient, for the strategy `meta_gradient`.
 
-    A problem may have a method `ascend(key, meta_params, window)` of its own, which cuts
-    derivatives off after so many updates; of any other one `evaluate` is differentiated.
+    A problem may define `ascend(key, meta_params, window)`, which truncates derivatives after
+    `window` updates. Otherwise `evaluate` is differentiated.
 
     Raises:
-        ValueError: if the problem says that it is not `differentiable`.
+        ValueError: if `problem.differentiable` is False.
     """
     if not getattr(problem, "differentiable", True):
         raise ValueError("the fitness is not differentiable")

@@ -30,7 +30,7 @@ class Purpose(enum.IntEnum):
     UNSEEN = 9
     """the comparison on tasks that evolution has not seen"""
     RECORDING = 10
-    """the trainings in which is written down what a learned part is given"""
+    """training runs that record the inputs of a learned part"""
 
 
 def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:

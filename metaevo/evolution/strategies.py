@@ -1,4 +1,4 @@
-"""From settings to a `Strategy`: one of evosax's, meta-gradients, or one of the user's own."""
+"""Build a `Strategy` from settings: evosax, meta-gradients, or a user-defined strategy."""
 
 import dataclasses
 import difflib
@@ -51,10 +51,10 @@ class GivenStrategy(StrategyConfig):
 
 
 def settings_of(strategy: StrategyConfig | Strategy | None) -> StrategyConfig:
-    """Return the settings of what a caller passes as a strategy.
+    """Return the settings of a strategy passed by a caller.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if the argument is not a strategy.
     """
     if strategy is None or isinstance(strategy, StrategyConfig):
         return strategy or StrategyConfig()
@@ -67,7 +67,7 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
     Args:
         config: the settings.
         solution: an example of meta-parameters.
-        steps: `sigma` and `learning_rate` in place of those of the settings; may be traced.
+        steps: `sigma` and `learning_rate`, which override the settings; may be traced.
 
     Raises:
         ConfigError: for an unknown algorithm or setting, or a value that it refuses.
@@ -90,7 +90,7 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
 
 
 def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
-    """Return the strategy of the settings after tracing a generation, which compiles nothing.
+    """Return the strategy of the settings after tracing a generation, without compilation.
 
     Raises:
         ConfigError: for an unknown algorithm or setting, or a value that it refuses.

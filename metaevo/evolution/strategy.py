@@ -29,7 +29,7 @@ from purerl.types import PyTree
 
 
 class Strategy(Protocol):
-    """How candidates are proposed and what is learned from their evaluation.
+    """Algorithm that proposes candidates and learns from their evaluation.
 
     All methods are pure and traced. A subclass has the four abstract ones and `population_size`.
     """
@@ -63,7 +63,7 @@ class Strategy(Protocol):
 
         Args:
             key: of all that is random here.
-            population: as asked.
+            population: as returned by `ask`.
             evaluation: means over the seeds of each candidate. `fitness` [population_size] is
                 finite, higher is better; failed candidates have the lowest.
             state: as returned by `ask`.
@@ -76,7 +76,7 @@ class Strategy(Protocol):
     def evaluate(
         self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
     ) -> Evaluation:
-        """Evaluate one candidate on one key; `best` is what the generation started with."""
+        """Evaluate one candidate on one key; `best` is the result before this generation."""
         return evaluate_beside(problem, key, meta_params, best)
 
     def current_sigma(self, state: PyTree) -> jax.Array:

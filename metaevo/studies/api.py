@@ -79,7 +79,7 @@ class Found:
         self.study.keep(directory, self.measured)
 
     def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the fitness over the generations, and what was found.
+        """Draw the fitness over the generations and the evolved meta-parameters.
 
         Args:
             folder: of the figures; made if it does not exist.
@@ -122,14 +122,14 @@ def evolve(
         problem: its meta-parameters are arrays in nested dicts, lists and tuples.
         strategy: an evosax algorithm and its settings, or a strategy of your own. Settings are
             objects or, as in a YAML file, dicts.
-        generations: how many in all; by default those of `evolution`.
+        generations: total number; by default `evolution.generations`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
-        evolution_seeds: evolve so many times, with the seeds `run.seed`, `run.seed + 1`, ...; what
-            is returned is that of the evolution that is best on its validation seeds.
-        run_dir: where to keep checkpoints, metrics and a report; by default nothing is written, and
-            Ctrl-C ends the evolution as it ends any Python code. A new directory, or with `resume`
-            that of the run to continue; a finished run is only read.
+        evolution_seeds: number of evolutions, with the seeds `run.seed`, `run.seed + 1`, ...; the
+            evolution that is best on its validation seeds is returned.
+        run_dir: where to keep checkpoints, metrics and a report; by default no files are written,
+            and Ctrl-C ends the evolution like any Python code. It must be a new directory or, with
+            `resume`, the directory of the run to continue; a finished run is only read.
         resume: continue from the last checkpoint.
 
     Raises:

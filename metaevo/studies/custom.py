@@ -99,7 +99,7 @@ class Study(ProblemStudy):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Evaluate what was found and the contenders on the same held-out keys."""
+        """Evaluate the results of evolution and the contenders on the same held-out keys."""
         del path
         contenders, seeds = self.contenders(), self.settings.evaluation.seeds
         if not contenders or not seeds:

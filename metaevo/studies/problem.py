@@ -1,4 +1,4 @@
-"""Any meta-problem: evolved and reported, with nothing that it is compared with."""
+"""Study of any meta-problem, evolved and reported without a comparison."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ class ProblemStudy(Plain):
         """Bind a problem.
 
         Args:
-            problem: what is evolved.
+            problem: the problem to evolve.
             settings: of the evolution.
         """
         self._problem, self.settings = problem, settings
@@ -84,14 +84,14 @@ class ProblemStudy(Plain):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Return nothing: a problem alone has no contenders."""
+        """Return None: a problem on its own has no contenders."""
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the problem's name and the number of generations."""
         return f"Evolving {self.name}", f"{generations} generations"
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return nothing: only its numbers are known."""
+        """Return no sentences: only the numbers are known."""
         del meta_params, result
         return []
 

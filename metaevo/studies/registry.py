@@ -24,7 +24,7 @@ from metaevo.studies.study import Study
 from purerl.custom import is_custom
 
 LEARNER = "learner"
-"""What is evolved where no setting says it."""
+"""Study to use if the settings do not name one."""
 
 
 class Entry(NamedTuple):
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     make: Callable[..., Study]
     """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
     free: tuple[str, ...]
-    """what settings begin with that may differ when what was found is judged anew"""
+    """prefixes of the settings that may differ when a result is judged again"""
 
 
 GOALS = tuple(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames"))

@@ -69,7 +69,7 @@ def remember(memory: Memory, view: View, step: float) -> Memory:
         step: share of the meta-episode that a step is.
     """
     stole = view.rewards[::-1] < 0
-    took = (jnp.abs(view.rewards) == 1) & ~stole  # -1: a coin of its own that both took
+    took = (jnp.abs(view.rewards) == 1) & ~stole  # -1: both players took its coin
     thefts = jnp.where(view.first > 0, 0.0, memory.thefts + stole)
     last = jnp.where(stole, 1.0, jnp.where(took, -1.0, memory.last))
     return Memory(last, thefts, memory.time + step)

@@ -33,7 +33,7 @@ from purerl.games import LOGITS
 
 
 class Shaping:
-    """A `MetaProblem`: play one meta-episode with a candidate, against one of the opponents."""
+    """A `MetaProblem`: play one meta-episode with a candidate against a random opponent."""
 
     def __init__(self, settings: ShapingSettings, met: Sequence[Opponent]):
         """Bind the parts.

@@ -56,7 +56,7 @@ class GameStudy(Plain):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Return the content of evaluation.json; None if the settings ask for no comparison."""
+        """Return the content of evaluation.json; None if `evaluation.seeds` is 0."""
         del measured
         if not self.settings.evaluation.seeds:
             return None

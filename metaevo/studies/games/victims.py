@@ -215,7 +215,7 @@ def judge(
                 bar.update(agents * each)
                 check_stop()
 
-            program = victim.learner, victim.train  # another learning rate compiles nothing
+            program = victim.learner, victim.train  # learning rates share a program
             if program not in programs:
                 programs[program] = _compiled(settings, victim, measure)
             found = programs[program](rows(victim), progress)
