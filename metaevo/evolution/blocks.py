@@ -1,4 +1,4 @@
-"""Blocks of generations, one after another: the loop of an evolution, without disks or signals.
+"""Run blocks of generations one after another: the loop of an evolution, without I/O or signals.
 
     for block in run_generations(evolution, evolution.start()):
         ...                                              # log it, save it, draw it, or break
@@ -23,9 +23,9 @@ class Block(NamedTuple):
     """Generations that were just done; the first block of a loop has none."""
 
     evolution: Evolution
-    """its chunks become smaller where a device has too little memory"""
+    """the evolution; its chunk size decreases if a device has too little memory"""
     state: State
-    """afterwards, replicated over the devices"""
+    """state after the block, replicated over the devices"""
     metrics: dict[str, np.ndarray]
     """each [generations]"""
     done: int
@@ -45,11 +45,11 @@ def run_generations(
     stop_signal: Callable[[], int | None] = lambda: None,
     share_signal: Callable[[int], Any] = lambda number: None,
 ) -> Iterator[Block]:
-    """Yield the missing generations in blocks; all processes iterate in lockstep.
+    """Yield the remaining generations in blocks; all processes iterate in lockstep.
 
     Args:
         evolution: its config has the number of generations.
-        start: one copy of the state to start from; the first process's counts.
+        start: one copy of the initial state; the first process's state is used.
         every: blocks end at multiples of this number of generations.
         keep_chunks: only warn if chunks do not fit into memory.
         stop_signal: returns the number of a signal to stop, or None; called between two blocks.

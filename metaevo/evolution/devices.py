@@ -58,8 +58,8 @@ def setup(num_devices: int | None = None) -> None:
 
     Call it before anything starts JAX's backend.
 
-    Values that the user has set in `XLA_FLAGS` or `JAX_NUM_CPU_DEVICES` are kept. The settings have no
-    effect if JAX finds an accelerator.
+    Values that the user has set in `XLA_FLAGS` or `JAX_NUM_CPU_DEVICES` are kept. The settings have
+    no effect if JAX finds an accelerator.
 
     Args:
         num_devices: CPU devices; by default the number of cores that this process may use.

@@ -1,7 +1,7 @@
-"""Any evosax algorithm by its name, as a `Strategy`.
+"""Wrap any evosax algorithm, selected by name, as a `Strategy`.
 
-Two facts of evosax are kept in this file: it minimises (the sign is flipped in `tell`, nowhere
-else), and distribution-based and population-based algorithms start and end differently.
+This file hides two properties of evosax: it minimises (the sign is flipped only in `tell`), and
+distribution-based and population-based algorithms start and end differently.
 """
 
 import inspect
@@ -33,7 +33,7 @@ distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
 OWN_SHAPING = {"DES", "SimpleES"}
-"""They take the root of their weights, which others' shaping makes negative."""
+"""Algorithms that take the square root of their weights, which other shaping makes negative."""
 
 SHAPING = {
     "centered_rank": centered_rank_fitness_shaping_fn,
@@ -54,7 +54,7 @@ class EvosaxStrategy(Strategy):
         """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
 
         Raises:
-            ConfigError: for an unknown setting, or a value that the algorithm refuses.
+            ConfigError: for an unknown setting, or an invalid value.
         """
         self.config, self.population_size = config, config.population_size
         self.has_mean = has_mean(config.algorithm)
@@ -118,13 +118,13 @@ class EvosaxStrategy(Strategy):
         return state
 
     def best(self, state: PyTree) -> Any:
-        """Return the mean, or the best of the last population where there is no mean."""
+        """Return the mean, or the best of the last population for algorithms without a mean."""
         if self.has_mean:
             return self.algorithm.get_mean(state)
         return self.algorithm.get_best_solution(state)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
-        """Return the mean standard deviation of the perturbations, NaN where there is none."""
+        """Return the mean standard deviation of the perturbations, or NaN if undefined."""
         return jnp.mean(jnp.asarray(getattr(state, "std", jnp.nan), jnp.float32))
 
     def check(self, problem: MetaProblem, generations: int) -> None:
@@ -176,7 +176,7 @@ def _build(config: StrategyConfig, solution: PyTree) -> tuple[Any, Any]:
 
 
 def refusal(config: StrategyConfig, error: Exception) -> str:
-    """Return the complaint about settings that an algorithm refuses."""
+    """Return the error message for settings that an algorithm does not accept."""
     return (
         f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
         f"with settings {config.settings}: {error}"

@@ -1,4 +1,4 @@
-"""Blocks of an evolution that fit into the devices' memory: chunks of agents shrink until so."""
+"""Fit the blocks of an evolution into device memory by reducing the chunk size."""
 
 import warnings
 
@@ -59,13 +59,13 @@ def _compile(evolution: Evolution) -> int | None:
 def run_block(
     evolution: Evolution, state: State, generations: int
 ) -> tuple[Evolution, State, dict[str, np.ndarray]]:
-    """Run a block; where a device runs out of memory, again in chunks of half the size.
+    """Run a block; if a device runs out of memory, retry with half the chunk size.
 
     Returns:
-        the evolution that did it, the new state and the metrics, each [generations].
+        the evolution that succeeded, the new state and the metrics, each [generations].
 
     Raises:
-        ConfigError: if one agent at a time is too much.
+        ConfigError: if a single agent at a time does not fit.
         LostError: with several processes, because the others already wait for this process.
     """
     while True:
@@ -102,9 +102,9 @@ def fitting_chunk_size(chunk_size: int, needed: int, free: int) -> int:
     """Return a smaller chunk that should fit, if memory grows with the chunk.
 
     Args:
-        chunk_size: that does not fit.
-        needed: bytes that it needs.
-        free: bytes that there are; a tenth is left free.
+        chunk_size: a chunk size that does not fit.
+        needed: bytes needed with this chunk size.
+        free: available bytes, of which a tenth is kept free.
     """
     return max(1, min(chunk_size - 1, chunk_size * free * 9 // (10 * needed)))
 

@@ -70,7 +70,7 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
         steps: `sigma` and `learning_rate`, which override the settings; may be traced.
 
     Raises:
-        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+        ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
     if isinstance(config, GivenStrategy):
         return config.strategy
@@ -93,7 +93,7 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
     """Return the strategy of the settings after tracing a generation, without compilation.
 
     Raises:
-        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+        ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
     strategy = make(config, solution)
 
@@ -125,7 +125,7 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
 
 
 def has_mean(config: StrategyConfig) -> bool:
-    """Return whether the algorithm of the settings has a mean, which is the result of a run."""
+    """Return whether the algorithm has a mean, which is then the result of a run."""
     if isinstance(config, GivenStrategy):
         return config.strategy.has_mean
     if is_custom(config.algorithm):
@@ -134,7 +134,7 @@ def has_mean(config: StrategyConfig) -> bool:
 
 
 def _construct(config: StrategyConfig) -> Strategy:
-    """Call a class of the user's own with the settings that it takes."""
+    """Call a user-defined class with the settings that it accepts."""
     where = f"strategy.algorithm = {show(config.algorithm)}"
     cls = consent.load("strategy.algorithm", config.algorithm)
     if not isinstance(cls, type):

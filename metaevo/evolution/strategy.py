@@ -1,4 +1,4 @@
-"""The interface of the outer loop to what proposes candidates: a `Strategy`.
+"""`Strategy`, the interface between the outer loop and algorithms that propose candidates.
 
 Example: keep the best of random candidates around the best so far.
 
@@ -47,7 +47,7 @@ class Strategy(Protocol):
         """Return the state before generation 0, a pytree of arrays.
 
         Args:
-            key: of all that is random here.
+            key: source of all randomness in this call.
             init_solution: from a key to one point of the search space.
         """
 
@@ -62,7 +62,7 @@ class Strategy(Protocol):
         """Return the state after a generation.
 
         Args:
-            key: of all that is random here.
+            key: source of all randomness in this call.
             population: as returned by `ask`.
             evaluation: means over the seeds of each candidate. `fitness` [population_size] is
                 finite, higher is better; failed candidates have the lowest.

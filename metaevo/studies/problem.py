@@ -20,7 +20,7 @@ from metaevo.studies.verdict import evolved_numbers
 
 METRICS, NUMBERS = "metrics.png", "meta_params.png"
 MOST_BARS = 64
-"""Numbers in meta-parameters that are drawn, at most."""
+"""Maximum count of numbers in meta-parameters that are drawn."""
 
 
 class ProblemStudy(Plain):
@@ -43,7 +43,7 @@ class ProblemStudy(Plain):
         self._metrics: list[str] = []
 
     def check(self) -> None:
-        """Find out before anything is compiled whether strategy and devices fit the problem."""
+        """Check before compilation that strategy and devices fit the problem."""
         shapes = jax.eval_shape(self._problem.init, jax.random.key(0))
         try:
             checkpoint.check_tree(shapes)

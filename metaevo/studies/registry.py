@@ -58,10 +58,10 @@ def find(raw: PlainMapping) -> Entry:
     """Return the study that settings name.
 
     Args:
-        raw: of which `study` is read.
+        raw: unvalidated settings, of which `study` is read.
 
     Raises:
-        ConfigError: for an unknown one.
+        ConfigError: for an unknown study.
     """
     name = raw.get("study", LEARNER)
     if isinstance(name, str) and name in STUDIES:
