@@ -1,4 +1,4 @@
-"""Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
+"""Evolve any `MetaProblem` from Python with `metaevo.evolve(problem, ...)`."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def evolve(
     run_dir: str | Path | None = None,
     resume: bool = False,
 ) -> Found:
-    """Evolve any problem on all devices; with a run directory also durably, with a report.
+    """Evolve any problem on all devices; a run directory adds checkpoints and a report.
 
     Examples:
         >>> class Quadratic:
@@ -133,7 +133,7 @@ def evolve(
         resume: continue from the last checkpoint.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory.
+        ConfigError: if the settings or the directory are invalid.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
     own = None if strategy is None or isinstance(strategy, StrategyConfig | Mapping) else strategy
@@ -225,7 +225,7 @@ def compare(
 
 
 def _plain(cls: type, given: Any, name: str) -> PlainDict:
-    """Return a section of settings as a YAML file has it; by default without changes."""
+    """Return a section of settings in the form of a YAML file; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
         raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{cls.__name__} or a dict")
     return {} if given is None else dict(to_dict(given))

@@ -1,4 +1,4 @@
-"""What was found on unseen tasks, in a table, figures and words.
+"""Results on unseen tasks, in a table, figures and words.
 
 Its content is the key `unseen` of evaluation.json: see `metaevo.comparison.unseen.aggregate`.
 """

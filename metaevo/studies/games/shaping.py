@@ -1,7 +1,7 @@
 """Opponent shaping in matrix games: a meta-policy is evolved against opponents that learn.
 
 M-FOS (Lu et al. 2022, "Model-Free Opponent Shaping"): the opponents' learning depends on our
-policies, so a policy over policies can lead them.
+policies, so a policy over policies can steer their learning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ class ShapingStudy(GameStudy):
             trust_source: whether source code of players that this run has saved may be executed.
 
         Raises:
-            ConfigError: if there is no such opponent.
+            ConfigError: if an opponent does not exist.
         """
         self.settings, self.game = settings, settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
@@ -111,7 +111,7 @@ class ShapingStudy(GameStudy):
         self._illustration: tuple[Any, Illustration] | None = None
 
     def check(self) -> None:
-        """Raise `ConfigError` if strategy or devices do not fit, or no opponent learns."""
+        """Raise `ConfigError` if strategy or devices are unsuitable, or no opponent learns."""
         settings = self.settings
         if not any(each.learns for each in self.met):
             raise ConfigError(
@@ -180,7 +180,7 @@ class ShapingStudy(GameStudy):
         return f"Shaping an opponent: {names}", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
-        """Return the payoffs of both sides, and how near to extortion the policies are."""
+        """Return the payoffs of both sides, and the distance of the policies from extortion."""
         found = []
         if robin := Meetings.from_plain(result, tournament.KEYS):
             cells = robin.cells[result["learned"]][: len(self.met)]

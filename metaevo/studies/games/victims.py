@@ -1,4 +1,4 @@
-"""Learners that hear a channel: how they are built, and the comparison of channels.
+"""Build learners that hear a channel, and compare channels.
 
 Every channel talks to the same fresh agents: to the victim of the evolution with other seeds, and
 to unseen victims (another learning rate, another network, another learner).
@@ -65,7 +65,7 @@ class VictimResult(NamedTuple):
     """The training of victims; each field [channels, seeds]."""
 
     fitness: Any
-    """of the victim; NaN if it diverged or no episode ended"""
+    """fitness of the victim; NaN if it diverged or no episode ended"""
     mean_return: Any
     """of the episodes of its training"""
     last_quarter: Any
@@ -83,7 +83,7 @@ def make_task(
     Args:
         victim: the learner.
         task: where it learns.
-        config: of the channel.
+        config: settings of the channel.
         speaks: whether the channel's parameters are a `channels.Speaker`; by default weights.
 
     Raises:
