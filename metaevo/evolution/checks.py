@@ -53,7 +53,7 @@ def check_meta_params(shapes: PyTree) -> None:
     """Raise if meta-parameters cannot be perturbed.
 
     Args:
-        shapes: of one candidate.
+        shapes: shapes of one candidate's meta-parameters.
 
     Raises:
         ConfigError: if there are no meta-parameters, or one is not floating-point: a strategy would
@@ -76,7 +76,7 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
 
     Args:
         problem: its `evaluate` is traced, but not compiled.
-        shapes: of one candidate.
+        shapes: shapes of one candidate's meta-parameters.
 
     Returns:
         the names of its metrics.

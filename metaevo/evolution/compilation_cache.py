@@ -13,7 +13,7 @@ import jax
 from filelock import FileLock, Timeout
 
 MAX_BYTES = 2 * 2**30
-"""What is used least recently goes when there is more."""
+"""Maximum size of the cache; the least recently used programs are removed beyond it."""
 
 
 def enable() -> None:

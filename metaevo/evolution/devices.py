@@ -209,7 +209,7 @@ def map_rows(
     of the same PPO agent can differ by up to 20 between chunk sizes, as if its seed had changed.
 
     Args:
-        f: from a row's index (int32 scalar) to a pytree of arrays.
+        f: maps a row's index (int32 scalar) to a pytree of arrays.
         capacity: the number of rows that the result has room for (static).
         num_rows: how many to evaluate (may be traced); the rest is left zero.
         chunk_size: rows that are vmapped on a device.

@@ -1,4 +1,4 @@
-"""The outer loop: ask, evaluate, tell, with a block of generations inside one compiled call.
+"""The outer loop (`ask`, `evaluate`, `tell`), with a block of generations in one compiled call.
 
 The whole block runs on the devices. Every device computes the same `ask` and `tell`, trains its
 share of the agents, and gathers the fitness. The host only starts blocks.
@@ -35,7 +35,7 @@ MIDDLE = (0.1, 0.9)
 
 @dataclass(frozen=True)
 class EvolutionConfig:
-    """How long to evolve, and how to judge."""
+    """Length of an evolution, and settings of the evaluation of candidates."""
 
     generations: Annotated[int, Ge(0)] = 30
     """in all; more can be asked for when a run is resumed"""
@@ -115,7 +115,7 @@ class Evolution:
         """Return an evolution with other settings that shares the compiled programs.
 
         Args:
-            seed: of all its randomness.
+            seed: seed of all randomness.
             strategy: may differ in `sigma` and `learning_rate` only.
 
         Raises:
@@ -159,7 +159,7 @@ class Evolution:
 
     @property
     def template(self) -> State:
-        """The shapes of one copy of the state."""
+        """Shapes of one copy of the state."""
         return jax.eval_shape(self._init, self.traced)
 
     def _init(self, traced: Traced) -> State:

@@ -44,7 +44,7 @@ _STATUS = re.compile(
     r"(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN)"
     ": "
 )
-"""How the text of an error from XLA begins."""
+"""Pattern that matches the beginning of an XLA error message."""
 
 _connected = False
 _filter: "subprocess.Popen[bytes] | None" = None

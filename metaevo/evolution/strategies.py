@@ -24,7 +24,7 @@ REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "check"
 
 
 class GivenStrategy(StrategyConfig):
-    """The settings of a strategy passed as an object, as config.yaml records them."""
+    """Settings of a strategy passed as an object, as config.yaml records them."""
 
     strategy: Strategy
 

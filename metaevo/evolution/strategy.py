@@ -48,7 +48,7 @@ class Strategy(Protocol):
 
         Args:
             key: source of all randomness in this call.
-            init_solution: from a key to one point of the search space.
+            init_solution: returns one point of the search space for a key.
         """
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class StrategyConfig:
-    """Which evolutionary algorithm, and how it steps."""
+    """Settings of an evolutionary algorithm."""
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there, meta_gradient, or a strategy of your own as

@@ -9,7 +9,7 @@ def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None
     """Return why an evolution has not learned, or None if no problem is found.
 
     Args:
-        records: of its generations.
+        records: records of its generations.
         population_size: candidates of a generation.
     """
     count = len(records)

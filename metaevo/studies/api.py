@@ -32,7 +32,7 @@ from metaevo.studies.study import Study
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What the config.yaml of such a run holds."""
+    """Content of config.yaml for a run started from Python."""
 
     strategy: StrategyConfig
     evolution: EvolutionConfig
@@ -41,13 +41,13 @@ class ProblemSettings:
     """a script, not a command, continues a run"""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
+        """Raise if a number cannot be represented on a device."""
         check_numbers(self)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The result of `metaevo.evolve`."""
+    """Result of `metaevo.evolve`."""
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
@@ -59,7 +59,7 @@ class Found:
     """environment steps, without validation; 0 if the problem has no frames"""
     study: Study = field(repr=False)
     measured: PlainMapping = field(repr=False)
-    """by the study, before the first generation"""
+    """measurements made by the study before the first generation"""
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -82,7 +82,7 @@ class Found:
         """Draw the fitness over the generations and the evolved meta-parameters.
 
         Args:
-            folder: of the figures; made if it does not exist.
+            folder: folder of the figures; created if it does not exist.
 
         Returns:
             the PNG files.

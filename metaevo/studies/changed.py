@@ -30,10 +30,10 @@ def settings_of_run(
     """Parse a command line with the settings of a run as defaults.
 
     Args:
-        parser: of the command.
-        argv: without the program's name.
-        run_of: from the flags to the run's directory.
-        adapted: from the run's settings and the flags to the defaults.
+        parser: parser of the command.
+        argv: the arguments without the program's name.
+        run_of: returns the run's directory for the flags.
+        adapted: returns the defaults for the run's settings and the flags.
         fixed: the reason why other settings may not change, for the error message.
         also: prefixes of further settings that may differ.
 

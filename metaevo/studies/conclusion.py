@@ -1,4 +1,4 @@
-"""The end of a run of evolution: the held-out comparison, figures, the report."""
+"""Conclude a run of evolution with the held-out comparison, figures and the report."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -251,7 +251,7 @@ def facts_of(
 
     Args:
         saved: config.yaml.
-        records: of the generations.
+        records: records of the generations.
         result: the content of evaluation.json, or None.
         source: as for `write_report`.
     """

@@ -25,7 +25,7 @@ from metaevo.studies.settings import RunConfig
 
 @dataclass(frozen=True)
 class HeldOutConfig:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Annotated[int, Interval(ge=0, le=100_000)] = 128
     """held-out seeds of every contender; 0 for no comparison"""

@@ -44,7 +44,7 @@ class LearnerStudy:
         """Build the parts.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             run_path: an existing run; its copies of evolved functions fill the slots that are not
                 evolved.
             trust_source: whether source code that a run has saved may be executed.

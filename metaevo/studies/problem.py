@@ -36,7 +36,7 @@ class ProblemStudy(Plain):
 
         Args:
             problem: the problem to evolve.
-            settings: of the evolution.
+            settings: settings of the evolution.
         """
         self._problem, self.settings = problem, settings
         self.name = type(problem).__name__

@@ -1,4 +1,4 @@
-"""The studies that `metaevo evolve` knows, by the setting `study`."""
+"""Registry of the studies of `metaevo evolve`, by the setting `study`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

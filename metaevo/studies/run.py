@@ -54,7 +54,7 @@ def run_study(
 
     Args:
         study: the study to run.
-        settings: of the evolution.
+        settings: settings of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 

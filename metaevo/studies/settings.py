@@ -55,24 +55,24 @@ class RunConfig(RecordConfig):
 
 
 class EvolutionSettings(HasRun, Protocol):
-    """Settings of an evolution of anything."""
+    """Settings shared by all evolutions."""
 
     @property
     def strategy(self) -> StrategyConfig:
-        """The algorithm."""
+        """Settings of the algorithm."""
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How candidates are evaluated and validated."""
+        """Settings of evaluation and validation."""
 
     @property
     def run(self) -> RunConfig:
-        """Randomness, checkpoints and tracking."""
+        """Settings of randomness, checkpoints and tracking."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings:
-    """The settings of an evolution of a part of a learner."""
+    """Settings of an evolution of a part of a learner."""
 
     learner: str
     evolve: str | tuple[str, ...]
@@ -155,7 +155,7 @@ def make_parts(
     """Build the parts of an experiment.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         run_path: an existing run; its copies of evolved functions fill the other slots.
         trust_source: whether source code that a run has saved may be executed.
 

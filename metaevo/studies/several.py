@@ -40,7 +40,7 @@ def run_evolutions(
 
     Args:
         study: the study to evolve.
-        settings: of the evolution.
+        settings: settings of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` where it was.
 

@@ -82,7 +82,7 @@ def validation_of(member: Member, settings: EvolutionSettings) -> float:
 
     Args:
         member: the evolution.
-        settings: of the run.
+        settings: settings of the run.
 
     Returns:
         the fitness of the last mean or, for algorithms without a mean, of the best candidate;

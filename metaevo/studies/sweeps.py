@@ -78,8 +78,8 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         """Bind the sweep's settings; evolutions are built later.
 
         Args:
-            settings: of the sweep.
-            space: of the settings.
+            settings: settings of the sweep.
+            space: search space of the settings.
         """
         super().__init__(settings, space.traced_only(*TRACED))
         self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}

@@ -14,7 +14,7 @@ from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, p
 from metaevo.studies import verdict
 
 PREFIX = "unseen"
-"""of the figures' names"""
+"""Prefix of the figures' names."""
 CAPTION = (
     "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals, what was found "
     "untuned, hand-written contenders tuned there; and differences from the strongest of them."

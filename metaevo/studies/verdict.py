@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
     conclusion: Literal["better", "worse", "undecided"]
     difference: str
-    """with its interval: "+4.2 [+1.0, +7.3]" """
+    """the difference with its interval: "+4.2 [+1.0, +7.3]" """
     sentence: str
     """the compared variants, and how certain the verdict is"""
     budget: str
@@ -150,6 +150,6 @@ def _place(index: Sequence[int]) -> str:
 
 
 def numbers_text(numbers: Mapping[str, float]) -> str:
-    """The evolved numbers in one line."""
+    """Return the evolved numbers in one line."""
     listed = ", ".join(f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items())
     return f"Evolved: {listed}."

@@ -131,7 +131,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
-        """Let evolved and hand-written channels talk to fresh victims."""
+        """Evaluate evolved and hand-written channels on fresh victims."""
         return victims.judge(self.settings, learned, figures, check_stop)
 
     def title(self, generations: int) -> tuple[str, str]:

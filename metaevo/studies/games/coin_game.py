@@ -118,7 +118,7 @@ class CoinStudy(AgentStudy[CoinShaping]):
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
-        """Let meta-policies and other players meet fresh opponents."""
+        """Evaluate meta-policies and other players against fresh opponents."""
         meet = _Meeting(self.settings, learned, check_stop)
         rates = {"as in evolution": 1.0} | {
             f"learning rate x {factor:g}": factor

@@ -79,7 +79,7 @@ def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
     """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
 
     Args:
-        key: of the units with weight 0 in the output.
+        key: key for the units with weight 0 in the output.
         hidden: units, at least 3.
         start: `uniform`, all moves with equal probability; or `grim`, with three units: one goes
             for coins of the own colour, one avoids other coins until the other player steals in
@@ -236,7 +236,7 @@ def play(
 def play_naively(
     learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
 ) -> Episode:
-    """Let two learners meet; each learns from its own episodes against the other's current policy.
+    """Play two learners, each learning from separate episodes against the other's current policy.
 
     Args:
         learner: a learner with `naive` as its opponent.

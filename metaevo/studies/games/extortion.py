@@ -24,11 +24,11 @@ class Illustration(NamedTuple):
     """Meta-episodes on separate keys, and the values that opponents could have reached."""
 
     probabilities: np.ndarray
-    """[steps, 2, 5] of cooperating, means over meta-episodes"""
+    """[steps, 2, 5] probabilities of cooperating, means over meta-episodes"""
     payoffs: np.ndarray
     """[steps, 2]"""
     reaches: list[Reach]
-    """of the first meta-episode"""
+    """values reached in the first meta-episode"""
     lines: dict[int, Line]
     """by joint moves, medians over meta-episodes"""
 

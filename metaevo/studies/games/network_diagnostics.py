@@ -149,9 +149,9 @@ def summarise(
 
     Args:
         found: fields [channels * victims, U, ...].
-        names: of the channels.
+        names: names of the channels.
         frames: environment steps of an update.
-        figures: where to draw.
+        figures: folder for the figures.
 
     Returns:
         by measure and channel, the mean over training with its interval over victims.

@@ -90,10 +90,10 @@ class Meetings:
 
 @dataclass(frozen=True)
 class GameResult:
-    """The comparison at the end of an evolution of a game."""
+    """Comparison at the end of a game evolution."""
 
     scores: Mapping[str, np.ndarray]
-    """by contender, [seeds] or [seeds, opponents]: what decides; NaN where training diverged"""
+    """by contender, [seeds] or [seeds, opponents]: deciding scores; NaN where training diverged"""
     learned: Sequence[str]
     """the contenders that were evolved, which come first"""
     budget: str

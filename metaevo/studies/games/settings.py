@@ -52,7 +52,7 @@ class GameSettings:
 
 @dataclass(frozen=True)
 class GameConfig:
-    """The repeated game, and the length of a meta-episode.
+    """Repeated game, and the length of a meta-episode.
 
     Raises:
         ValueError: for payoffs that are not finite.
@@ -83,7 +83,7 @@ class GameConfig:
 
 @dataclass(frozen=True)
 class OpponentConfig:
-    """The opponents of the evolution."""
+    """Opponents of the evolution."""
 
     names: str | Names = "naive"
     """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
@@ -109,7 +109,7 @@ class MetaPolicyConfig:
 
 @dataclass(frozen=True)
 class TournamentConfig:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Seeds = 128
     """fresh meta-episodes of every pair; 0 for no comparison"""
@@ -131,7 +131,7 @@ class TournamentConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ShapingSettings(GameSettings):
-    """The settings of an evolution of a meta-policy."""
+    """Settings of an evolution of a meta-policy."""
 
     study: Literal["shaping"] = "shaping"
     game: GameConfig = field(default_factory=GameConfig)
@@ -156,7 +156,7 @@ class CoinPolicyConfig:
 
 @dataclass(frozen=True)
 class CoinEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Seeds = 64
     """fresh opponents of every contender; 0 for no comparison"""
@@ -166,7 +166,7 @@ class CoinEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class CoinSettings(GameSettings):
-    """The settings of an evolution of a player."""
+    """Settings of an evolution of a player."""
 
     study: Literal["coin_game"] = "coin_game"
     train: ppo.Config = field(
@@ -226,7 +226,7 @@ class VictimConfig:
 
 @dataclass(frozen=True)
 class TalkEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Victims = 64
     """fresh victims of every channel; 0 for no comparison"""
@@ -262,7 +262,7 @@ class TalkSettings(GameSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CheapTalkSettings(TalkSettings):
-    """The settings of an evolution of a channel."""
+    """Settings of an evolution of a channel."""
 
     study: Literal["cheap_talk"] = "cheap_talk"
     role: Literal["adversary", "ally"] = "adversary"
@@ -273,7 +273,7 @@ class CheapTalkSettings(TalkSettings):
 
 @dataclass(frozen=True)
 class SteeringConfig:
-    """The steering of a frozen victim.
+    """Settings of the steering of a frozen victim.
 
     Raises:
         ValueError: if the lowest goal is not below the highest.
@@ -301,7 +301,7 @@ class SteeringConfig:
 
 @dataclass(frozen=True)
 class SteeringEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Victims = 32
     """fresh victims of every channel; 0 for no comparison"""
@@ -309,7 +309,7 @@ class SteeringEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringSettings(TalkSettings):
-    """The settings of an evolution of a channel and of the network that steers."""
+    """Settings of an evolution of a channel and of the network that steers."""
 
     study: Literal["steering"] = "steering"
     channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(scale=math.pi))

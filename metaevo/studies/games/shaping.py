@@ -39,7 +39,7 @@ class Shaping:
         """Bind the parts.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             met: the opponents, of which each meta-episode draws one.
         """
         self.game, self.frames = settings.game.game, settings.game.steps
@@ -93,7 +93,7 @@ class ShapingStudy(GameStudy):
         """Find the opponents.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             run_path: an existing run with copies of its players.
             trust_source: whether source code of players that this run has saved may be executed.
 

@@ -49,7 +49,7 @@ NOTE = (
 )
 
 Found = dict[str, Weights]
-"""The meta-parameters: of the "channel", and of the "steering" unless PPO trains it."""
+"""Meta-parameters of the "channel", and of the "steering" unless PPO trains it."""
 Speaker = Callable[[jax.Array], jax.Array]
 """From an observation and a goal to a message."""
 
@@ -64,7 +64,7 @@ class SteeringProblem:
         """Bind the parts.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
 
         Raises:
             ConfigError: if the victim does not observe vectors or has a memory, the environment has

@@ -42,7 +42,7 @@ class GameStudy(Plain):
 
         Args:
             learned: the evolved meta-parameters, by name of the contender.
-            figures: where to draw.
+            figures: folder for the figures.
             check_stop: raises if the run should stop.
         """
         raise NotImplementedError

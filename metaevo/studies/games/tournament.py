@@ -65,7 +65,7 @@ class Tournament:
         """Bind the players.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             learned: the evolved meta-policies by name; the first one is also an opponent.
             met: opponents of the evolution first, then unseen ones.
         """
@@ -160,7 +160,7 @@ def judge(
     others: Sequence[Opponent],
     check_stop: Callable[[], None],
 ) -> GameResult:
-    """Let every contender meet every opponent.
+    """Play every contender against every opponent.
 
     Args:
         tournament: a tournament with all players.

@@ -62,12 +62,12 @@ class Victim(NamedTuple):
 
 
 class VictimResult(NamedTuple):
-    """The training of victims; each field [channels, seeds]."""
+    """Results of training victims; each field [channels, seeds]."""
 
     fitness: Any
     """fitness of the victim; NaN if it diverged or no episode ended"""
     mean_return: Any
-    """of the episodes of its training"""
+    """mean return of the episodes of its training"""
     last_quarter: Any
     """mean return of the episodes that ended in the last quarter of its training"""
     curve: EpisodeSums
@@ -82,7 +82,7 @@ def make_task(
 
     Args:
         victim: the learner.
-        task: where it learns.
+        task: the task that it learns.
         config: settings of the channel.
         speaks: whether the channel's parameters are a `channels.Speaker`; by default weights.
 
@@ -164,12 +164,12 @@ def judge(
     figures: Path,
     check_stop: Callable[[], None],
 ) -> GameResult:
-    """Let evolved and hand-written channels talk to fresh victims.
+    """Evaluate evolved and hand-written channels on fresh victims.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         learned: weights of the evolved channels by name.
-        figures: where to draw learning curves.
+        figures: folder for the learning curves.
         check_stop: raises if the run should stop; called between chunks of agents.
     """
     weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
@@ -269,7 +269,7 @@ def _compiled(
     """Return a program that measures the training of victims with any channel.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         victim: the learner; its hyperparameters are part of the rows.
         measure: `(task, key, hyperparams) -> measurements`.
     """
