@@ -1,10 +1,11 @@
-"""Blocks of generations, one after another: the loop of an evolution, without disks or signals.
+"""Run blocks of generations one after another: the loop of an evolution, without I/O or signals.
 
     for block in run_generations(evolution, evolution.start()):
         ...                                              # log it, save it, draw it, or break
 
-Ask, evaluate and tell are in `evolution.py`; the host only starts blocks. Several processes iterate
-together: before each block the first one chooses its length, and any of them can end the loop.
+The generations are computed in `evolution.py`; the host only starts blocks. Several processes
+iterate together: the first process chooses the length of each block, and any process can end the
+loop.
 """
 
 import time
@@ -22,9 +23,9 @@ class Block(NamedTuple):
     """Generations that were just done; the first block of a loop has none."""
 
     evolution: Evolution
-    """its chunks become smaller where a device has too little memory"""
+    """the evolution; its chunk size decreases if a device has too little memory"""
     state: State
-    """afterwards, replicated over the devices"""
+    """state after the block, replicated over the devices"""
     metrics: dict[str, np.ndarray]
     """each [generations]"""
     done: int
@@ -44,11 +45,11 @@ def run_generations(
     stop_signal: Callable[[], int | None] = lambda: None,
     share_signal: Callable[[int], Any] = lambda number: None,
 ) -> Iterator[Block]:
-    """Yield the missing generations in blocks; all processes iterate in lockstep.
+    """Yield the remaining generations in blocks; all processes iterate in lockstep.
 
     Args:
         evolution: its config has the number of generations.
-        start: one copy of the state to start from; the first process's counts.
+        start: one copy of the initial state; the first process's state is used.
         every: blocks end at multiples of this number of generations.
         keep_chunks: only warn if chunks do not fit into memory.
         stop_signal: returns the number of a signal to stop, or None; called between two blocks.
@@ -81,10 +82,10 @@ def run_generations(
 def in_lockstep(
     length: int, stop_signal: Callable[[], int | None], share_signal: Callable[[int], Any]
 ) -> int:
-    """Return the generations that all processes do next; 0 if any of them is to stop.
+    """Return the number of generations that all processes run next; 0 if any should stop.
 
     Args:
-        length: proposed; the first process's counts.
+        length: proposed number; the first process's value is used.
         stop_signal: returns the number of this process's signal, or None.
         share_signal: called with the number of a signal that any process got.
     """

@@ -1,4 +1,4 @@
-"""Evolutions that cannot run, refused before anything is allocated or compiled."""
+"""Check evolutions before anything is allocated or compiled."""
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +16,11 @@ from purerl.types import PyTree
 def check_evolution(
     problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig
 ) -> None:
-    """Find out whether a strategy and its generations fit a problem, the devices and their memory.
+    """Check that a strategy and its generations fit a problem, the devices and their memory.
 
     Args:
-        problem: of which `init` is traced.
-        strategy: its settings.
+        problem: its `init` is traced.
+        strategy: the settings of the strategy.
         config: how candidates are evaluated.
 
     Raises:
@@ -53,7 +53,7 @@ def check_meta_params(shapes: PyTree) -> None:
     """Raise if meta-parameters cannot be perturbed.
 
     Args:
-        shapes: of one candidate.
+        shapes: shapes of one candidate's meta-parameters.
 
     Raises:
         ConfigError: if there are no meta-parameters, or one is not floating-point: a strategy would
@@ -75,8 +75,8 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
     """Raise if `evaluate` does not return an `Evaluation` of scalars.
 
     Args:
-        problem: its `evaluate` is traced, which compiles nothing.
-        shapes: of one candidate.
+        problem: its `evaluate` is traced, but not compiled.
+        shapes: shapes of one candidate's meta-parameters.
 
     Returns:
         the names of its metrics.
@@ -104,10 +104,10 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
 
 
 def check_population(strategy: StrategyConfig, solution: PyTree) -> None:
-    """Refuse a population that no memory can hold.
+    """Raise if a population does not fit into memory.
 
     Args:
-        strategy: has its size.
+        strategy: has the population size.
         solution: the shapes of meta-parameters.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Compiled programs are kept in the user's cache folder: what was compiled once starts at once.
+"""Keep compiled programs in the user's cache folder, so that they are compiled only once.
 
-JAX does the keeping, and tells programs, versions, devices and flags apart. What it cannot tell
-apart are processors of different kinds that share a home folder; here each kind has its own folder.
+JAX manages the cache, which distinguishes programs, versions, devices and flags. It does not
+distinguish different kinds of processors that share a home folder, so each kind gets a folder.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import jax
 from filelock import FileLock, Timeout
 
 MAX_BYTES = 2 * 2**30
-"""What is used least recently goes when there is more."""
+"""Maximum size of the cache; the least recently used programs are removed beyond it."""
 
 
 def enable() -> None:

@@ -1,8 +1,8 @@
-"""Everything that knows about devices: set-up, replication, and a population split over them.
+"""Device set-up, replication of state, and distribution of a population over devices.
 
-On a CPU every core becomes an XLA device of its own, single-threaded: for the small matrices of
-this field that is faster than one device with many threads, and the path for several devices is
-then the one that always runs. On GPUs and TPUs JAX's own devices are used.
+On a CPU, each core becomes a separate single-threaded XLA device. For the small matrices used here
+this is faster than one device with many threads, and the multi-device code path always runs. On
+GPUs and TPUs, JAX's own devices are used.
 """
 
 import math
@@ -21,18 +21,18 @@ from purerl.fast import use_cpu_arithmetic
 from purerl.types import PyTree
 
 AXIS = "devices"
-"""The name of the mapped axis inside `spread`."""
+"""Name of the mapped axis inside `spread`."""
 
 SPLITTING_PASS = "cpu-parallel-task-assigner"
-"""What splits an operation among threads, by its name in XLA."""
+"""XLA pass that splits an operation among threads."""
 
 CPU_FLAGS = {
     "--xla_cpu_multi_thread_eigen": "false",
-    # XLA orders operations for running many at once, on threads of their own: for small ones that
-    # costs more than it gains (40% of the time of one PPO agent on 2 cores).
+    # By default XLA orders operations so that many can run at once on separate threads. For small
+    # operations this costs more than it gains (40% of the time of one PPO agent on 2 cores).
     "--xla_cpu_enable_concurrency_optimized_scheduler": "false",
-    # Nor are single operations split into tasks for other threads, however short they are; where
-    # that is so, `purerl` has faster arithmetic.
+    # By default XLA also splits single operations, however short, into tasks for other threads.
+    # With this pass disabled, `purerl` uses faster arithmetic.
     "--xla_disable_hlo_passes": SPLITTING_PASS,
     # A device may wait long for the slowest one at the end of a generation, or for a machine that
     # was suspended. By default XLA then ends the process after 40 seconds.
@@ -40,16 +40,17 @@ CPU_FLAGS = {
     "--xla_cpu_collective_call_terminate_timeout_seconds": "86400",
     "--xla_cpu_collective_timeout_seconds": "86400",  # the same between processes
 }
-"""What `setup` adds to `XLA_FLAGS`."""
+"""Flags that `setup` adds to `XLA_FLAGS`."""
 
 COMPILE_FLAGS = {"--xla_backend_optimization_level": "1"}
-"""The same where JAX finds nothing but CPUs. Instead of 3: kernels as fast, with the same results
-up to rounding, in three quarters of the time. What it does to other backends was not measured."""
+"""Flags that `setup` adds if JAX finds only CPUs. Compared with the default level 3, kernels are as
+fast, results agree up to rounding, and compilation takes three quarters of the time. The effect on
+other backends was not measured."""
 
 CACHE_BYTES = 2 * 2**20
-"""Second-level cache of a current CPU core: what a chunk of agents should fit into."""
+"""Second-level cache of a current CPU core, into which a chunk of agents should fit."""
 UNKNOWN_BYTES = 8 * 2**30
-"""Memory of an accelerator that does not say how much it has."""
+"""Assumed memory of an accelerator that does not report its size."""
 
 
 def setup(num_devices: int | None = None) -> None:
@@ -57,8 +58,8 @@ def setup(num_devices: int | None = None) -> None:
 
     Call it before anything starts JAX's backend.
 
-    A user's own `XLA_FLAGS` and `JAX_NUM_CPU_DEVICES` are respected: what they set is not set
-    again. Without effect where JAX finds an accelerator.
+    Values that the user has set in `XLA_FLAGS` or `JAX_NUM_CPU_DEVICES` are kept. The settings have
+    no effect if JAX finds an accelerator.
 
     Args:
         num_devices: CPU devices; by default the number of cores that this process may use.
@@ -87,11 +88,11 @@ def check() -> None:
     """Start JAX's backend.
 
     Raises:
-        ConfigError: if there is no device of the kind that `JAX_PLATFORMS` asks for.
+        ConfigError: if no device of the kind named in `JAX_PLATFORMS` is available.
     """
     try:
         jax.devices()
-    except (AssertionError, RuntimeError) as error:  # a JAX without CUDA asserts, and says nothing
+    except (AssertionError, RuntimeError) as error:  # without CUDA, JAX asserts without a message
         wanted = os.environ.get("JAX_PLATFORMS", "")
         reason = str(error).partition("\n")[0] or "this JAX was installed without it"
         raise ConfigError(
@@ -107,11 +108,11 @@ def _usable_cores() -> int:
 
 
 def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.Device]:
-    """Return the first `num_devices` devices (all by default), as many of every process.
+    """Return the first `num_devices` devices (all by default), equally many from each process.
 
     Args:
         num_devices: how many, over all processes.
-        local: those of this process only, for what it computes on its own.
+        local: use only this process's devices, for computations that it runs alone.
     """
     if local or jax.process_count() == 1:
         return jax.local_devices()[:num_devices]
@@ -125,8 +126,8 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
 def replicate(tree: PyTree, num_devices: int | None = None) -> Any:
     """Give every leaf a leading axis with one copy per device, each on its device.
 
-    State that goes in and comes out of a `spread` function keeps this axis, so that its placement
-    never changes and nothing recompiles.
+    State that a `spread` function takes and returns keeps this axis. Its placement therefore never
+    changes, which avoids recompilation.
     """
     count, sharding = len(select(num_devices)), _sharding(num_devices)
 
@@ -152,10 +153,10 @@ def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.N
 
 
 def first(tree: PyTree) -> Any:
-    """Return the copy of a replicated tree that lies on this process's first device.
+    """Return the copy of a replicated tree on this process's first device.
 
-    It touches that device only: indexing the whole array would be a program across all of them,
-    and two such programs at once can wait for each other's threads on a CPU.
+    Only that device is accessed. Indexing the whole array would run a program on all devices, and
+    on a CPU two such programs at once can wait for each other's threads.
     """
     return jax.tree.map(lambda leaf: leaf.addressable_data(0)[0], tree)
 
@@ -168,10 +169,10 @@ def spread(
     donate: tuple[int, ...] = (),
     local: bool = False,
 ) -> Any:
-    """`jax.pmap` over the devices that `select` gives, with the axis named.
+    """Apply `jax.pmap` over the devices that `select` returns, with a named axis.
 
-    Where these are of several processes, call only what `lower(...).compile()` of it returns: that
-    takes and returns arrays as `replicate` makes them.
+    If the devices belong to several processes, call only the result of `lower(...).compile()`,
+    which takes and returns arrays as made by `replicate`.
     """
     return jax.pmap(
         f,
@@ -201,14 +202,14 @@ def map_rows(
 ) -> Any:
     """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
 
-    Rows are dealt to the devices in chunks; a chunk is vmapped and chunks follow one another. What
-    `f` is given depends on its row only, neither on the number of devices nor on the chunk size.
-    How its arithmetic is rounded does depend on the chunk size: XLA compiles other products for
-    other shapes. Training is chaotic and makes much of it: one and the same PPO agent ends with
-    returns that differ by up to 20 between chunk sizes, as if its seed were another.
+    Rows are distributed over the devices in chunks; each chunk is vmapped, and a device runs its
+    chunks one after another. The argument of `f` depends only on the row, not on the number of
+    devices or the chunk size. Rounding does depend on the chunk size, because XLA compiles
+    different matrix products for different shapes. Training is chaotic and amplifies this: returns
+    of the same PPO agent can differ by up to 20 between chunk sizes, as if its seed had changed.
 
     Args:
-        f: from a row's index (int32 scalar) to a pytree of arrays.
+        f: maps a row's index (int32 scalar) to a pytree of arrays.
         capacity: the number of rows that the result has room for (static).
         num_rows: how many to evaluate (may be traced); the rest is left zero.
         chunk_size: rows that are vmapped on a device.
@@ -221,7 +222,7 @@ def map_rows(
     chunks = -(-capacity // stride)
     offset = jax.lax.axis_index(AXIS) * chunk_size
 
-    chunk = jax.jit(jax.vmap(f))  # traced once, though its shapes are asked for first
+    chunk = jax.jit(jax.vmap(f))  # traced once, although `eval_shape` comes first
 
     def evaluate_chunk(index, results):
         rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)
@@ -260,9 +261,9 @@ def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = Fals
 
 
 def deal(tree: PyTree, chunk: slice, num_devices: int) -> Any:
-    """Return the rows of a chunk, [devices, rows, ...]; the last row of all fills what is left."""
+    """Return the rows of a chunk, [devices, rows, ...], padded with the last row of the tree."""
     index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
-    each = len(index) // num_devices  # not -1: an array may hold nothing
+    each = len(index) // num_devices  # not -1: an array may be empty
     return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, each, *leaf.shape[1:]), tree)
 
 
@@ -273,14 +274,14 @@ def collect(dealt: Sequence[Any], rows: int | None) -> Any:
 
 
 def merged(leaf: PyTree, axes: int) -> Any:
-    """Return an array with its first axes made one, also where another one has no length."""
+    """Return an array with its first axes merged; the other axes may have length 0."""
     return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
 
 
 class RowMap:
     """A function of one row, compiled once and applied to any number of rows from the host.
 
-    Of several processes each has its own, on its own devices.
+    With several processes, each process has a separate `RowMap` on its local devices.
 
     Example:
         >>> squares = RowMap(lambda x: x * x, chunk_size=2)
@@ -289,7 +290,7 @@ class RowMap:
     """
 
     def __init__(self, f: Callable[[Any], Any], *, chunk_size: int, num_devices: int | None = None):
-        """Bind the function; nothing is compiled before the first call."""
+        """Bind the function, which is compiled on the first call."""
         self.num_devices = len(select(num_devices, local=True))
         self.chunk_size = chunk_size
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
@@ -316,15 +317,16 @@ def choose_chunk_size(rows: int, bytes_per_row: int, num_devices: int | None = N
     """Choose how many rows (agents) a device evaluates at once.
 
     On a CPU the parameters, optimizer state and batch of a chunk should stay in a core's cache,
-    because every gradient step walks over all of them: larger chunks run from memory, smaller ones
-    pay more overhead per operation. So as many agents as fit into 2 MiB, a power of two from 1 to
-    1024. On an accelerator the chunk should fill it: as many as fit into half of the free memory.
-    Where a device has more rows than that, they are dealt into chunks of about the same size.
+    because every gradient step reads all of this data. Larger chunks run from memory, and smaller
+    ones pay more overhead per operation. The limit is the number of agents that fit into 2 MiB,
+    rounded down to a power of two from 1 to 1024. On an accelerator, which a chunk should fill, the
+    limit is the number of agents that fit into half of the free memory. If a device has more rows
+    than the limit, they are split into chunks of about the same size.
 
     Args:
         rows: all rows of one evaluation.
         bytes_per_row: working set of one row.
-        num_devices: all of this process by default.
+        num_devices: defaults to all devices of this process.
 
     Returns:
         the chunk size, at most the rows of one device.
@@ -352,10 +354,10 @@ def memory_bytes() -> int | None:
 
 
 def check_memory(what: str, needed: int) -> None:
-    """Refuse what needs more memory than there is at all.
+    """Raise if a computation needs more memory than a device has in total.
 
     Args:
-        what: needs it, for the message.
+        what: the subject of the error message.
         needed: a lower bound in bytes.
 
     Raises:
@@ -383,7 +385,7 @@ def free_bytes() -> int:
 
 
 def program_bytes(program: Any) -> int:
-    """Return what a compiled program needs on one device, by XLA's own analysis."""
+    """Return the bytes that a compiled program needs on one device, by XLA's analysis."""
     memory = program.memory_analysis()
     return int(
         memory.argument_size_in_bytes
@@ -394,5 +396,5 @@ def program_bytes(program: Any) -> int:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether XLA says that a device has too little memory."""
+    """Return whether an error means that XLA ran out of memory on a device."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)

@@ -1,4 +1,4 @@
-"""Candidates evaluated in bulk, for an outer loop of the user's own: ask, evaluate, tell."""
+"""Evaluate candidates in bulk, for a user-defined outer loop of `ask` and `tell`."""
 
 import functools
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ PROBLEMS = 16
 
 @dataclass(frozen=True)
 class Evaluations:
-    """The result of `metaevo.evaluate`: candidates on keys."""
+    """Result of `metaevo.evaluate`: the evaluations of candidates on keys."""
 
     scores: np.ndarray
     """[candidates, keys] fitness, higher is better; not finite where a candidate failed"""
@@ -30,7 +30,7 @@ class Evaluations:
 
     @property
     def fitness(self) -> np.ndarray:
-        """Mean over the keys [candidates], not finite if the candidate failed on one of them."""
+        """Mean over the keys, [candidates]; not finite if the candidate failed on any key."""
         return self.scores.mean(axis=1)
 
     def table(self) -> list[PlainDict]:
@@ -86,9 +86,9 @@ def check_candidate(problem: MetaProblem, meta_params: MetaParams, name: str) ->
     """Raise unless meta-parameters have the structure and shapes of the problem's.
 
     Args:
-        problem: that is to evaluate them.
-        meta_params: of one candidate.
-        name: of the argument, for the message.
+        problem: the problem that evaluates the meta-parameters.
+        meta_params: meta-parameters of one candidate.
+        name: name of the argument, for the error message.
 
     Raises:
         ConfigError: naming the array that differs.

@@ -1,7 +1,7 @@
-"""The outer loop: ask, evaluate, tell, with a block of generations inside one compiled call.
+"""The outer loop (`ask`, `evaluate`, `tell`), with a block of generations in one compiled call.
 
-The whole block runs on the devices: asking and telling are computed identically everywhere, each
-device trains its share of the agents, and fitness is gathered. The host only starts blocks.
+The whole block runs on the devices. Every device computes the same `ask` and `tell`, trains its
+share of the agents, and gathers the fitness. The host only starts blocks.
 """
 
 import copy
@@ -24,18 +24,18 @@ from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 
 BLOCK_CAPACITY = 64
-"""Generations that the metrics buffer of one block has room for."""
+"""Maximum number of generations in a block: the length of its metrics buffer."""
 
 
 FITNESS_LIMIT = 1e15
-"""Beyond it, sums of squares over a population would leave float32."""
+"""Limit of |fitness|, beyond which sums of squares over a population could overflow float32."""
 MIDDLE = (0.1, 0.9)
 """Quantiles of the candidates' fitness that are logged."""
 
 
 @dataclass(frozen=True)
 class EvolutionConfig:
-    """How long to evolve, and how to judge."""
+    """Length of an evolution, and settings of the evaluation of candidates."""
 
     generations: Annotated[int, Ge(0)] = 30
     """in all; more can be asked for when a run is resumed"""
@@ -55,7 +55,7 @@ class EvolutionConfig:
 
 
 class State(struct.PyTreeNode):
-    """All that evolution carries from one generation to the next."""
+    """State that evolution carries from one generation to the next."""
 
     strategy: Any
     """the state of the strategy"""
@@ -68,7 +68,7 @@ class State(struct.PyTreeNode):
 
 
 class Traced(NamedTuple):
-    """What may change without compiling again."""
+    """Values that may change without recompilation."""
 
     seed: Any
     """[] uint32, of all randomness"""
@@ -77,7 +77,7 @@ class Traced(NamedTuple):
     learning_rate: Any
     """[] float32, at generation 0"""
     last: Any
-    """[] int32, the last generation, whose mean is validated"""
+    """[] int32, the last generation, which is always validated"""
 
 
 class Evolution:
@@ -89,7 +89,7 @@ class Evolution:
         """Bind the parts.
 
         Raises:
-            ConfigError: if the strategy refuses its settings.
+            ConfigError: if the strategy's settings are invalid.
         """
         self.problem, self.config, self.strategy_config = problem, config, strategy
         self.traced = _traced(seed, strategy, config)
@@ -102,7 +102,7 @@ class Evolution:
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
             self.evaluations, bytes_per_evaluation(problem), self.num_devices
         )
-        # Candidates fill whole chunks, so that validation agents begin a chunk of their own.
+        # Candidates fill whole chunks, so that validation agents start a new chunk.
         stride = self.chunk_size * self.num_devices
         self._candidate_rows = -(-self.evaluations // stride) * stride
         self._run = devices.spread(
@@ -112,10 +112,10 @@ class Evolution:
         self._start = jax.jit(self._init)
 
     def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
-        """Return another evolution that shares what is compiled.
+        """Return an evolution with other settings that shares the compiled programs.
 
         Args:
-            seed: of all its randomness.
+            seed: seed of all randomness.
             strategy: may differ in `sigma` and `learning_rate` only.
 
         Raises:
@@ -129,7 +129,7 @@ class Evolution:
         return other
 
     def with_chunk_size(self, chunk_size: int) -> "Evolution":
-        """Return the same evolution with another number of agents at once on a device."""
+        """Return the same evolution with a different chunk size."""
         if chunk_size == self.chunk_size:
             return self
         config = replace(self.config, chunk_size=chunk_size)
@@ -141,7 +141,7 @@ class Evolution:
         return devices.replicate(self.start(), self.num_devices)
 
     def start(self) -> State:
-        """Return one copy of it."""
+        """Return a single copy of the state before generation 0."""
         state: State = self._start(self.traced)
         return state
 
@@ -151,7 +151,7 @@ class Evolution:
 
     @property
     def program(self) -> Any:
-        """The compiled block: of a state, a number of generations and what is traced."""
+        """The compiled block, a function of the state, the number of generations and `Traced`."""
         if not self._programs:
             lowered = self._run.lower(self.init(), np.int32(1), self.traced)
             self._programs.append(lowered.compile())
@@ -159,7 +159,7 @@ class Evolution:
 
     @property
     def template(self) -> State:
-        """The shapes of one copy of the state."""
+        """Shapes of one copy of the state."""
         return jax.eval_shape(self._init, self.traced)
 
     def _init(self, traced: Traced) -> State:
@@ -173,7 +173,7 @@ class Evolution:
         )
 
     def run_block(self, state: State, generations: int) -> tuple[State, dict[str, np.ndarray]]:
-        """Run some generations in one compiled call; another number of them does not recompile.
+        """Run some generations in one compiled call; their number can change without recompilation.
 
         Args:
             state: replicated over the devices; it stays valid, so that a block can be repeated.
@@ -192,7 +192,7 @@ class Evolution:
         return state, {key: value[:generations] for key, value in metrics.items()}
 
     def result(self, state: State) -> Any:
-        """Return what the run has found: the mean, or the best validated elite without one."""
+        """Return the result: the mean or, for strategies without one, the best validated elite."""
         state = devices.first(state)
         if self.strategy.has_mean or not np.isfinite(state.elite_fitness):
             return self.strategy.best(state.strategy)
@@ -213,14 +213,14 @@ class Evolution:
         return strategies.make(self.strategy_config, self._solution, **steps)
 
     def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
-        """Return [population_size, ...] from those of all rows [rows, ...]."""
+        """Average values [rows, ...] over the seeds of each candidate, [population_size, ...]."""
         own = values[: self.evaluations]
         return jnp.mean(own.reshape(self.population_size, -1, *own.shape[1:]), axis=1)
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
     ) -> tuple[State, dict[str, jax.Array]]:
-        generation = jax.jit(self._generation)  # traced once, though its shapes are asked for first
+        generation = jax.jit(self._generation)  # traced once, although `eval_shape` comes first
         shapes = jax.eval_shape(generation, state, traced)[1]
         buffers = {key: jnp.zeros(BLOCK_CAPACITY, leaf.dtype) for key, leaf in shapes.items()}
 

@@ -1,7 +1,7 @@
-"""Any evosax algorithm by its name, as a `Strategy`.
+"""Wrap any evosax algorithm, selected by name, as a `Strategy`.
 
-Two facts of evosax are kept in this file: it minimises (the sign is flipped in `tell`, nowhere
-else), and distribution-based and population-based algorithms start and end differently.
+This file hides two properties of evosax: it minimises (the sign is flipped only in `tell`), and
+distribution-based and population-based algorithms start and end differently.
 """
 
 import inspect
@@ -26,14 +26,14 @@ from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
 
 UNPICKLING = {"LES", "LGA", "EvoTF_ES", "CMAAnchoredLES"}
-"""Algorithms whose learned weights evosax loads with pickle, which this project never does."""
+"""Excluded: evosax unpickles their learned weights, and this project never unpickles files."""
 UNSUITABLE = {"SV_CMA_ES", "SV_Open_ES", "RandomSearch"}
 """Algorithms that keep several means, so that a run would have no single result, or sample from a
 distribution that a config cannot give."""
 ALGORITHMS = sorted(set(evosax_algorithms.algorithms) - UNPICKLING - UNSUITABLE)
 
 OWN_SHAPING = {"DES", "SimpleES"}
-"""They take the root of their weights, which others' shaping makes negative."""
+"""Algorithms that take the square root of their weights, which other shaping makes negative."""
 
 SHAPING = {
     "centered_rank": centered_rank_fitness_shaping_fn,
@@ -54,7 +54,7 @@ class EvosaxStrategy(Strategy):
         """Build the algorithm for meta-parameters of the structure and shapes of `solution`.
 
         Raises:
-            ConfigError: for an unknown setting, or a value that the algorithm refuses.
+            ConfigError: for an unknown setting, or an invalid value.
         """
         self.config, self.population_size = config, config.population_size
         self.has_mean = has_mean(config.algorithm)
@@ -99,8 +99,8 @@ class EvosaxStrategy(Strategy):
     ) -> Any:
         """Return the state after a generation.
 
-        When all candidates are tied there is nothing to learn, yet some algorithms would drift:
-        only the generation advances.
+        If all candidates are tied, only the generation advances, because some algorithms would
+        otherwise drift.
         """
         fitness = evaluation.fitness
         told, _ = self.algorithm.tell(key, population, -fitness, state, self.params)
@@ -118,13 +118,13 @@ class EvosaxStrategy(Strategy):
         return state
 
     def best(self, state: PyTree) -> Any:
-        """Return the mean, or the best of the last population where there is no mean."""
+        """Return the mean, or the best of the last population for algorithms without a mean."""
         if self.has_mean:
             return self.algorithm.get_mean(state)
         return self.algorithm.get_best_solution(state)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
-        """Return the mean standard deviation of the perturbations, NaN where there is none."""
+        """Return the mean standard deviation of the perturbations, or NaN if undefined."""
         return jnp.mean(jnp.asarray(getattr(state, "std", jnp.nan), jnp.float32))
 
     def check(self, problem: MetaProblem, generations: int) -> None:
@@ -176,7 +176,7 @@ def _build(config: StrategyConfig, solution: PyTree) -> tuple[Any, Any]:
 
 
 def refusal(config: StrategyConfig, error: Exception) -> str:
-    """Return the complaint about settings that an algorithm refuses."""
+    """Return the error message for settings that an algorithm does not accept."""
     return (
         f"strategy: {config.algorithm} refuses population_size = {config.population_size} "
         f"with settings {config.settings}: {error}"
@@ -201,12 +201,12 @@ def _shaping(config: StrategyConfig) -> Callable | None:
                 "weights that are not negative, as its own shaping makes them; allowed: auto"
             )
         return SHAPING[config.fitness_shaping]
-    # Diffusion Evolution exponentiates the fitness, which therefore needs a scale of its own.
+    # Diffusion Evolution exponentiates the fitness, which must therefore be standardised.
     return standardize_fitness_shaping_fn if config.algorithm == "DiffusionEvolution" else None
 
 
 def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]:
-    """Return a geometric schedule of the absolute generation; no total number of them is in it."""
+    """Return a geometric schedule of the absolute generation, independent of the total number."""
 
     def schedule(generation):
         return jnp.maximum(start * jnp.power(factor, generation), jnp.minimum(limit, start))

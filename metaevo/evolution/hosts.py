@@ -1,8 +1,9 @@
 """Several processes, on one or more machines, that run one experiment in lockstep.
 
-Every process runs the same command; JAX connects them and shows each all devices. The first process
-parses the settings, decides and writes; the others take its word for everything that depends on a
-file, a clock or chance, and compute their share. With one process all functions here are trivial.
+Every process runs the same command; JAX connects them and makes all devices visible to each. The
+first process parses the settings, decides and writes. The others receive from it everything that
+depends on a file, a clock or chance, and compute their share. With one process, all functions here
+are trivial.
 """
 
 import argparse
@@ -35,15 +36,15 @@ ENVIRONMENT = {
     "processes": "JAX_NUM_PROCESSES",
     "process": "JAX_PROCESS_ID",
 }
-"""Variables that stand for the flags of the same names."""
+"""Environment variables that replace the flags with the same names."""
 CONNECT_SECONDS = 300
-"""for which a process waits for the others when it starts"""
+"""How long a process waits for the others when it starts."""
 
 _STATUS = re.compile(
     r"(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN)"
     ": "
 )
-"""How the text of an error from XLA begins."""
+"""Pattern that matches the beginning of an XLA error message."""
 
 _connected = False
 _filter: "subprocess.Popen[bytes] | None" = None
@@ -86,7 +87,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 @exit_on_config_error()
 def join(argv: Sequence[str]) -> None:
-    """Connect this process with the others, if there are any. Before JAX's backend starts.
+    """Connect this process with the others, if any.
+
+    Call it before JAX's backend starts.
 
     Args:
         argv: the command line without the program's name; only the flags above are read.
@@ -115,11 +118,11 @@ def join(argv: Sequence[str]) -> None:
     if len(counts) > 1:
         raise ConfigError(f"all processes need as many devices; they have {sorted(counts)}")
     if not is_first():
-        warnings.simplefilter("ignore")  # the first process says it
+        warnings.simplefilter("ignore")  # the first process shows them
 
 
 def _filter_stderr() -> None:
-    """Let a program of its own filter what C++ writes to stderr; Python's stderr stays as it is."""
+    """Filter C++ output on stderr in a separate program; leave Python's stderr unchanged."""
     global _filter
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
     _filter = subprocess.Popen(
@@ -133,7 +136,7 @@ def _filter_stderr() -> None:
 
 
 def _lost(reason: str) -> str:
-    """Return the message of a process that another one, dead or unreachable, ends."""
+    """Return the error message for a process that lost contact with the others."""
     detail = f" ({reason})" if reason else ""
     return (
         f"error: process {jax.process_index()} cannot go on: another process has died or cannot be "
@@ -142,7 +145,7 @@ def _lost(reason: str) -> str:
 
 
 def _wanted(argv: Sequence[str], environ: Any) -> PlainDict | None:
-    """The arguments of `jax.distributed.initialize`, None for a single process."""
+    """Return the arguments of `jax.distributed.initialize`, or None for a single process."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     add_flags(parser)
     try:
@@ -211,9 +214,9 @@ def _integer(text: str, variable: str) -> int:
 
 
 def _tasks(environ: Any) -> int:
-    """How many tasks SLURM or Open MPI has started together with this one.
+    """Return how many tasks SLURM or Open MPI started together with this process.
 
-    A batch script and an interactive shell know the tasks of their job, but are no step of several.
+    A batch script or an interactive shell sees the tasks of its job, but runs in a single process.
     """
     if "SLURM_STEP_NODELIST" in environ and "SLURM_PROCID" in environ:
         return int(environ.get("SLURM_STEP_NUM_TASKS", environ.get("SLURM_NTASKS", 1)))
@@ -223,15 +226,15 @@ def _tasks(environ: Any) -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that decides and writes; the only one always is."""
+    """Return whether this is the first process, which decides and writes."""
     return jax.process_index() == 0
 
 
 def gather(message: Any) -> list[Any]:
-    """Return what every process gives, in their order; all of them must call it.
+    """Gather a message from every process, in process order; all processes must call this.
 
     Args:
-        message: what JSON can hold.
+        message: any JSON-serialisable value.
     """
     if not _connected:
         return [message]
@@ -244,7 +247,7 @@ def gather(message: Any) -> list[Any]:
 
 
 def agreed(f: Callable[[], T]) -> T:
-    """Run a function in every process; a ConfigError in one of them is raised in all."""
+    """Run a function in every process; a `ConfigError` in any process is raised in all."""
     if not _connected:
         return f()
     result, error = None, None
@@ -261,7 +264,7 @@ def of_first(f: Callable[[], T]) -> T:
     """Run a function in the first process; return its result, or raise its ConfigError, in all.
 
     Args:
-        f: its result must be what JSON can hold.
+        f: a function with a JSON-serialisable result.
     """
     result = agreed(lambda: f() if is_first() else None)
     answer: T = gather(result)[0]
@@ -269,10 +272,10 @@ def of_first(f: Callable[[], T]) -> T:
 
 
 def share(tree: PyTree) -> Any:
-    """Return the first process's arrays [...] in all of them, to the bit.
+    """Broadcast the first process's arrays to all processes, bit for bit.
 
     Args:
-        tree: of NumPy arrays; that of the others must have the same shapes.
+        tree: a tree of NumPy arrays, with the same shapes in every process.
     """
     if not _connected:
         return tree
@@ -290,7 +293,7 @@ def share(tree: PyTree) -> Any:
 
 
 def leave() -> None:
-    """Leave the other processes once all are here; each continues, or ends, by itself."""
+    """Disconnect the processes once all have called this; each continues or ends on its own."""
     global _connected
     if _connected:
         jax.distributed.shutdown()
@@ -299,9 +302,10 @@ def leave() -> None:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """End this process at once if it fails, so that the others, who wait for it, end too.
+    """End this process at once if it fails, so that the processes waiting for it end too.
 
-    An orderly end would wait for them. They notice after the heartbeat timeout at the latest.
+    An orderly exit would wait for the others. They notice after the heartbeat timeout at the
+    latest.
     """
     try:
         yield
@@ -316,7 +320,7 @@ def together() -> Iterator[None]:
         if not _connected:
             raise
         reason = str(error).strip().partition("\n")[0]
-        # Mostly another process is gone, which JAX reports; not always in an error of its own.
+        # Usually another process is gone. JAX reports this, but not always as a `JaxRuntimeError`.
         if _STATUS.match(reason) or isinstance(error, jax.errors.JaxRuntimeError):
             message = _lost(reason)
         else:

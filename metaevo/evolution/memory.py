@@ -1,4 +1,4 @@
-"""Blocks of an evolution that fit into the devices' memory: chunks of agents shrink until so."""
+"""Fit the blocks of an evolution into device memory by reducing the chunk size."""
 
 import warnings
 
@@ -11,12 +11,12 @@ from metaevo.evolution.evolution import Evolution, State
 
 
 def fit(evolution: Evolution, *, keep: bool = False) -> tuple[Evolution, int]:
-    """Compile a block, with smaller chunks if XLA's own analysis says that it would not fit.
+    """Compile a block, with smaller chunks if XLA's analysis predicts that it does not fit.
 
-    All processes call it, and agree.
+    All processes must call this, and use the same chunk size afterwards.
 
     Args:
-        evolution: whose chunk size is tried first.
+        evolution: its chunk size is tried first.
         keep: only warn; the user has chosen that chunk size.
 
     Returns:
@@ -59,14 +59,14 @@ def _compile(evolution: Evolution) -> int | None:
 def run_block(
     evolution: Evolution, state: State, generations: int
 ) -> tuple[Evolution, State, dict[str, np.ndarray]]:
-    """Run a block; where a device runs out of memory, again in chunks of half the size.
+    """Run a block; if a device runs out of memory, retry with half the chunk size.
 
     Returns:
-        the evolution that did it, the new state and the metrics, each [generations].
+        the evolution that succeeded, the new state and the metrics, each [generations].
 
     Raises:
-        ConfigError: if one agent at a time is too much.
-        LostError: in one of several processes, because the others already wait for it.
+        ConfigError: if a single agent at a time does not fit.
+        LostError: with several processes, because the others already wait for this process.
     """
     while True:
         try:
@@ -83,10 +83,10 @@ def run_block(
 
 
 def halved(evolution: Evolution) -> Evolution:
-    """Return the evolution with half as many agents at once, and say so.
+    """Return the evolution with half the chunk size, and warn.
 
     Raises:
-        ConfigError: if it was one.
+        ConfigError: if the chunk size is already 1.
     """
     before = evolution.chunk_size
     if before == 1:
@@ -102,9 +102,9 @@ def fitting_chunk_size(chunk_size: int, needed: int, free: int) -> int:
     """Return a smaller chunk that should fit, if memory grows with the chunk.
 
     Args:
-        chunk_size: that does not fit.
-        needed: bytes that it needs.
-        free: bytes that there are; a tenth is left free.
+        chunk_size: a chunk size that does not fit.
+        needed: bytes needed with this chunk size.
+        free: available bytes, of which a tenth is kept free.
     """
     return max(1, min(chunk_size - 1, chunk_size * free * 9 // (10 * needed)))
 

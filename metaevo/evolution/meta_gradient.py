@@ -1,7 +1,7 @@
-"""Gradient ascent on the fitness, for problems that have derivatives: one more strategy.
+"""Strategy that does gradient ascent on the fitness of differentiable problems.
 
-Every member of the population is the mean, on a key of its own; what it learns is not its fitness
-but a gradient (`Evaluation.gradient`). Otherwise it lives as an evolution does.
+Every member of the population evaluates the mean on a different key. The strategy learns from the
+gradients (`Evaluation.gradient`) instead of the fitness, and otherwise behaves like any strategy.
 """
 
 from functools import partial
@@ -19,14 +19,14 @@ from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
 
 WINDOW = "window"
-"""The setting: updates of a training through which derivatives go before they are cut off."""
+"""Name of the setting for the number of updates that derivatives are propagated through."""
 DEFAULT_WINDOW = 4
 LARGEST = 1.0
-"""Norm at which the gradient of a single agent is clipped: a few explode, and would be the sum."""
+"""Clipping norm of a single agent's gradient; otherwise a few that explode dominate the sum."""
 
 
 class State(struct.PyTreeNode):
-    """What is carried from one generation to the next."""
+    """State carried from one generation to the next."""
 
     mean: PyTree
     opt_state: PyTree
@@ -34,7 +34,7 @@ class State(struct.PyTreeNode):
 
 
 class MetaGradient(Strategy):
-    """Ascends by `Evaluation.gradient`; the candidates are copies of the mean."""
+    """Strategy that follows `Evaluation.gradient`; the candidates are copies of the mean."""
 
     has_mean, common_keys = True, False
 
@@ -42,7 +42,7 @@ class MetaGradient(Strategy):
         """Build the optimizer of the mean.
 
         Raises:
-            ConfigError: for a setting that means nothing here.
+            ConfigError: for a setting that does not apply to this strategy.
         """
         self.config, self.population_size = config, config.population_size
         window = config.settings.get(WINDOW, DEFAULT_WINDOW)
@@ -80,7 +80,7 @@ class MetaGradient(Strategy):
     def tell(
         self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: State
     ) -> State:
-        """Return the state after a step uphill; non-finite gradients are left out."""
+        """Return the state after a gradient step; non-finite gradients are ignored."""
         del key, population
         gradients = evaluation.gradient
         norms = jax.vmap(optax.tree.norm)(gradients)

@@ -1,6 +1,7 @@
-"""The one interface between what is evolved and how: a `MetaProblem`.
+"""`MetaProblem`, the interface between a problem and the strategies that evolve it.
 
-Whatever can be written as one gets populations, devices, checkpoints, resume, tracking and plots.
+Every problem with this interface gets populations, devices, checkpoints, resume, tracking and
+plots.
 
 Example: find the minimum of a quadratic.
 
@@ -22,19 +23,19 @@ MetaParams = Any
 
 
 class Evaluation(NamedTuple):
-    """What one candidate achieved on one key."""
+    """Result of one candidate on one key."""
 
     fitness: jax.Array
-    """[] float32, higher is better; not finite where the candidate failed."""
+    """[] float32, higher is better; not finite if the candidate failed."""
     metrics: dict[str, jax.Array]
     """each [] float32; logged as means over the candidates of a generation."""
     gradient: PyTree = None
-    """[...] estimate of the gradient of the fitness, like the meta-parameters; None for a strategy
-    that takes none"""
+    """[...] estimate of the gradient of the fitness, like the meta-parameters; None for
+    strategies that do not use it"""
 
 
 class MetaProblem(Protocol):
-    """What is evolved."""
+    """A problem to evolve."""
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return one point of the search space; also where a strategy with a mean starts."""
@@ -48,8 +49,8 @@ def evaluate_beside(
 ) -> Evaluation:
     """Evaluate a candidate, for self-play against the strategy's mean.
 
-    A problem that has `evaluate_against(key, meta_params, mean)` is given that mean: it is a part
-    of the strategy's state, and so of every checkpoint. Any other one has `evaluate` called.
+    If the problem has `evaluate_against(key, meta_params, mean)`, it receives the mean, which is
+    part of the strategy's state and so of every checkpoint. Otherwise `evaluate` is called.
     """
     against = getattr(problem, "evaluate_against", None)
     found: Evaluation = (
@@ -63,11 +64,11 @@ def ascend(
 ) -> Evaluation:
     """Evaluate with a gradient, for the strategy `meta_gradient`.
 
-    A problem may have a method `ascend(key, meta_params, window)` of its own, which cuts
-    derivatives off after so many updates; of any other one `evaluate` is differentiated.
+    A problem may define `ascend(key, meta_params, window)`, which truncates derivatives after
+    `window` updates. Otherwise `evaluate` is differentiated.
 
     Raises:
-        ValueError: if the problem says that it is not `differentiable`.
+        ValueError: if `problem.differentiable` is False.
     """
     if not getattr(problem, "differentiable", True):
         raise ValueError("the fitness is not differentiable")

@@ -1,4 +1,4 @@
-"""Which random keys are used for what: one stream a purpose, so that seeds are disjoint."""
+"""Random keys: one stream for each purpose, so that seeds are disjoint."""
 
 import enum
 
@@ -10,7 +10,7 @@ class Purpose(enum.IntEnum):
     """Every use of randomness in an experiment, with the number of its stream."""
 
     INITIALISATION = 0
-    """where the search starts"""
+    """the starting point of the search"""
     EVOLUTION = 1
     """asking, and evaluating candidates"""
     VALIDATION = 2
@@ -30,7 +30,7 @@ class Purpose(enum.IntEnum):
     UNSEEN = 9
     """the comparison on tasks that evolution has not seen"""
     RECORDING = 10
-    """the trainings in which is written down what a learned part is given"""
+    """training runs that record the inputs of a learned part"""
 
 
 def key_for(seed: int | np.ndarray | jax.Array, purpose: Purpose) -> jax.Array:

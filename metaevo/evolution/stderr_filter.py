@@ -1,7 +1,7 @@
 """Pass on what C++ libraries write to stderr, without their messages about lost processes.
 
-A separate program, because JAX aborts a process that loses the coordinator before Python can
-report it. The argument is the line that is printed instead, unless the process has printed its own.
+This is a separate program because JAX aborts a process that loses the coordinator before Python can
+report it. The argument is the line to print instead, unless the process has printed its own.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""From settings to a `Strategy`: one of evosax's, meta-gradients, or one of the user's own."""
+"""Build a `Strategy` from settings: evosax, meta-gradients, or a user-defined strategy."""
 
 import dataclasses
 import difflib
@@ -24,7 +24,7 @@ REQUIRED = "init", "ask", "tell", "best", "evaluate", "current_sigma", "check"
 
 
 class GivenStrategy(StrategyConfig):
-    """The settings of a strategy passed as an object, as config.yaml records them."""
+    """Settings of a strategy passed as an object, as config.yaml records them."""
 
     strategy: Strategy
 
@@ -51,10 +51,10 @@ class GivenStrategy(StrategyConfig):
 
 
 def settings_of(strategy: StrategyConfig | Strategy | None) -> StrategyConfig:
-    """Return the settings of what a caller passes as a strategy.
+    """Return the settings of a strategy passed by a caller.
 
     Raises:
-        ConfigError: if it is none.
+        ConfigError: if the argument is not a strategy.
     """
     if strategy is None or isinstance(strategy, StrategyConfig):
         return strategy or StrategyConfig()
@@ -67,10 +67,10 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
     Args:
         config: the settings.
         solution: an example of meta-parameters.
-        steps: `sigma` and `learning_rate` in place of those of the settings; may be traced.
+        steps: `sigma` and `learning_rate`, which override the settings; may be traced.
 
     Raises:
-        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+        ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
     if isinstance(config, GivenStrategy):
         return config.strategy
@@ -90,10 +90,10 @@ def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
 
 
 def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
-    """Return the strategy of the settings after tracing a generation, which compiles nothing.
+    """Return the strategy of the settings after tracing a generation, without compilation.
 
     Raises:
-        ConfigError: for an unknown algorithm or setting, or a value that it refuses.
+        ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
     strategy = make(config, solution)
 
@@ -125,7 +125,7 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
 
 
 def has_mean(config: StrategyConfig) -> bool:
-    """Return whether the algorithm of the settings has a mean, which is the result of a run."""
+    """Return whether the algorithm has a mean, which is then the result of a run."""
     if isinstance(config, GivenStrategy):
         return config.strategy.has_mean
     if is_custom(config.algorithm):
@@ -134,7 +134,7 @@ def has_mean(config: StrategyConfig) -> bool:
 
 
 def _construct(config: StrategyConfig) -> Strategy:
-    """Call a class of the user's own with the settings that it takes."""
+    """Call a user-defined class with the settings that it accepts."""
     where = f"strategy.algorithm = {show(config.algorithm)}"
     cls = consent.load("strategy.algorithm", config.algorithm)
     if not isinstance(cls, type):

@@ -1,4 +1,4 @@
-"""The interface of the outer loop to what proposes candidates: a `Strategy`.
+"""`Strategy`, the interface between the outer loop and algorithms that propose candidates.
 
 Example: keep the best of random candidates around the best so far.
 
@@ -29,7 +29,7 @@ from purerl.types import PyTree
 
 
 class Strategy(Protocol):
-    """How candidates are proposed and what is learned from their evaluation.
+    """Algorithm that proposes candidates and learns from their evaluation.
 
     All methods are pure and traced. A subclass has the four abstract ones and `population_size`.
     """
@@ -47,8 +47,8 @@ class Strategy(Protocol):
         """Return the state before generation 0, a pytree of arrays.
 
         Args:
-            key: of all that is random here.
-            init_solution: from a key to one point of the search space.
+            key: source of all randomness in this call.
+            init_solution: returns one point of the search space for a key.
         """
 
     @abstractmethod
@@ -62,8 +62,8 @@ class Strategy(Protocol):
         """Return the state after a generation.
 
         Args:
-            key: of all that is random here.
-            population: as asked.
+            key: source of all randomness in this call.
+            population: as returned by `ask`.
             evaluation: means over the seeds of each candidate. `fitness` [population_size] is
                 finite, higher is better; failed candidates have the lowest.
             state: as returned by `ask`.
@@ -76,7 +76,7 @@ class Strategy(Protocol):
     def evaluate(
         self, problem: MetaProblem, key: jax.Array, meta_params: MetaParams, best: MetaParams
     ) -> Evaluation:
-        """Evaluate one candidate on one key; `best` is what the generation started with."""
+        """Evaluate one candidate on one key; `best` is the result before this generation."""
         return evaluate_beside(problem, key, meta_params, best)
 
     def current_sigma(self, state: PyTree) -> jax.Array:
@@ -90,7 +90,7 @@ class Strategy(Protocol):
 
 @dataclass(frozen=True)
 class StrategyConfig:
-    """Which evolutionary algorithm, and how it steps."""
+    """Settings of an evolutionary algorithm."""
 
     algorithm: str = "Open_ES"
     """any of evosax's, by its name there, meta_gradient, or a strategy of your own as

@@ -1,4 +1,4 @@
-"""Evolutions that have learned nothing, in a sentence."""
+"""Diagnose evolutions that have not learned."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from metaevo.config.plain import PlainMapping
 
 
 def trouble(records: Sequence[PlainMapping], population_size: int) -> str | None:
-    """Return why an evolution has not learned, None if nothing is wrong.
+    """Return why an evolution has not learned, or None if no problem is found.
 
     Args:
-        records: of its generations.
+        records: records of its generations.
         population_size: candidates of a generation.
     """
     count = len(records)

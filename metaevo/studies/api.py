@@ -1,4 +1,4 @@
-"""Evolution from Python: `metaevo.evolve(problem, ...)`, for anything that is a `MetaProblem`."""
+"""Evolve any `MetaProblem` from Python with `metaevo.evolve(problem, ...)`."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from metaevo.studies.study import Study
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What the config.yaml of such a run holds."""
+    """Content of config.yaml for a run started from Python."""
 
     strategy: StrategyConfig
     evolution: EvolutionConfig
@@ -41,13 +41,13 @@ class ProblemSettings:
     """a script, not a command, continues a run"""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
+        """Raise if a number cannot be represented on a device."""
         check_numbers(self)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The result of `metaevo.evolve`."""
+    """Result of `metaevo.evolve`."""
 
     meta_params: MetaParams
     """the mean of the strategy, or the best validated candidate of one without a mean"""
@@ -59,7 +59,7 @@ class Found:
     """environment steps, without validation; 0 if the problem has no frames"""
     study: Study = field(repr=False)
     measured: PlainMapping = field(repr=False)
-    """by the study, before the first generation"""
+    """measurements made by the study before the first generation"""
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -79,10 +79,10 @@ class Found:
         self.study.keep(directory, self.measured)
 
     def draw(self, folder: str | Path) -> list[Path]:
-        """Draw the fitness over the generations, and what was found.
+        """Draw the fitness over the generations and the evolved meta-parameters.
 
         Args:
-            folder: of the figures; made if it does not exist.
+            folder: folder of the figures; created if it does not exist.
 
         Returns:
             the PNG files.
@@ -106,7 +106,7 @@ def evolve(
     run_dir: str | Path | None = None,
     resume: bool = False,
 ) -> Found:
-    """Evolve any problem on all devices; with a run directory also durably, with a report.
+    """Evolve any problem on all devices; a run directory adds checkpoints and a report.
 
     Examples:
         >>> class Quadratic:
@@ -122,18 +122,18 @@ def evolve(
         problem: its meta-parameters are arrays in nested dicts, lists and tuples.
         strategy: an evosax algorithm and its settings, or a strategy of your own. Settings are
             objects or, as in a YAML file, dicts.
-        generations: how many in all; by default those of `evolution`.
+        generations: total number; by default `evolution.generations`.
         evolution: how candidates are evaluated and validated.
         run: seed, checkpoints, trackers.
-        evolution_seeds: evolve so many times, with the seeds `run.seed`, `run.seed + 1`, ...; what
-            is returned is that of the evolution that is best on its validation seeds.
-        run_dir: where to keep checkpoints, metrics and a report; by default nothing is written, and
-            Ctrl-C ends the evolution as it ends any Python code. A new directory, or with `resume`
-            that of the run to continue; a finished run is only read.
+        evolution_seeds: number of evolutions, with the seeds `run.seed`, `run.seed + 1`, ...; the
+            evolution that is best on its validation seeds is returned.
+        run_dir: where to keep checkpoints, metrics and a report; by default no files are written,
+            and Ctrl-C ends the evolution like any Python code. It must be a new directory or, with
+            `resume`, the directory of the run to continue; a finished run is only read.
         resume: continue from the last checkpoint.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory.
+        ConfigError: if the settings or the directory are invalid.
         KeyboardInterrupt: after SIGINT or SIGTERM, once everything is saved.
     """
     own = None if strategy is None or isinstance(strategy, StrategyConfig | Mapping) else strategy
@@ -225,7 +225,7 @@ def compare(
 
 
 def _plain(cls: type, given: Any, name: str) -> PlainDict:
-    """Return a section of settings as a YAML file has it; by default without changes."""
+    """Return a section of settings in the form of a YAML file; by default without changes."""
     if not (given is None or isinstance(given, cls | Mapping)):
         raise ConfigError(f"{name} = {show(given)}: must be a metaevo.{cls.__name__} or a dict")
     return {} if given is None else dict(to_dict(given))

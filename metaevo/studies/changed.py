@@ -1,4 +1,4 @@
-"""The settings of a finished evolution, changed where that is allowed: for what judges it anew."""
+"""Settings of a finished evolution, with the changes allowed for judging it again."""
 
 import argparse
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from metaevo.studies import registry
 from metaevo.studies.settings import EvolutionSettings
 
 FREE = "evaluation.", "evolution.chunk_size"
-"""What may differ from any run, beside what its study says."""
+"""Settings that may differ for every study, in addition to `Entry.free`."""
 
 
 def settings_of_run(
@@ -27,21 +27,21 @@ def settings_of_run(
     fixed: str,
     also: tuple[str, ...] = (),
 ) -> tuple[EvolutionSettings, EvolutionSettings, argparse.Namespace]:
-    """Parse a command line whose defaults are the settings of a run.
+    """Parse a command line with the settings of a run as defaults.
 
     Args:
-        parser: of the command.
-        argv: without the program's name.
-        run_of: from the flags to the run's directory.
-        adapted: from the run's settings and the flags to the defaults.
-        fixed: why nothing else may change, for the complaint.
-        also: what else may differ.
+        parser: parser of the command.
+        argv: the arguments without the program's name.
+        run_of: returns the run's directory for the flags.
+        adapted: returns the defaults for the run's settings and the flags.
+        fixed: the reason why other settings may not change, for the error message.
+        also: prefixes of further settings that may differ.
 
     Returns:
-        the settings, those of the run itself, and the flags.
+        the new settings, the run's own settings, and the flags.
 
     Raises:
-        ConfigError: if nothing was evolved there, or something else changes.
+        ConfigError: if the directory has no evolved component, or other settings change.
     """
     saved: PlainDict = {}
 

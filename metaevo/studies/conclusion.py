@@ -1,4 +1,4 @@
-"""The end of a run of evolution: the held-out comparison, figures, the report."""
+"""Conclude a run of evolution with the held-out comparison, figures and the report."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -34,11 +34,11 @@ CAPTIONS = {
 
 
 def conclude(study: Study, run: Run) -> None:
-    """Judge what was found, and write figures and report.
+    """Judge the result, and write figures and report.
 
     Args:
-        study: what was evolved.
-        run: with all its generations done.
+        study: the study that was evolved.
+        run: a run with all generations done.
     """
     run.save_as_it_goes()
     directory = run.directory
@@ -58,7 +58,7 @@ def conclude(study: Study, run: Run) -> None:
 
 
 def present(study: Study, run: Run) -> None:
-    """Draw and report one of several evolutions, whose comparison is that of them all."""
+    """Draw and report one evolution of several, which are compared together elsewhere."""
     records = run.directory.read_metrics("generation")
     found, source = _draw_found(study, run.directory, records)
     write_report(study, run.directory, found, source, quiet=True)
@@ -67,7 +67,7 @@ def present(study: Study, run: Run) -> None:
 def _draw_found(
     study: Study, directory: RunDirectory, records: Sequence[PlainMapping]
 ) -> tuple[MetaParams, Path | None]:
-    """Draw fitness and what was found; return that, and from where `metaevo.load` has it."""
+    """Draw fitness and result; return the result, and its path if `metaevo.load` can read it."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS)
     found, about = checkpoint.load_tree(directory.meta_params)
@@ -77,7 +77,7 @@ def _draw_found(
 
 
 def _animate(study: Study, directory: RunDirectory, records: Sequence[PlainMapping]) -> None:
-    """Draw a film of the study's animated figures over the generations."""
+    """Animate the study's figures over the generations."""
     past = history.read(directory.path)
     if past is not None:
         animation.animate(
@@ -89,12 +89,12 @@ def _animate(study: Study, directory: RunDirectory, records: Sequence[PlainMappi
 
 
 def keep_result(run: Run, result: HeldOut, seconds: float) -> None:
-    """Write evaluation.json, and log how every variant did.
+    """Write evaluation.json, and log the scores of every variant.
 
     Args:
-        run: that was judged.
-        result: the content.
-        seconds: of the run so far.
+        run: the run that was judged.
+        result: the content of evaluation.json.
+        seconds: duration of the run so far.
     """
     rows, per_agent = result["variants"], result["frames_per_agent"]
     frames = [row["tuning_frames"] + row["seeds"] * per_agent for row in rows]
@@ -113,11 +113,11 @@ def write_report(
     """Write report.html and the figures of its numbers, and print the tables and the verdict.
 
     Args:
-        study: what was evolved.
-        directory: of the run, or of a comparison on another task.
+        study: the study that was evolved.
+        directory: the directory of the run, or of a comparison on another task.
         found: the meta-parameters.
-        source: the directory from which `metaevo.load` has them; None if it cannot.
-        quiet: print nothing.
+        source: the directory from which `metaevo.load` reads them; None if it cannot.
+        quiet: do not print.
     """
     saved = directory.read_config()
     records = directory.read_metrics("generation")
@@ -185,7 +185,7 @@ def write_report(
 
 
 def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
-    """Read evaluation.json of an evolution: the comparison, and the one on unseen tasks."""
+    """Read evaluation.json: the comparison, and the comparison on unseen tasks."""
     content = read_json(path)
     if isinstance(content, dict) and content.get("variants") == []:
         return None, checks.check(JudgedUnseen, content, str(path))["unseen"]
@@ -194,7 +194,7 @@ def read_result(path: Path) -> tuple[HeldOut | None, Unseen | None]:
 
 
 def fold(heading: str, own: list[page.Table], saved: PlainMapping) -> list[Any]:
-    """The end of a report, folded away: the study's own tables, settings, environment."""
+    """Return the folded end of a report: the study's tables, settings and environment."""
     folded: list[Any] = [layout.Folded(heading, own)] if own and heading else []
     folded.append(page.KeyValues("Settings", saved["config"]))
     folded.append(page.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
@@ -202,7 +202,7 @@ def fold(heading: str, own: list[page.Table], saved: PlainMapping) -> list[Any]:
 
 
 def print_end(tables: list[page.Table], findings: list[str], words: list[str], quick: bool) -> None:
-    """Print tables and what was found, and at last the verdict; a quick look has none."""
+    """Print tables, findings and the verdict; a quick look has no verdict."""
     paragraphs = [*findings, *([f"{QUICK}. {NOTE}"] if quick else words)]
     for table in tables:
         print(f"\n{table.text()}")
@@ -212,7 +212,7 @@ def print_end(tables: list[page.Table], findings: list[str], words: list[str], q
 
 
 def _draw(result: HeldOut, records: Sequence[PlainMapping], directory: RunDirectory) -> None:
-    """Draw what can be drawn of the numbers that a run keeps."""
+    """Draw fitness, if it was recorded, and scores."""
     if records:
         plots.plot_fitness(records, directory.figures / FITNESS, baseline=reference_of(result))
     unseen_report.draw_scores(result, directory.figures / SCORES, "fitness")
@@ -232,7 +232,7 @@ def reference_of(result: HeldOut) -> dict[str, float]:
 
 
 def caption_of_curves(result: HeldOut | None, config: PlainMapping) -> dict[str, str]:
-    """Return the caption of learning curves: what they show, and what the run is judged by."""
+    """Return the caption of the learning curves: the quantity shown, and the fitness."""
     default = "return of finished episodes"
     shown = result.get("curves", default) if result else default
     weights = {name: weight for name, weight in config.get("fitness", {}).items() if weight}
@@ -247,12 +247,12 @@ def facts_of(
     result: HeldOut | None,
     source: Path | None,
 ) -> layout.Facts:
-    """Return what stands under the title: when, with which command, how many frames, how to load.
+    """Return the facts under the title: start time, command, frames, and how to load the result.
 
     Args:
         saved: config.yaml.
-        records: of the generations.
-        result: the content of evaluation.json, if there is one.
+        records: records of the generations.
+        result: the content of evaluation.json, or None.
         source: as for `write_report`.
     """
     about, facts = saved["environment"], {}
@@ -274,7 +274,7 @@ def facts_of(
 
 
 def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
-    """Return the figures, those of the study first."""
+    """Return the paths of the figures, with the study's figures first."""
     names = sorted(path.name for path in directory.figures.glob("*.png"))
     order = [*first, SCORES, FITNESS]
     names.sort(key=lambda name: order.index(name) if name in order else len(order))
@@ -282,5 +282,5 @@ def pictures(directory: RunDirectory, first: list[str]) -> list[Path]:
 
 
 def heading(name: str) -> str:
-    """Return what stands above a figure."""
+    """Return the heading of a figure."""
     return Path(name).stem.replace("_", " ").capitalize()

@@ -1,4 +1,4 @@
-"""Studies of the user's own: a class in one file, passed as an object or as `FILE.py:CLASS`."""
+"""User-defined studies: a class in one file, passed as an object or as `FILE.py:CLASS`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from metaevo.studies.settings import RunConfig
 
 @dataclass(frozen=True)
 class HeldOutConfig:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Annotated[int, Interval(ge=0, le=100_000)] = 128
     """held-out seeds of every contender; 0 for no comparison"""
@@ -33,7 +33,7 @@ class HeldOutConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """The settings of a study of the user's own; a subclass adds fields."""
+    """Settings of a user-defined study; a subclass adds fields."""
 
     study: str = ""
     """the name of the study's class"""
@@ -48,24 +48,24 @@ class StudySettings:
 
 
 class Study(ProblemStudy):
-    """The base class of a study of the user's own, public as `metaevo.Study`.
+    """Base class of user-defined studies, public as `metaevo.Study`.
 
-    A subclass has `Settings` and `make_problem`. With `contenders` it is compared with them.
-    Everything else that a study has can be overridden, such as `check`, `draw`, `captions`,
-    `findings` and `tables`; see `metaevo.studies.study.Study`.
+    A subclass defines `Settings` and `make_problem`. If it defines `contenders`, the evolved
+    meta-parameters are compared with them. All other members of a study can be overridden, such as
+    `check`, `draw`, `captions`, `findings` and `tables`; see `metaevo.studies.study.Study`.
     """
 
     Settings: ClassVar[type[StudySettings]] = StudySettings
     """the dataclass of the settings"""
     free: ClassVar[tuple[str, ...]] = ()
-    """beginnings of the settings that `metaevo evaluate` may change"""
+    """prefixes of the settings that `metaevo evaluate` may change"""
     settings: Any
 
     def __init__(self, settings: StudySettings | None = None):
         """Build the problem.
 
         Args:
-            settings: of the class `Settings`; by default all defaults.
+            settings: an instance of `Settings`; by default `Settings()`.
         """
         settings = self.Settings() if settings is None else settings
         super().__init__(self.make_problem(settings), settings)
@@ -99,7 +99,7 @@ class Study(ProblemStudy):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Evaluate what was found and the contenders on the same held-out keys."""
+        """Evaluate the results of evolution and the contenders on the same held-out keys."""
         del path
         contenders, seeds = self.contenders(), self.settings.evaluation.seeds
         if not contenders or not seeds:
@@ -123,7 +123,7 @@ def find(name: str) -> type[Study]:
     """Return the class of a study by its name; its file is executed.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if the class is not found.
     """
     cls = consent.load("study", name)
     if not (isinstance(cls, type) and issubclass(cls, Study)):

@@ -1,4 +1,4 @@
-"""Learned parts of a learner: evolved, and judged against tuned hand-written ones."""
+"""Study of learned parts of a learner, compared with tuned hand-written parts."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ LEARNER_NAMES = {"ppo": "PPO", "dqn": "DQN", "q_learning": "Q-learning", "lpg": 
 
 
 def what(component: str, slot: str) -> str:
-    """Return what is evolved as a title says it: "a value loss", "tilted (a value loss)"."""
+    """Return a component's name for titles: "a value loss", "tilted (a value loss)"."""
     noun = slot.removeprefix("make_").replace("_", " ")
     name, a_noun = component.replace("_", " "), f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     return a_noun if name == noun else f"{name} ({a_noun})"
@@ -44,13 +44,13 @@ class LearnerStudy:
         """Build the parts.
 
         Args:
-            settings: of the evolution.
-            run_path: an existing run, whose copies of evolved functions are used in the slots that
-                are not evolved.
+            settings: settings of the evolution.
+            run_path: an existing run; its copies of evolved functions fill the slots that are not
+                evolved.
             trust_source: whether source code that a run has saved may be executed.
 
         Raises:
-            ConfigError: if one of them cannot be built.
+            ConfigError: if a part cannot be built.
         """
         if settings.evaluation.unseen and settings.channel != channels.NONE:
             raise ConfigError(
@@ -68,19 +68,19 @@ class LearnerStudy:
 
     @property
     def captions(self) -> Mapping[str, str]:
-        """Those of the figures that the parts' modules draw."""
+        """Captions of the figures that the parts' modules draw."""
         found: dict[str, str] = {}
         for part in self.evolved.parts.values():
             found |= part.slot.hook(part.module, "CAPTIONS") or {}
         return found
 
     def check(self) -> None:
-        """Find out before anything is compiled whether strategy, learner and environments fit."""
+        """Check before compilation that strategy, learner and environments fit together."""
         check_agents(self.problem({}), self.tasks, self.settings)
         entries.check(self.settings, self.parts)
 
     def measure(self) -> PlainDict:
-        """Return what makes the fitness of several environments comparable, and what code it is."""
+        """Return source digests and, for several environments, the normalisation of fitness."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
         if len(self.tasks) == 1:
             return measured
@@ -95,7 +95,7 @@ class LearnerStudy:
         return {**measured, "normalisation": bounds._asdict()}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write the source code of the parts, and copy what other runs have evolved."""
+        """Save the parts' source code, and copy components evolved by other runs."""
         began_with = measured.get(discovery.SOURCES)
         discovery.keep_sources(directory, self.evolved, began_with)
         for slot in fixed_slots(self.settings):
@@ -113,12 +113,12 @@ class LearnerStudy:
         )
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
-        """Write the parts, so that `metaevo.load` finds them."""
+        """Save the parts in the format of `metaevo.load`."""
         learner, envs = self.settings.learner, [each.name for each in self.tasks]
         discovery.save(directory, self.evolved, meta_params, generation, learner, envs)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Let every part's module draw what was found."""
+        """Draw every evolved part with its module's `draw`."""
         laboratory = self._of(meta_params)
         for part in self.evolved.parts.values():
             draw = part.slot.hook(part.module, "draw")
@@ -179,7 +179,7 @@ class LearnerStudy:
         )
 
     def title(self, generations: int) -> tuple[str, str]:
-        """Return what was evolved, and in which environments."""
+        """Return a title with the evolved parts and the environments, and a subtitle."""
         settings = self.settings
         names = settings.task.env
         names = names if isinstance(names, str) else ", ".join(names)
@@ -196,7 +196,7 @@ class LearnerStudy:
         return f"Evolving {part} for {learner} on {names}", f"{generations} generations"
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return what the parts look like."""
+        """Return sentences that describe the evolved parts."""
         laboratory, found = self._of(meta_params), []
         for part in self.evolved.parts.values():
             say = part.slot.hook(part.module, "findings")
@@ -216,7 +216,7 @@ class LearnerStudy:
         return found
 
     def _of(self, meta_params: MetaParams) -> Laboratory:
-        """Return the laboratory of what was found: what it has trained for a picture is kept."""
+        """Return the laboratory for the meta-parameters, which keeps agents trained for figures."""
         if self._laboratory is None:
             self._laboratory = Laboratory(self.settings, self.parts, meta_params)
         if self._laboratory.given is not meta_params:

@@ -1,4 +1,4 @@
-"""Any meta-problem: evolved and reported, with nothing that it is compared with."""
+"""Study of any meta-problem, evolved and reported without a comparison."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from metaevo.studies.verdict import evolved_numbers
 
 METRICS, NUMBERS = "metrics.png", "meta_params.png"
 MOST_BARS = 64
-"""Numbers in meta-parameters that are drawn, at most."""
+"""Maximum count of numbers in meta-parameters that are drawn."""
 
 
 class ProblemStudy(Plain):
@@ -35,15 +35,15 @@ class ProblemStudy(Plain):
         """Bind a problem.
 
         Args:
-            problem: what is evolved.
-            settings: of the evolution.
+            problem: the problem to evolve.
+            settings: settings of the evolution.
         """
         self._problem, self.settings = problem, settings
         self.name = type(problem).__name__
         self._metrics: list[str] = []
 
     def check(self) -> None:
-        """Find out before anything is compiled whether strategy and devices fit the problem."""
+        """Check before compilation that strategy and devices fit the problem."""
         shapes = jax.eval_shape(self._problem.init, jax.random.key(0))
         try:
             checkpoint.check_tree(shapes)
@@ -84,14 +84,14 @@ class ProblemStudy(Plain):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Return nothing: a problem alone has no contenders."""
+        """Return None: a problem on its own has no contenders."""
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the problem's name and the number of generations."""
         return f"Evolving {self.name}", f"{generations} generations"
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return nothing: only its numbers are known."""
+        """Return no sentences: only the numbers are known."""
         del meta_params, result
         return []
 

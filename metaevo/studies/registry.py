@@ -1,4 +1,4 @@
-"""The studies that `metaevo evolve` knows, by the setting `study`."""
+"""Registry of the studies of `metaevo evolve`, by the setting `study`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from metaevo.studies.study import Study
 from purerl.custom import is_custom
 
 LEARNER = "learner"
-"""What is evolved where no setting says it."""
+"""Study to use if the settings do not name one."""
 
 
 class Entry(NamedTuple):
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
     make: Callable[..., Study]
     """`(settings, run_path, trust_source=...)`, as `LearnerStudy` has them"""
     free: tuple[str, ...]
-    """what settings begin with that may differ when what was found is judged anew"""
+    """prefixes of the settings that may differ when a result is judged again"""
 
 
 GOALS = tuple(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames"))
@@ -58,10 +58,10 @@ def find(raw: PlainMapping) -> Entry:
     """Return the study that settings name.
 
     Args:
-        raw: of which `study` is read.
+        raw: unvalidated settings, of which `study` is read.
 
     Raises:
-        ConfigError: for an unknown one.
+        ConfigError: for an unknown study.
     """
     name = raw.get("study", LEARNER)
     if isinstance(name, str) and name in STUDIES:

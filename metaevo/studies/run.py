@@ -1,11 +1,12 @@
-"""One run of evolution from its settings to its report, whatever is evolved.
+"""Run one evolution of any study, from its settings to its report.
 
     main (commands) -> run_study -> blocks (evolution) -> Evolution: ask, evaluate, tell
                               -> conclude -> study.compare (held_out) -> report
 
-What is evaluated and compared is the study's: for parts of a learner `studies/learner.py`.
+The study defines evaluation and comparison; for parts of a learner see `studies/learner.py`.
 
-Of several processes the first one leads: it writes, and the others compute their share with it.
+With several processes, the first one leads: it writes files, and all of the processes share the
+computation.
 """
 
 import contextlib
@@ -47,13 +48,13 @@ HARMLESS = (
 def run_study(
     study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
-    """Evolve what a study is about to the end, or until a signal; judge and report it.
+    """Run the evolution of a study to its end, or until a signal; judge and report the result.
 
-    One evolution, whatever `run.evolution_seeds` says: `metaevo.studies.several` has several.
+    This runs a single evolution and ignores `run.evolution_seeds`; see `metaevo.studies.several`.
 
     Args:
-        study: what is evolved.
-        settings: of the evolution.
+        study: the study to run.
+        settings: settings of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` from its last checkpoint.
 
@@ -61,7 +62,7 @@ def run_study(
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        ConfigError: if the settings or the directory are invalid, before compilation.
         DiskError: if the directory can no longer be written.
     """
     hosts.agreed(study.check)
@@ -98,7 +99,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
 
 
 def _follow(study: Study, settings: EvolutionSettings) -> int:
-    """Do the same in another process, which gets from the first one what it cannot know."""
+    """Run in another process, which receives resolved values from the first one."""
     with StopOnSignal() as stop:
         resolved = hosts.of_first(_listen)
         if resolved is None:
@@ -111,18 +112,18 @@ def _follow(study: Study, settings: EvolutionSettings) -> int:
 
 
 def _listen() -> Any:
-    """Do nothing while the first process does something that can fail."""
+    """Stand by while the first process runs code that can fail."""
 
 
 def resolve(
     study: Study, run: Run[EvolutionSettings], finished: Callable[[Run[EvolutionSettings]], bool]
 ) -> PlainDict | None:
-    """Return what the run has, or needs, beside its settings; None if nothing is left to do.
+    """Return the values that a run needs in addition to its settings; None if it is finished.
 
     Args:
-        study: what is evolved.
-        run: that begins or goes on.
-        finished: whether one that goes on has reached its end.
+        study: the study of the run.
+        run: a new or resumed run.
+        finished: returns whether a resumed run is finished.
     """
     if run.before is None:
         measured = study.measure()
@@ -139,24 +140,24 @@ def resolve(
 
 
 def is_finished(run: Run[EvolutionSettings]) -> bool:
-    """Whether a run that goes on has the report that its settings ask for."""
+    """Return whether a resumed run already has all its generations and its report."""
     return is_reported(run) and is_evolved(run.directory, run.settings.evolution.generations)
 
 
 def is_reported(run: Run[EvolutionSettings]) -> bool:
-    """Whether it has a report, of a comparison as its settings ask for it."""
+    """Return whether a run has a report made with the same evaluation settings."""
     same_end = getattr(run.before, "evaluation", None) == getattr(run.settings, "evaluation", None)
     return run.directory.report_path.exists() and same_end
 
 
 def is_evolved(directory: RunDirectory, generations: int) -> bool:
-    """Whether the records of so many generations are there."""
+    """Return whether a run has the records of at least this many generations."""
     found = [record["generation"] for record in directory.read_metrics("generation")]
     return found == list(range(len(found))) and len(found) >= generations  # else some were lost
 
 
 def start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution) -> None:
-    """Write config.yaml, with how the devices are used; say if that has changed."""
+    """Write config.yaml, including the device layout; warn if the layout has changed."""
     layout = {"num_devices": evolution.num_devices, "chunk_size": evolution.chunk_size}
     for name, size in layout.items():
         if run.resolved.get(name, size) != size:
@@ -177,7 +178,7 @@ def start(run: Run[EvolutionSettings], resolved: PlainDict, evolution: Evolution
 def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDict) -> Evolution:
     """Return the same evolution in all processes."""
     config = settings.evolution
-    if "chunk_size" in resolved:  # a resumed run repeats what was resolved when it began
+    if "chunk_size" in resolved:  # a resumed run keeps its chunk size
         config = replace(config, chunk_size=int(resolved["chunk_size"]))
     problem = study.problem(resolved)
     evolution = Evolution(problem, settings.strategy, config, seed=settings.run.seed)
@@ -185,18 +186,18 @@ def make_evolution(study: Study, settings: EvolutionSettings, resolved: PlainDic
 
 
 def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> Evolution:
-    """Run the generations that are missing, and save what they have found.
+    """Run the remaining generations, and save the result.
 
     Args:
-        study: what is evolved.
-        run: that has started.
-        evolution: which is compiled if there are generations to run.
+        study: the study to evolve.
+        run: a run that has started.
+        evolution: compiled here if generations remain.
 
     Returns:
-        the evolution, whose chunks may have become smaller.
+        the evolution, possibly with a smaller chunk size.
 
     Raises:
-        StopRequestedError: after a signal, with all saved.
+        StopRequestedError: after a signal, once the state is saved.
     """
 
     def restore() -> Resumed | None:
@@ -222,7 +223,7 @@ def evolve(study: Study, run: Run[EvolutionSettings], evolution: Evolution) -> E
 def _blocks(
     evolution: Evolution, start: State, settings: EvolutionSettings, stop: StopOnSignal
 ) -> Iterator[Block]:
-    """Yield the missing generations; the same in all processes."""
+    """Yield the remaining generations in blocks, identical in all processes."""
 
     def share(number: int) -> None:
         stop.requested = stop.requested or number

@@ -1,4 +1,4 @@
-"""An experiment: its settings, and the parts that they describe, built before anything compiles."""
+"""Settings of an experiment, and the parts built from these settings before compilation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, make_dataclass
@@ -28,12 +28,12 @@ from metaevo.training.task import (
 from purerl.types import Hyperparams, MetaParams
 
 MAX_EVOLUTIONS = 1000
-"""Of one run."""
+"""Maximum number of evolutions in a run."""
 
 
 @dataclass(frozen=True)
 class RunConfig(RecordConfig):
-    """The same, and when an evolution is saved."""
+    """Settings of a run, with the frequency of checkpoints and the number of evolutions."""
 
     checkpoint_every: Annotated[int, Gt(0)] = 5
     """generations between two checkpoints"""
@@ -41,7 +41,7 @@ class RunConfig(RecordConfig):
     """evolutions one after another, with the seeds run.seed, run.seed + 1, ..., and one report"""
 
     def __post_init__(self) -> None:
-        """Refuse more evolutions than there are seeds."""
+        """Raise `ValueError` if the seeds do not suffice for all evolutions."""
         super().__post_init__()
         if not 1 <= self.evolution_seeds <= MAX_EVOLUTIONS:
             raise ValueError(
@@ -55,24 +55,24 @@ class RunConfig(RecordConfig):
 
 
 class EvolutionSettings(HasRun, Protocol):
-    """Settings of an evolution of anything."""
+    """Settings shared by all evolutions."""
 
     @property
     def strategy(self) -> StrategyConfig:
-        """The algorithm."""
+        """Settings of the algorithm."""
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How candidates are evaluated and validated."""
+        """Settings of evaluation and validation."""
 
     @property
     def run(self) -> RunConfig:
-        """Randomness, checkpoints and tracking."""
+        """Settings of randomness, checkpoints and tracking."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolveSettings:
-    """The settings of an evolution of a part of a learner."""
+    """Settings of an evolution of a part of a learner."""
 
     learner: str
     evolve: str | tuple[str, ...]
@@ -91,7 +91,7 @@ class EvolveSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
+        """Raise if a number cannot be represented on a device."""
         check_numbers(self)
 
 
@@ -100,7 +100,7 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
 
     Args:
         raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: what is evolved if `evolve` does not say.
+        component: the component to evolve if `evolve` is not set.
 
     Raises:
         ConfigError: for an unknown component or learner, or a learner without the component's slot.
@@ -111,20 +111,20 @@ def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettin
 
 
 class Opened(NamedTuple):
-    """What the names of a learner and its evolved parts add to settings; see `specialised`."""
+    """Settings added by a learner and its evolved parts; see `specialised`."""
 
     sections: dict[str, type]
     values: PlainDict
     texts: dict[str, str]
-    """of the slots that are not evolved; earlier versions had none of these settings"""
+    """descriptions of the slots that are not evolved; earlier versions lacked these settings"""
 
 
 def evolving(raw: PlainDict, component: str | None) -> Opened:
-    """Return what belongs to a learner and to what is evolved of it.
+    """Return the settings that a learner and its evolved parts add.
 
     Args:
         raw: the unvalidated settings, of which `evolve` and `learner` are read.
-        component: what is evolved if `evolve` does not say.
+        component: the component to evolve if `evolve` is not set.
 
     Raises:
         ConfigError: for an unknown component or learner, or a learner without the component's slot.
@@ -155,12 +155,12 @@ def make_parts(
     """Build the parts of an experiment.
 
     Args:
-        settings: of the evolution.
-        run_path: an existing run, whose copies of evolved functions are used in the other slots.
+        settings: settings of the evolution.
+        run_path: an existing run; its copies of evolved functions fill the other slots.
         trust_source: whether source code that a run has saved may be executed.
 
     Raises:
-        ConfigError: if one of them cannot be built.
+        ConfigError: if a part cannot be built.
     """
     environments = make_environments(settings.task, settings.learner)
     environments = channels.hear(settings.channel, environments, settings.learner, run_path)
@@ -185,7 +185,7 @@ def fixed_slots(settings: EvolveSettings) -> list[str]:
 
 
 def _with_its_own(function: Callable[..., Any], own: Any) -> Callable[..., Any]:
-    """Return a slot function with meta-parameters of its own instead of those that evolve."""
+    """Return a slot function that uses fixed meta-parameters and ignores the evolved ones."""
 
     def of_slot(meta_params: MetaParams, *arguments: Any) -> Any:
         del meta_params

@@ -1,7 +1,7 @@
-"""Several evolutions that differ in their seeds only, and one report: how far apart do they end?
+"""Run several evolutions that differ only in their seeds, and report their spread.
 
-They follow one another in one process, with one compiled program, each in a run directory of its
-own (`seed_0`, `seed_1`, ...), so that one that is killed goes on where it was.
+They run one after another in one process, with one compiled program. Each has a separate run
+directory (`seed_0`, `seed_1`, ...), so that an interrupted evolution resumes from its checkpoint.
 """
 
 import dataclasses
@@ -36,11 +36,11 @@ S = TypeVar("S", bound=EvolutionSettings)
 def run_evolutions(
     study: Study, settings: EvolutionSettings, *, run_dir: Path | None, resume: bool
 ) -> int:
-    """Run as many evolutions as `run.evolution_seeds` says; judge and report them together.
+    """Run `run.evolution_seeds` evolutions; judge and report them together.
 
     Args:
-        study: what is evolved.
-        settings: of the evolution.
+        study: the study to evolve.
+        settings: settings of the evolution.
         run_dir: where to write; by default `runs/<the study's name>/<timestamp>`.
         resume: continue the run in `run_dir` where it was.
 
@@ -96,7 +96,7 @@ def _evolve_one(
     evolution: Evolution,
     measured: PlainDict,
 ) -> Evolution:
-    """Run one of the evolutions to its end, unless it is there; return what is compiled."""
+    """Finish one evolution; return an `Evolution` that shares its compiled programs."""
     settings = _alone(run.settings, member.seed)
     place, count = member.seed - run.settings.run.seed + 1, run.settings.run.evolution_seeds
     with open_run_inside(run, settings, member.directory.path.name) as own:

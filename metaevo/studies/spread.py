@@ -1,4 +1,4 @@
-"""The end of several evolutions: compared with the same contenders, drawn, reported, one chosen."""
+"""Compare, draw and report several evolutions, and choose the best by validation."""
 
 import dataclasses
 import math
@@ -39,7 +39,7 @@ from metaevo.studies.study import Study
 from purerl.types import PyTree
 
 TOGETHER = f"{LEARNED} (all evolutions)"
-"""The row of the figure of scores for their mean."""
+"""Label of the mean over evolutions in the figure of scores."""
 SPREAD = {
     FITNESS: "Fitness of every evolution on its validation seeds; the thick one is the best there.",
     SCORES: "What every evolution found: interquartile mean on the same held-out seeds with 95% "
@@ -56,21 +56,21 @@ class Member(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its result in the comparison."""
+        """Name of the result in the comparison."""
         return f"{LEARNED} seed {self.seed}"
 
     @property
     def records(self) -> Sequence[PlainMapping]:
-        """Of its generations."""
+        """Records of the generations."""
         return self.directory.read_metrics("generation")
 
 
 def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
-    """Return the evolutions of a run, which need not have begun.
+    """Return the evolutions of a run, including evolutions that have not begun.
 
     Args:
-        path: of the run.
-        settings: of the run.
+        path: the directory of the run.
+        settings: the settings of the run.
     """
     first = settings.run.seed
     seeds = range(first, first + settings.run.evolution_seeds)
@@ -78,15 +78,15 @@ def members_of(path: Path, settings: EvolutionSettings) -> list[Member]:
 
 
 def validation_of(member: Member, settings: EvolutionSettings) -> float:
-    """Return how good what an evolution has found is on its validation seeds.
+    """Return the fitness of an evolution's result on its validation seeds.
 
     Args:
         member: the evolution.
-        settings: of the run.
+        settings: settings of the run.
 
     Returns:
-        the fitness of the last mean or, of algorithms without one, of the best candidate; of the
-        last population, if nothing is validated; -inf if there is none, or if it diverged.
+        the fitness of the last mean or, for algorithms without a mean, of the best candidate;
+        without validation, of the last population; -inf without records or if it diverged.
     """
     records = member.records
     key = "fitness_of_mean" if settings.evolution.validation_seeds else "fitness_mean"
@@ -97,11 +97,11 @@ def validation_of(member: Member, settings: EvolutionSettings) -> float:
 
 
 def conclude_all(study: Study, run: Run[EvolutionSettings]) -> None:
-    """Choose the best evolution by validation, judge all of them, and write figures and report.
+    """Choose the best evolution by validation, judge every evolution, and write the report.
 
     Args:
-        study: what was evolved.
-        run: whose evolutions are all done.
+        study: the study that was evolved.
+        run: a run with all evolutions done.
     """
     run.save_as_it_goes()
     directory, settings = run.directory, run.settings
@@ -222,7 +222,7 @@ def _difference(found: Judgement | Together) -> str:
 
 
 def about_choice(members: list[Member], scores: list[float], chosen: Member) -> str:
-    """Say how far apart the evolutions are on validation seeds, and which one is loaded."""
+    """Describe the spread of validation fitness and the evolution that is loaded."""
     return (
         f"{len(members)} evolutions, on validation seeds from {number(min(scores))} to "
         f"{number(max(scores))}; the best there, seed {chosen.seed}, is what the run stands for."
@@ -230,7 +230,7 @@ def about_choice(members: list[Member], scores: list[float], chosen: Member) -> 
 
 
 def lines(result: HeldOut) -> list[str]:
-    """Return the verdict on every evolution, and on all of them together."""
+    """Return a verdict on each evolution, and a joint verdict."""
     found = []
     for each in result["evolutions"]:
         row = verdict.row_of(result, each["learned"])
@@ -308,7 +308,7 @@ def _without_others(result: HeldOut) -> HeldOut:
 
 
 def _draw_scores(result: HeldOut, path: Path) -> None:
-    """Draw what every evolution has found, their mean, and the hand-written contenders."""
+    """Draw the score of every evolution, their mean, and the hand-written contenders."""
     found = result["together"]
     any_tuned = any(row["tuning_frames"] for row in result["variants"])
     learned = [verdict.row_of(result, each["learned"]) for each in result["evolutions"]]

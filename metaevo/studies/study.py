@@ -1,4 +1,4 @@
-"""A study, as its run sees it: lifecycle, comparison, report and trackers know only this."""
+"""The `Study` interface, used by the lifecycle, the comparison, the report and the trackers."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,10 +12,10 @@ from metaevo.runs.schema import HeldOut
 
 
 class Study(Protocol):
-    """A meta-problem, and how what it finds is kept, drawn and judged."""
+    """A meta-problem, and how its result is saved, drawn and judged."""
 
     name: str
-    """of the folder of its runs"""
+    """name of the folder that contains its runs"""
 
     @property
     def folds(self) -> str:
@@ -23,27 +23,27 @@ class Study(Protocol):
 
     @property
     def captions(self) -> Mapping[str, str]:
-        """Those of its figures, by their file names."""
+        """Captions of the figures, by file name."""
 
     def check(self) -> None:
-        """Find out before anything is compiled whether the settings work.
+        """Check the settings before anything is compiled.
 
         Raises:
-            ConfigError: if they do not.
+            ConfigError: if the settings are invalid.
         """
 
     def measure(self) -> PlainDict:
-        """Return what has to be measured before evolution begins: plain data, kept by its run."""
+        """Return the measurements needed before evolution, as plain data that the run saves."""
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write into a run's directory what the run needs beside its settings.
+        """Write the files that a run needs in addition to its settings.
 
         Args:
-            directory: of a run that begins or is resumed.
+            directory: the directory of a new or resumed run.
             measured: what `measure` returned, now or when the run began.
 
         Raises:
-            ConfigError: if a resumed run would become another one.
+            ConfigError: if the run cannot be resumed because its inputs have changed.
         """
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
@@ -54,10 +54,10 @@ class Study(Protocol):
         """
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
-        """Write what was found, after some generations, into the run's directory."""
+        """Save the meta-parameters evolved in some generations to the run's directory."""
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw what was found."""
+        """Draw the evolved meta-parameters."""
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the figures that the report animates over the generations, at most a second each."""
@@ -71,52 +71,53 @@ class Study(Protocol):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Judge what was found on keys that evolution has not seen; None for no comparison.
+        """Judge the results on keys that evolution has not seen.
 
         Args:
-            learned: what every evolution has found, by the names that it has in the comparison;
-                first the one whose pictures and ablations are shown.
-            path: the run's directory: an interrupted comparison continues from what it left there.
+            learned: the meta-parameters found by each evolution, by name in the comparison;
+                figures and ablations are shown for the first.
+            path: the run's directory; an interrupted comparison resumes from its files there.
             evolution_frames: environment steps of one evolution.
             measured: as for `problem`.
             check_stop: raises if the run should stop; called often.
 
         Returns:
-            the content of evaluation.json, see `metaevo.comparison.comparison.summary`.
+            the content of evaluation.json, see `metaevo.comparison.comparison.summary`, or None if
+            no comparison is made.
         """
 
     def title(self, generations: int) -> tuple[str, str]:
-        """Return title and subtitle of the report; without generations, of one on another task."""
+        """Return title and subtitle of the report; 0 generations mean a report on another task."""
 
     def findings(self, meta_params: MetaParams, result: PlainMapping) -> list[str]:
-        """Return sentences that say what was found, from its numbers.
+        """Return sentences that describe the result, based on its numbers.
 
         Args:
-            meta_params: what was found.
+            meta_params: the evolved meta-parameters.
             result: the content of evaluation.json; empty without a comparison.
         """
 
     def tables(self, result: PlainMapping) -> list[Table]:
-        """Return tables for the report beside that of the contenders."""
+        """Return tables for the report in addition to the table of contenders."""
 
 
 def subtitle(generations: int) -> str:
-    """Return the second title of a report; without generations, of one with other settings."""
+    """Return the subtitle of a report; 0 generations mean a report with other settings."""
     return f"{generations} generations" if generations else "judged with other settings"
 
 
 class Plain:
-    """What most studies have in common: nothing is measured before, kept beside, or folded away."""
+    """Defaults of most studies: no measurements, no extra files and no folded tables."""
 
     captions: Mapping[str, str] = {}
     folds = ""
 
     def measure(self) -> PlainDict:
-        """Return nothing: there is nothing to measure before."""
+        """Return an empty dict: no measurements are needed."""
         return {}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
-        """Write nothing: the settings say it all."""
+        """Write no files: the run needs only its settings."""
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw no figure: there is no animation."""
+        """Draw no figures: the study has no animation."""

@@ -1,8 +1,8 @@
 """Sweeps over whole evolutions: sigma, the learning rate, the population, ...
 
 The score of a trial on one seed is the fitness of the meta-parameters that its evolution found, on
-fresh agents. A generation fills the devices, so evolutions follow one another. They share a
-compiled program if they differ in sigma, learning rate or seed only.
+fresh agents. A generation fills the devices, so evolutions run one after another. They share a
+compiled program if they differ only in sigma, learning rate or seed.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ T = TypeVar("T")
 TRACED = ("strategy.sigma", "strategy.learning_rate")
 """Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
 MAX_PROGRAMS = 16
-"""Compiled static groups that are kept for later trials."""
+"""Maximum number of compiled static groups that are kept for later trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         """Bind the sweep's settings; evolutions are built later.
 
         Args:
-            settings: of the sweep.
-            space: of the settings.
+            settings: settings of the sweep.
+            space: search space of the settings.
         """
         super().__init__(settings, space.traced_only(*TRACED))
         self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
@@ -129,10 +129,10 @@ class Evolutions(Trials[EvolutionSweepSettings]):
         return json.dumps(everything, sort_keys=True)
 
     def check(self, settings: EvolutionSweepSettings) -> None:
-        """Find out before anything compiles whether the parts of a trial fit.
+        """Check before compilation that the parts of a trial fit together.
 
         Raises:
-            ConfigError: if they do not.
+            ConfigError: if the parts do not fit.
         """
         if not settings.evolution.validation_seeds:
             raise ConfigError(
@@ -147,7 +147,7 @@ class Evolutions(Trials[EvolutionSweepSettings]):
     def scores(
         self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
     ) -> np.ndarray:
-        """Evolve with `seeds` seeds, and judge each result; NaN where it failed."""
+        """Evolve with `seeds` seeds, and judge each result; NaN for failures."""
         evolution, judges = self._program(settings)
         drawn = jax.device_get(
             jax.vmap(jax.random.bits)(keys_for(settings.run.seed, purpose, seeds))
@@ -247,13 +247,13 @@ def sweep(
         trials: number of trials, instead of the one in `config`.
         sampler: grid, random, sobol, tpe or cma_es, instead of the one in `config`.
         config: batch, seeds, statistic, scheduler, confirmation: the section `sweep` of a config.
-        seed: of everything random.
+        seed: seed of all randomness.
         run_dir: a new directory, which makes the sweep durable and gets figures and a report; or
             with `resume` the directory of the sweep to continue.
         resume: continue the sweep in `run_dir`.
 
     Raises:
-        ConfigError: for anything wrong in the settings.
+        ConfigError: if the settings are invalid.
         KeyboardInterrupt: if a signal stopped the sweep; finished trials are in the run directory.
     """
     given = {"trials": trials, "sampler": sampler}
@@ -300,7 +300,7 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
 
 
 def make_objective(settings: SearchSettings) -> Trainings | Evolutions:
-    """Return the objective of a sweep: trainings or, where something is evolved, evolutions.
+    """Return the objective of a sweep, over training runs or evolutions.
 
     Raises:
         ConfigError: for a space that cannot be searched.

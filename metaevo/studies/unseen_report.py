@@ -1,4 +1,4 @@
-"""What was found on unseen tasks, in a table, figures and words.
+"""Results on unseen tasks, in a table, figures and words.
 
 Its content is the key `unseen` of evaluation.json: see `metaevo.comparison.unseen.aggregate`.
 """
@@ -14,7 +14,7 @@ from metaevo.runs.schema import HeldOut, Judgement, Together, Unseen, Variant, p
 from metaevo.studies import verdict
 
 PREFIX = "unseen"
-"""of the figures' names"""
+"""Prefix of the figures' names."""
 CAPTION = (
     "{where}: interquartile mean on fresh seeds with 95% bootstrap intervals, what was found "
     "untuned, hand-written contenders tuned there; and differences from the strongest of them."

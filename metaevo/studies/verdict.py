@@ -1,4 +1,4 @@
-"""What a held-out comparison found, in words and tables.
+"""Results of a held-out comparison, in words and tables.
 
 The comparison is the content of evaluation.json.
 """
@@ -16,17 +16,17 @@ from metaevo.runs.schema import HeldOut, Variant
 from purerl.types import MetaParams
 
 FEW = 12
-"""Evolved numbers are listed up to so many."""
+"""Maximum count of evolved numbers that are listed."""
 
 
 class Outcome(NamedTuple):
-    """The verdict on what was evolved, against the strongest hand-written contender."""
+    """Verdict on the evolved variant, compared with the strongest hand-written contender."""
 
     conclusion: Literal["better", "worse", "undecided"]
     difference: str
-    """with its interval: "+4.2 [+1.0, +7.3]" """
+    """the difference with its interval: "+4.2 [+1.0, +7.3]" """
     sentence: str
-    """who was compared, and how sure the verdict is"""
+    """the compared variants, and how certain the verdict is"""
     budget: str
     """how much each of the two was tuned"""
 
@@ -112,7 +112,7 @@ def contenders(result: HeldOut) -> page.Table:
 
 
 def tuned_settings(result: HeldOut) -> list[page.Table]:
-    """Return a table of what every contender was tuned to; none if none was."""
+    """Return a table of the contenders' tuned settings; an empty list if none was tuned."""
     rows = []
     for row in result["variants"]:
         if row["tuning_frames"]:
@@ -126,11 +126,11 @@ def tuned_settings(result: HeldOut) -> list[page.Table]:
 
 
 def evolved_numbers(meta_params: MetaParams, most: int = FEW) -> dict[str, float]:
-    """Return what was evolved as numbers by their names; nothing where there are many.
+    """Return the evolved numbers by name, if there are only a few.
 
     Args:
         meta_params: any tree of arrays.
-        most: numbers; nothing is returned if there are more.
+        most: maximum count of numbers; with more, the result is empty.
     """
     leaves = jax.tree_util.tree_leaves_with_path(meta_params)
     arrays = [(jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf))
@@ -150,6 +150,6 @@ def _place(index: Sequence[int]) -> str:
 
 
 def numbers_text(numbers: Mapping[str, float]) -> str:
-    """The evolved numbers in one line."""
+    """Return the evolved numbers in one line."""
     listed = ", ".join(f"{name or 'its number'} = {value:.4g}" for name, value in numbers.items())
     return f"Evolved: {listed}."

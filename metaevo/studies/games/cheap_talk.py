@@ -31,7 +31,7 @@ from purerl.parts import channels, masks
 from purerl.parts.channels import Weights
 
 PLAYS, STEPS = 64, 200
-"""Environments and steps of random play; their observations give the range of the picture."""
+"""Environments and steps of random play, from which the figure takes its observation range."""
 
 
 class CheapTalk:
@@ -93,13 +93,13 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         *,
         trust_source: bool = False,
     ):
-        """Build all victims, so that unsuitable ones are refused before the evolution."""
+        """Build all victims, so that unsuitable victims raise errors before the evolution."""
         super().__init__(settings, run_path, trust_source=trust_source)
         victims.all_victims(settings)
         self.name = f"cheap_talk_{settings.role}"
 
     def about(self) -> PlainDict:
-        """Return the settings of the channel, which any learner that hears it reads."""
+        """Return the settings of the channel, read by every learner that hears it."""
         settings = self.settings
         return {
             "channel": to_dict(settings.channel),
@@ -131,7 +131,7 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
-        """Let evolved and hand-written channels talk to fresh victims."""
+        """Evaluate evolved and hand-written channels on fresh victims."""
         return victims.judge(self.settings, learned, figures, check_stop)
 
     def title(self, generations: int) -> tuple[str, str]:

@@ -27,9 +27,9 @@ from metaevo.studies.study import subtitle
 from metaevo.training.train_learner import Task, working_set
 
 NAIVE = "naive"
-"""The contender that learns as the opponent does."""
+"""Name of the contender that learns like the opponent."""
 CHUNK = 8
-"""Meta-episodes of the comparison that are played together."""
+"""Number of meta-episodes of the comparison that are played at once."""
 MEASURES = {
     "own": "it earns",
     "other": "the opponent earns",
@@ -118,7 +118,7 @@ class CoinStudy(AgentStudy[CoinShaping]):
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
-        """Let meta-policies and other players meet fresh opponents."""
+        """Evaluate meta-policies and other players against fresh opponents."""
         meet = _Meeting(self.settings, learned, check_stop)
         rates = {"as in evolution": 1.0} | {
             f"learning rate x {factor:g}": factor
@@ -212,8 +212,8 @@ class _Meeting:
         """Return the meta-episodes of a contender on the held-out keys, fields [seeds, ...].
 
         Args:
-            name: of the contender.
-            factor: on the opponents' learning rate.
+            name: name of the contender.
+            factor: factor on the opponents' learning rate.
         """
         settings, seeds = self.settings, self.settings.evaluation.seeds
         keys = keys_for(settings.run.seed, Purpose.HELD_OUT, -(-seeds // CHUNK) * CHUNK)

@@ -22,7 +22,7 @@ Weights = PlainDict
 
 INPUTS = 10
 _OWN_LEFT, _OTHER_ONTO, _OTHER_LEFT, _STOLEN = 1, 2, 3, 8
-"""Places of some `features`."""
+"""Indices of some `features`."""
 
 
 def _torus(row: int, column: int) -> int:
@@ -66,10 +66,10 @@ def remember(memory: Memory, view: View, step: float) -> Memory:
     Args:
         memory: at its previous action.
         view: its observation, and the rewards of both since then.
-        step: share of the meta-episode that a step is.
+        step: length of a step as a share of the meta-episode.
     """
     stole = view.rewards[::-1] < 0
-    took = (jnp.abs(view.rewards) == 1) & ~stole  # -1: a coin of its own that both took
+    took = (jnp.abs(view.rewards) == 1) & ~stole  # -1: both players took its coin
     thefts = jnp.where(view.first > 0, 0.0, memory.thefts + stole)
     last = jnp.where(stole, 1.0, jnp.where(took, -1.0, memory.last))
     return Memory(last, thefts, memory.time + step)
@@ -79,7 +79,7 @@ def init_weights(key: jax.Array, hidden: int, start: str) -> Weights:
     """Draw a meta-policy, `INPUTS` -> hidden tanh -> 1 a move.
 
     Args:
-        key: of the units with weight 0 in the output.
+        key: key for the units with weight 0 in the output.
         hidden: units, at least 3.
         start: `uniform`, all moves with equal probability; or `grim`, with three units: one goes
             for coins of the own colour, one avoids other coins until the other player steals in
@@ -117,7 +117,7 @@ def shaper(step: float) -> Player:
     """Return a player with the weights of a meta-policy as its parameters.
 
     Args:
-        step: share of the meta-episode that a step is.
+        step: length of a step as a share of the meta-episode.
     """
 
     def act(
@@ -163,7 +163,7 @@ def _grim(key: jax.Array, view: View, memory: Memory) -> jax.Array:
 HAND_WRITTEN = {
     "greedy": _greedy, "cooperative": _cooperative, "tit_for_tat": _tit_for_tat, "grim": _grim
 }  # fmt: skip
-"""Players that never learn, by their names."""
+"""Players that never learn, by name."""
 
 
 class Cast(NamedTuple):
@@ -175,7 +175,7 @@ class Cast(NamedTuple):
 
 
 def any_player(step: float) -> Player:
-    """Return a player that is chosen by its parameters, a `Cast`."""
+    """Return a player selected by its parameters, a `Cast`."""
     evolved = shaper(step)
 
     def act(cast: Cast, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
@@ -236,13 +236,13 @@ def play(
 def play_naively(
     learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
 ) -> Episode:
-    """Let two learners meet; each learns from its own episodes against the other's current policy.
+    """Play two learners, each learning from separate episodes against the other's current policy.
 
     Args:
-        learner: with `naive` as its opponent.
-        hyperparams: of both.
-        key: of the meta-episode.
-        env_params: of the game; the player's parameters are replaced.
+        learner: a learner with `naive` as its opponent.
+        hyperparams: hyperparameters of both learners.
+        key: key of the meta-episode.
+        env_params: parameters of the game; the player's parameters are replaced.
     """
     states = tuple(
         learner.init(each, hyperparams, None, env_params) for each in jax.random.split(key)
@@ -261,7 +261,7 @@ def play_naively(
 
 
 def naive(config: ppo.Config) -> Player:
-    """Return a player with the policy of such a learner as its parameters."""
+    """Return a player with the policy of a learner as its parameters."""
     network = ppo.PPO(config, CoinGame(Player(begin, lambda *_: (jnp.int32(0), begin()))))
 
     def act(

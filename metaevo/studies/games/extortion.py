@@ -16,7 +16,7 @@ from purerl import opponents
 from purerl.games import LOGITS, Game, values
 
 SHOWN = (1, 3, 10, 100)
-"""Joint moves that are examined."""
+"""Joint moves to examine."""
 EPISODES, RIVALS = 64, 256
 
 
@@ -24,11 +24,11 @@ class Illustration(NamedTuple):
     """Meta-episodes on separate keys, and the values that opponents could have reached."""
 
     probabilities: np.ndarray
-    """[steps, 2, 5] of cooperating, means over meta-episodes"""
+    """[steps, 2, 5] probabilities of cooperating, means over meta-episodes"""
     payoffs: np.ndarray
     """[steps, 2]"""
     reaches: list[Reach]
-    """of the first meta-episode"""
+    """values reached in the first meta-episode"""
     lines: dict[int, Line]
     """by joint moves, medians over meta-episodes"""
 
@@ -45,12 +45,12 @@ def illustrate(
     """Play meta-episodes, and fit lines to the values that opponents reach in some steps.
 
     Args:
-        game: as we see it.
+        game: the game as we see it.
         ours: the evolved player.
         theirs: an opponent.
-        rate: its learning rate.
-        steps: of a meta-episode.
-        seed: of the run.
+        rate: the opponent's learning rate.
+        steps: steps of a meta-episode.
+        seed: seed of the run.
     """
 
     def episode(key):
@@ -85,7 +85,7 @@ def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
     Args:
         other: [pairs] the opponent's payoffs.
         own: [pairs] our payoffs.
-        point: (other, own), from which the miss of the line is measured.
+        point: (other, own), at which the offset of the line is measured.
     """
     pairs = np.stack([other, own]) - np.array(point)[:, np.newaxis]
     spread, directions = np.linalg.eigh(np.cov(pairs))

@@ -63,9 +63,9 @@ def trace(task: Task, key: jax.Array, hyperparams: Hyperparams) -> Trace:
     """Train a victim from scratch, and measure its networks before each update.
 
     Args:
-        task: of a victim that `supports` accepts.
-        key: of the training, as for `metaevo.training.train_learner.train`.
-        hyperparams: of the victim.
+        task: the task of a victim that `supports` accepts.
+        key: key of the training, as for `metaevo.training.train_learner.train`.
+        hyperparams: hyperparameters of the victim.
     """
     learner: Any = task.learner
     env_params = task.env_params
@@ -86,9 +86,9 @@ def measure(
 
     Args:
         learner: PPO.
-        state: of the victim.
-        hyperparams: of the victim.
-        env_params: of its environment.
+        state: state of the victim.
+        hyperparams: hyperparameters of the victim.
+        env_params: parameters of its environment.
 
     Returns:
         fields without the axis of updates.
@@ -149,9 +149,9 @@ def summarise(
 
     Args:
         found: fields [channels * victims, U, ...].
-        names: of the channels.
+        names: names of the channels.
         frames: environment steps of an update.
-        figures: where to draw.
+        figures: folder for the figures.
 
     Returns:
         by measure and channel, the mean over training with its interval over victims.

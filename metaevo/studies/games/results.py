@@ -1,4 +1,4 @@
-"""Results of a comparison of games: every contender against every opponent, and the verdict."""
+"""Results of a game comparison: every contender against every opponent, and the verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,7 +54,7 @@ class Meetings:
     """by contender: a cell for each opponent"""
 
     def to_plain(self, keys: tuple[str, str, str]) -> PlainDict:
-        """Return the part of evaluation.json."""
+        """Return this table's part of evaluation.json."""
         table, opponents, contenders = keys
         plain = {
             name: [{each: list(cell[each]) for each in cell} for cell in row]
@@ -64,7 +64,7 @@ class Meetings:
 
     @classmethod
     def from_plain(cls, result: PlainMapping, keys: tuple[str, str, str]) -> "Meetings | None":
-        """Read the part of evaluation.json; None if there is none."""
+        """Read this table's part of evaluation.json; None if it is missing."""
         table, opponents, contenders = keys
         if table not in result:
             return None
@@ -90,10 +90,10 @@ class Meetings:
 
 @dataclass(frozen=True)
 class GameResult:
-    """The comparison at the end of an evolution of a game."""
+    """Comparison at the end of a game evolution."""
 
     scores: Mapping[str, np.ndarray]
-    """by contender, [seeds] or [seeds, opponents]: what decides; NaN where training diverged"""
+    """by contender, [seeds] or [seeds, opponents]: deciding scores; NaN where training diverged"""
     learned: Sequence[str]
     """the contenders that were evolved, which come first"""
     budget: str

@@ -1,4 +1,4 @@
-"""The settings of the studies of games."""
+"""Settings of the game studies."""
 
 import math
 from dataclasses import dataclass, field, fields
@@ -34,7 +34,7 @@ SIGNS = {"adversary": -1.0, "ally": 1.0}
 
 @dataclass(frozen=True, kw_only=True)
 class GameSettings:
-    """The settings that all of these studies have."""
+    """Settings shared by all game studies."""
 
     study: str
     """kind of evolution"""
@@ -43,7 +43,7 @@ class GameSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Refuse numbers that no device can represent."""
+        """Raise if a number cannot be represented on a device."""
         check_numbers(self)
 
 
@@ -52,7 +52,7 @@ class GameSettings:
 
 @dataclass(frozen=True)
 class GameConfig:
-    """The repeated game, and the length of a meta-episode.
+    """Repeated game, and the length of a meta-episode.
 
     Raises:
         ValueError: for payoffs that are not finite.
@@ -69,7 +69,7 @@ class GameConfig:
     """joint moves of a meta-episode: how often both choose a new policy"""
 
     def __post_init__(self) -> None:
-        """Refuse infinite payoffs."""
+        """Raise if a payoff is not finite."""
         for name in ("payoffs", "opponent_payoffs"):
             payoffs = getattr(self, name)
             if payoffs is not None and not np.all(np.isfinite(payoffs)):
@@ -83,7 +83,7 @@ class GameConfig:
 
 @dataclass(frozen=True)
 class OpponentConfig:
-    """The opponents of the evolution."""
+    """Opponents of the evolution."""
 
     names: str | Names = "naive"
     """naive, lola, best_response, always_defect, tit_for_tat, generous_tit_for_tat,
@@ -95,13 +95,13 @@ class OpponentConfig:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The names as a list."""
+        """Names of the opponents as a list."""
         return (self.names,) if isinstance(self.names, str) else self.names
 
 
 @dataclass(frozen=True)
 class MetaPolicyConfig:
-    """The meta-policy: the probabilities of both policies in, our next policy out."""
+    """Meta-policy network, from the probabilities of both policies to our next policy."""
 
     hidden: Annotated[int, Interval(gt=0, le=4096)] = 16
     """tanh units"""
@@ -109,7 +109,7 @@ class MetaPolicyConfig:
 
 @dataclass(frozen=True)
 class TournamentConfig:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Seeds = 128
     """fresh meta-episodes of every pair; 0 for no comparison"""
@@ -131,7 +131,7 @@ class TournamentConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ShapingSettings(GameSettings):
-    """The settings of an evolution of a meta-policy."""
+    """Settings of an evolution of a meta-policy."""
 
     study: Literal["shaping"] = "shaping"
     game: GameConfig = field(default_factory=GameConfig)
@@ -145,7 +145,7 @@ class ShapingSettings(GameSettings):
 
 @dataclass(frozen=True)
 class CoinPolicyConfig:
-    """The meta-policy: features of a move and of the past in, a preference for the move out."""
+    """Meta-policy network, from features of a move and the past to a preference for the move."""
 
     hidden: Annotated[int, Interval(ge=3, le=4096)] = 16
     """tanh units"""
@@ -156,7 +156,7 @@ class CoinPolicyConfig:
 
 @dataclass(frozen=True)
 class CoinEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Seeds = 64
     """fresh opponents of every contender; 0 for no comparison"""
@@ -166,7 +166,7 @@ class CoinEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class CoinSettings(GameSettings):
-    """The settings of an evolution of a player."""
+    """Settings of an evolution of a player."""
 
     study: Literal["coin_game"] = "coin_game"
     train: ppo.Config = field(
@@ -185,7 +185,7 @@ class CoinSettings(GameSettings):
     evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
 
     def __post_init__(self) -> None:
-        """Refuse an opponent with a memory, too."""
+        """Raise also for an opponent with a memory."""
         super().__post_init__()
         if self.train.recurrent_size:
             raise ValueError(
@@ -194,7 +194,7 @@ class CoinSettings(GameSettings):
             )
 
     def learner(self, player: Player) -> ppo.PPO:
-        """Return the opponent, which meets a player."""
+        """Return the opponent of a player."""
         return ppo.PPO(self.train, CoinGame(player))
 
     def env_params(self, player: Any) -> CoinParams:
@@ -203,7 +203,7 @@ class CoinSettings(GameSettings):
 
     @property
     def step(self) -> float:
-        """The share of a meta-episode that a step is."""
+        """Length of a step as a share of the meta-episode."""
         return 1.0 / (self.train.num_updates * self.train.num_steps)
 
 
@@ -212,7 +212,7 @@ class CoinSettings(GameSettings):
 
 @dataclass(frozen=True)
 class VictimConfig:
-    """An unseen victim, as differences from the victim of the evolution."""
+    """An unseen victim, described by its differences from the victim of the evolution."""
 
     learner: str = ""
     """another learner, with its default settings; empty for the learner of the evolution"""
@@ -226,7 +226,7 @@ class VictimConfig:
 
 @dataclass(frozen=True)
 class TalkEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Victims = 64
     """fresh victims of every channel; 0 for no comparison"""
@@ -236,7 +236,7 @@ class TalkEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class TalkSettings(GameSettings):
-    """The sections that both kinds of cheap talk have."""
+    """Settings shared by both kinds of cheap talk."""
 
     learner: str = "ppo"
     """the victim"""
@@ -262,7 +262,7 @@ class TalkSettings(GameSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class CheapTalkSettings(TalkSettings):
-    """The settings of an evolution of a channel."""
+    """Settings of an evolution of a channel."""
 
     study: Literal["cheap_talk"] = "cheap_talk"
     role: Literal["adversary", "ally"] = "adversary"
@@ -273,7 +273,7 @@ class CheapTalkSettings(TalkSettings):
 
 @dataclass(frozen=True)
 class SteeringConfig:
-    """The steering of a frozen victim.
+    """Settings of the steering of a frozen victim.
 
     Raises:
         ValueError: if the lowest goal is not below the highest.
@@ -301,7 +301,7 @@ class SteeringConfig:
 
 @dataclass(frozen=True)
 class SteeringEvaluation:
-    """The comparison at the end."""
+    """Settings of the final comparison."""
 
     seeds: Victims = 32
     """fresh victims of every channel; 0 for no comparison"""
@@ -309,7 +309,7 @@ class SteeringEvaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringSettings(TalkSettings):
-    """The settings of an evolution of a channel and of the network that steers."""
+    """Settings of an evolution of a channel and of the network that steers."""
 
     study: Literal["steering"] = "steering"
     channel: ChannelConfig = field(default_factory=lambda: ChannelConfig(scale=math.pi))

@@ -1,7 +1,7 @@
 """Opponent shaping in matrix games: a meta-policy is evolved against opponents that learn.
 
 M-FOS (Lu et al. 2022, "Model-Free Opponent Shaping"): the opponents' learning depends on our
-policies, so a policy over policies can lead them.
+policies, so a policy over policies can steer their learning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,13 +33,13 @@ from purerl.games import LOGITS
 
 
 class Shaping:
-    """A `MetaProblem`: play one meta-episode with a candidate, against one of the opponents."""
+    """A `MetaProblem`: play one meta-episode with a candidate against a random opponent."""
 
     def __init__(self, settings: ShapingSettings, met: Sequence[Opponent]):
         """Bind the parts.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             met: the opponents, of which each meta-episode draws one.
         """
         self.game, self.frames = settings.game.game, settings.game.steps
@@ -93,12 +93,12 @@ class ShapingStudy(GameStudy):
         """Find the opponents.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             run_path: an existing run with copies of its players.
             trust_source: whether source code of players that this run has saved may be executed.
 
         Raises:
-            ConfigError: if there is no such opponent.
+            ConfigError: if an opponent does not exist.
         """
         self.settings, self.game = settings, settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
@@ -111,7 +111,7 @@ class ShapingStudy(GameStudy):
         self._illustration: tuple[Any, Illustration] | None = None
 
     def check(self) -> None:
-        """Raise `ConfigError` if strategy or devices do not fit, or no opponent learns."""
+        """Raise `ConfigError` if strategy or devices are unsuitable, or no opponent learns."""
         settings = self.settings
         if not any(each.learns for each in self.met):
             raise ConfigError(
@@ -180,7 +180,7 @@ class ShapingStudy(GameStudy):
         return f"Shaping an opponent: {names}", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
-        """Return the payoffs of both sides, and how near to extortion the policies are."""
+        """Return the payoffs of both sides, and the distance of the policies from extortion."""
         found = []
         if robin := Meetings.from_plain(result, tournament.KEYS):
             cells = robin.cells[result["learned"]][: len(self.met)]

@@ -39,9 +39,9 @@ from purerl.types import Environment
 CHANNELS = (LEARNED, "silence", "random")
 """Channels that the victims of the comparison hear in training."""
 STEERERS = ("nobody", "a random network", LEARNED, "PPO")
-"""Networks that steer them afterwards."""
+"""Networks that steer the victims after training."""
 SHOWN, VICTIMS = 5, 8
-"""Goals and victims of the picture."""
+"""Numbers of goals and victims in the figure."""
 NOTE = (
     "Means over fresh victims with 95% intervals of exp(-(place - goal)^2) a step, and 0 after an "
     "episode's end. Rows: the channel that victims heard while they trained. Columns: the network "
@@ -49,7 +49,7 @@ NOTE = (
 )
 
 Found = dict[str, Weights]
-"""The meta-parameters: of the "channel", and of the "steering" unless PPO trains it."""
+"""Meta-parameters of the "channel", and of the "steering" unless PPO trains it."""
 Speaker = Callable[[jax.Array], jax.Array]
 """From an observation and a goal to a message."""
 
@@ -64,11 +64,11 @@ class SteeringProblem:
         """Bind the parts.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
 
         Raises:
-            ConfigError: for a victim without vectors or with a memory, an environment in which
-                no place is known, and goals out of reach.
+            ConfigError: if the victim does not observe vectors or has a memory, the environment has
+                no known place, or goals are out of reach.
         """
         self.settings, self.config = settings, settings.steering
         self.task = victims.make_task(
@@ -125,7 +125,7 @@ class SteeringProblem:
 
     @property
     def judged_frames(self) -> int:
-        """Environment steps of one judgement."""
+        """Environment steps of one evaluation."""
         return self.config.steps * self.config.episodes
 
     def init(self, key: jax.Array) -> Found:
@@ -137,7 +137,7 @@ class SteeringProblem:
         return found
 
     def evaluate(self, key: jax.Array, meta_params: Found) -> Evaluation:
-        """Train a victim from scratch, and score how near it comes to its goals."""
+        """Train a victim from scratch, and score how close it comes to its goals."""
         train_key, oracle_key, key = jax.random.split(key, 3)
         params, result = self.train_victim(train_key, meta_params["channel"])
         near, going = self.score(self.speaker(meta_params, oracle_key, params), key, params)
@@ -238,7 +238,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
     def judge(
         self, learned: Mapping[str, Found], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
-        """Steer fresh victims of every channel in every way."""
+        """Steer fresh victims of every channel with every network."""
         del figures
         first = next(iter(learned))
         by_ppo = "steering" not in learned[first]
@@ -275,7 +275,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
         return f"Cheap talk at test time: {learner} on {settings.task.env}", subtitle(generations)
 
     def findings(self, meta_params: Found, result: PlainMapping) -> list[str]:
-        """Return how near victims come to their goals."""
+        """Return a sentence on how close victims come to their goals."""
         table = result.get("steering")
         if table is None:
             return []

@@ -1,4 +1,4 @@
-"""The common part of the studies of games."""
+"""Base classes of the game studies."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,8 +41,8 @@ class GameStudy(Plain):
         """Compare evolved meta-parameters with hand-written contenders on fresh seeds.
 
         Args:
-            learned: by the names of the contenders.
-            figures: where to draw.
+            learned: the evolved meta-parameters, by name of the contender.
+            figures: folder for the figures.
             check_stop: raises if the run should stop.
         """
         raise NotImplementedError
@@ -56,7 +56,7 @@ class GameStudy(Plain):
         measured: PlainMapping,
         check_stop: Callable[[], None],
     ) -> HeldOut | None:
-        """Return the content of evaluation.json; None if the settings ask for no comparison."""
+        """Return the content of evaluation.json; None if `evaluation.seeds` is 0."""
         del measured
         if not self.settings.evaluation.seeds:
             return None
@@ -79,7 +79,7 @@ class AgentStudy(GameStudy, Generic[P]):
     """from the settings"""
 
     def __init__(self, settings: Any, run_path: Path | None = None, *, trust_source: bool = False):
-        """Build the problem; such a run needs neither copies of other runs nor code.
+        """Build the problem; the run needs no copies of other runs and no saved code.
 
         Raises:
             ConfigError: if the agents cannot be built.
@@ -88,7 +88,7 @@ class AgentStudy(GameStudy, Generic[P]):
         self.settings, self.agents = settings, self.make_problem(settings)
 
     def check(self) -> None:
-        """Raise `ConfigError` if strategy, agents or devices do not fit."""
+        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
         check_agents(self.agents, [self.agents.task], self.settings)
 
     def problem(self, measured: PlainMapping) -> P:

@@ -1,4 +1,4 @@
-"""The comparison at the end of opponent shaping: a round robin on fresh starts.
+"""Round robin on fresh starts, the comparison at the end of opponent shaping.
 
 The contenders are the evolved meta-policies and hand-written players. They meet the opponents of
 the evolution, the same opponents at other learning rates, and opponents that the evolution has not
@@ -25,9 +25,9 @@ from purerl.games import LOGITS
 from purerl.types import PyTree
 
 RATES = (0.1, 0.3, 1.0, 3.0, 10.0)
-"""Factors on the learning rate of evolution, among which contenders that learn choose."""
+"""Candidate factors on the learning rate of evolution, for contenders that learn."""
 FACTORS, LEVELS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0), (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Zero-determinant strategies, among which their contender chooses."""
+"""Factors and levels of the candidate zero-determinant strategies."""
 UNUSED = np.zeros(LOGITS, np.float32)
 
 KEYS = "round_robin", "opponents", "contenders"
@@ -65,7 +65,7 @@ class Tournament:
         """Bind the players.
 
         Args:
-            settings: of the evolution.
+            settings: settings of the evolution.
             learned: the evolved meta-policies by name; the first one is also an opponent.
             met: opponents of the evolution first, then unseen ones.
         """
@@ -107,7 +107,7 @@ class Tournament:
         return Entrant(self._ours.index(name), rate=rate)
 
     def theirs(self, opponent: Opponent, factor: float = 1.0) -> Entrant:
-        """Return an opponent, with a factor on its learning rate."""
+        """Return an opponent with a scaled learning rate."""
         if opponent.label in self._theirs:
             return Entrant(self._theirs.index(opponent.label), rate=factor * self.rate)
         assert opponent.player is not None
@@ -160,11 +160,11 @@ def judge(
     others: Sequence[Opponent],
     check_stop: Callable[[], None],
 ) -> GameResult:
-    """Let every contender meet every opponent.
+    """Play every contender against every opponent.
 
     Args:
-        tournament: with all players.
-        met: the opponents of the evolution, which decide.
+        tournament: a tournament with all players.
+        met: the opponents of the evolution, which decide the verdict.
         others: opponents that the evolution has not met.
         check_stop: raises if the run should stop.
     """

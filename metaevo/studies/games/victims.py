@@ -1,4 +1,4 @@
-"""Learners that hear a channel: how they are built, and the comparison of channels.
+"""Build learners that hear a channel, and compare channels.
 
 Every channel talks to the same fresh agents: to the victim of the evolution with other seeds, and
 to unseen victims (another learning rate, another network, another learner).
@@ -62,12 +62,12 @@ class Victim(NamedTuple):
 
 
 class VictimResult(NamedTuple):
-    """The training of victims; each field [channels, seeds]."""
+    """Results of training victims; each field [channels, seeds]."""
 
     fitness: Any
-    """of the victim; NaN if it diverged or no episode ended"""
+    """fitness of the victim; NaN if it diverged or no episode ended"""
     mean_return: Any
-    """of the episodes of its training"""
+    """mean return of the episodes of its training"""
     last_quarter: Any
     """mean return of the episodes that ended in the last quarter of its training"""
     curve: EpisodeSums
@@ -82,8 +82,8 @@ def make_task(
 
     Args:
         victim: the learner.
-        task: where it learns.
-        config: of the channel.
+        task: the task that it learns.
+        config: settings of the channel.
         speaks: whether the channel's parameters are a `channels.Speaker`; by default weights.
 
     Raises:
@@ -164,12 +164,12 @@ def judge(
     figures: Path,
     check_stop: Callable[[], None],
 ) -> GameResult:
-    """Let evolved and hand-written channels talk to fresh victims.
+    """Evaluate evolved and hand-written channels on fresh victims.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         learned: weights of the evolved channels by name.
-        figures: where to draw learning curves.
+        figures: folder for the learning curves.
         check_stop: raises if the run should stop; called between chunks of agents.
     """
     weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
@@ -215,7 +215,7 @@ def judge(
                 bar.update(agents * each)
                 check_stop()
 
-            program = victim.learner, victim.train  # another learning rate compiles nothing
+            program = victim.learner, victim.train  # learning rates share a program
             if program not in programs:
                 programs[program] = _compiled(settings, victim, measure)
             found = programs[program](rows(victim), progress)
@@ -269,7 +269,7 @@ def _compiled(
     """Return a program that measures the training of victims with any channel.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         victim: the learner; its hyperparameters are part of the rows.
         measure: `(task, key, hyperparams) -> measurements`.
     """
