@@ -55,7 +55,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _repeat(entry: zoo.Entry, seeds: int) -> int:
-    """Repeat the number of a card with a few seeds, print their mean beside it."""
+    """Repeat the evaluation on a card with a few seeds, and print both means."""
     if not 2 <= seeds <= 4096:
         raise ConfigError(f"--seeds = {seeds}: must be from 2 to 4096")
     from metaevo.discovery.zoo_repeat import distance, repeat  # which start JAX

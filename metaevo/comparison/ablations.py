@@ -169,7 +169,7 @@ class Laboratory:
         keys: jax.Array,
         progress: Progress,
     ) -> list[Scores]:
-        """Train rows, those of a program at once; return scores in the order of the rows."""
+        """Train rows, batched by compiled program; return scores in the order of the rows."""
         programs: dict[Any, list[tuple[int, Entry, Row]]] = {}
         made: dict[Any, Entry] = {}
         for index, row in enumerate(rows):

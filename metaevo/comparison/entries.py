@@ -62,8 +62,8 @@ def combinations(
 
     Args:
         parts: the evolved parts.
-        learner: its name.
-        contenders: names to select in slots that have any of them; all by default.
+        learner: name of the learner.
+        contenders: names to select in each slot that has at least one; all by default.
     """
     names = {}
     for slot in parts.evolved.references(learner):

@@ -30,7 +30,7 @@ RETURN, REWARD = "return of finished episodes", "reward per step"
 
 @dataclass(frozen=True)
 class UnseenTask:
-    """A task that evolution has not seen, and what is different there."""
+    """A task unseen during evolution, with its changes to the settings."""
 
     env: str = ""
     """the environment; empty for the one that is called like the task"""
@@ -95,7 +95,7 @@ def resized(evaluation: PlainMapping, size: str) -> PlainDict:
 
     Args:
         evaluation: the settings of a full comparison.
-        size: one of `COMPARISONS`.
+        size: a member of `COMPARISONS`.
     """
     if size == "full":
         return dict(evaluation)

@@ -1,6 +1,7 @@
 """The held-out comparison of a discovered component: all variants trained, the figures drawn.
 
-The end of every run of evolution, on its own task, and `metaevo evaluate`, on another one.
+Every evolution ends with this comparison on its own task; `metaevo evaluate` repeats it on other
+tasks.
 """
 
 from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from metaevo.training.task import LearnerSettings
 
 
 class JudgedSettings(LearnerSettings, HasRun, Protocol):
-    """The settings of an evolution whose result is compared with tuned contenders."""
+    """Settings of an evolution that ends with a comparison against tuned contenders."""
 
     @property
     def fitness(self) -> FitnessConfig:

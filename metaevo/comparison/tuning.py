@@ -127,7 +127,7 @@ class Plan(NamedTuple):
     untuned: dict[str, float]
     """the run's values of the tuned hyperparameters"""
     is_trial: int | None
-    """index of the untuned setting in the grid; None if it is not one of the trials"""
+    """index of the untuned setting in the grid; None if it is not among the trials"""
 
     @property
     def rounds(self) -> list[Round]:

@@ -97,7 +97,7 @@ def parse_command_line(
 
 
 def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `-h`, `--help` and `--help all`, and return whether help was asked for."""
+    """Remove `-h`, `--help` and `--help all`, and return whether any was present."""
     words: list[str] = []
     wanted = False
     for before, word in itertools.pairwise(["", *argv]):

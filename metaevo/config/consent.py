@@ -36,18 +36,18 @@ def note_names(config: Any) -> None:
 
 
 def trust_names() -> None:
-    """Forget the names of run directories noted so far, as `--trust-source` asks for."""
+    """Treat sources named by run directories so far as named by the user (`--trust-source`)."""
     _NAMED_BY_RUNS.clear()
 
 
 def check(key: str, name: str) -> None:
     """Raise if source code would be executed only because a run directory names it.
 
-    What the user names is remembered, so that its run can be resumed and compared.
+    Sources that the user names are remembered, so that their runs can be resumed and compared.
 
     Args:
         key: the setting.
-        name: its value; one that is not of the user's own is ignored.
+        name: its value; names of shipped code are ignored.
 
     Raises:
         ConfigError: if the user has not executed exactly this file by name.

@@ -96,7 +96,7 @@ def _irregular(path: Path) -> OSError:
 def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
     """Lock a file, which is created if necessary; closing the returned descriptor unlocks it.
 
-    A `shared` lock excludes only those that are not shared.
+    A `shared` lock excludes only exclusive locks.
 
     Raises:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
@@ -259,13 +259,13 @@ def plain(value: Any) -> Any:
 
 
 def refuse_links(root: Path) -> None:
-    """Refuse a run directory with links or special files, which could lead out of it.
+    """Raise if a run directory has links or special files, which could point outside the directory.
 
-    Two folders may hold them: wandb's, because its client makes links there, and that of the
-    checkpoints, because a link there is a damaged checkpoint, which is left out when it is read.
+    Two folders are exempt: wandb's, because its client creates links there, and the checkpoint
+    folder, because a link there counts as a damaged checkpoint and is skipped when reading.
 
     Raises:
-        ConfigError: naming the first one.
+        ConfigError: naming the first link or special file.
     """
 
     def fail(error: OSError) -> None:
@@ -290,7 +290,7 @@ def remove_temporaries(root: Path) -> None:
 
 
 def is_seed(path: Path) -> bool:
-    """Whether a folder is named like one of several evolutions in a run: `seed_0`, ..."""
+    """Whether a folder name is the name of an evolution within a run: `seed_0`, `seed_1`, ..."""
     return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
 
 

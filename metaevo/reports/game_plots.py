@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The values that opponents reach against one of our policies."""
+    """Payoffs that opponents can reach against a fixed policy of ours."""
 
     step: int
     other: ArrayLike
@@ -210,12 +210,12 @@ def plot_messages(
     """Draw messages over two coordinates of the observation; returns `path`.
 
     Args:
-        say: from observations [samples, obs_size] to messages [samples, width].
+        say: function from observations [samples, obs_size] to messages [samples, width].
         middle: [obs_size] values of the other coordinates.
-        low: [obs_size] where the axes begin.
-        high: [obs_size] where they end.
-        env: the environment's name.
-        path: of the PNG.
+        low: [obs_size] lower ends of the axes.
+        high: [obs_size] upper ends of the axes.
+        env: name of the environment.
+        path: path of the PNG.
     """
     high = np.where(high > low, high, low + 1.0)  # a number that never changes
     lines = [_line(middle, low, high, place) for place in range(len(middle))]

@@ -1,7 +1,7 @@
 """The figures of a run, as PNG files.
 
 They are drawn with matplotlib's object interface, never with pyplot, so that drawing touches no
-global state, needs no display and can happen between two blocks of a run. Colours are those of
+global state, needs no display and can happen between two blocks of a run. The palette is by
 Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can distinguish; learned
 curves are always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
 900 pixels, their text has the size of a web page's. Narrow ones are for two side by side.
@@ -167,16 +167,16 @@ def plot_fitness(
     *,
     baseline: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draw how the population's fitness went over the generations; returns ``path``.
+    """Draw the population's fitness over the generations; returns ``path``.
 
-    ``records`` are lines of metrics.jsonl, of which those of another kind than "generation" are
-    ignored: fitness_mean, fitness_best, and where they are known fitness_low and fitness_high (of
-    the middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
+    ``records`` are lines of metrics.jsonl; only the kind "generation" is used. A record has
+    fitness_mean and fitness_best, and optionally fitness_low and fitness_high (the bounds of the
+    middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
     instead of the quantiles. ``baseline`` gives dashed horizontal lines, such as the fitness of
     squared error.
 
     Raises:
-        ValueError: no record of a generation.
+        ValueError: if no record is of a generation.
     """
     records = [record for record in records if record.get("kind", "generation") == "generation"]
     if not records:

@@ -1,4 +1,4 @@
-"""Schema of the files in a run directory: what a run writes and what a reader accepts.
+"""Schema of the files in a run directory, as runs write them and readers accept them.
 
 Each file is a `TypedDict` with the keys that some reader uses; a file may have other keys.
 """
@@ -240,7 +240,7 @@ class Variant(Scored):
 
 
 class Judgement(TypedDict):
-    """A learned variant against another one."""
+    """Comparison of a learned variant with another variant."""
 
     learned: Text
     other: Text

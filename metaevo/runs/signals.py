@@ -17,7 +17,7 @@ PATIENCE = 2.0
 
 
 class StopRequestedError(Exception):
-    """A signal asked the run to stop; everything finished so far is saved."""
+    """The run received a signal to stop; everything finished so far is saved."""
 
 
 def leave_at_once() -> None:

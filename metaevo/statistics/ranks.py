@@ -1,4 +1,4 @@
-"""Rank tests, what allows for several of them, and how many runs one needs."""
+"""Rank tests, a correction for multiple tests, and the number of runs for a given power."""
 
 from collections.abc import Sequence
 from math import comb, inf, prod
@@ -11,7 +11,7 @@ from metaevo.statistics.scores import FloatArray, Strata, arrays_of
 
 POWER = 0.8
 MOST_RUNS = 1000
-"""More runs than that are not called for: the difference is too small to be looked for."""
+"""Upper limit for a recommended number of runs; smaller differences are not worth detecting."""
 _PERMUTATIONS = 20_000
 _BLOCK = 2**23
 
@@ -142,7 +142,7 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
 
 
 class Paired(NamedTuple):
-    """What runs with the same random numbers say of two groups."""
+    """Comparison of two groups of runs paired by their random numbers."""
 
     pairs: int
     difference: Estimate
@@ -150,7 +150,7 @@ class Paired(NamedTuple):
     p: float
     """of `signed_rank_test`; 1 if all pairs tie"""
     correlation: float
-    """between the partners, NaN if unknown: only where it is high does pairing help"""
+    """correlation between partners, NaN if unknown; pairing helps only if it is high"""
 
 
 def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:

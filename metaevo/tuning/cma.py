@@ -1,8 +1,8 @@
 """CMA-ES for a study, rebuilt from the numbers of its finished trials.
 
-Optuna's own sampler keeps its state as a pickle in the study, and loads the pickles that it finds
-there. A study may come from somebody else, so this sampler keeps only
-the generation of each trial, and repeats all earlier generations when it is built.
+Optuna's own sampler stores its state in the study as a pickle and unpickles it later, which is
+unsafe for untrusted studies. This sampler stores only the generation of each trial, and replays all
+earlier generations when it is created.
 """
 
 from typing import Any

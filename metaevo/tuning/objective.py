@@ -120,7 +120,7 @@ class FunctionObjective:
         return Plan(num_trials(self.config, self.space), groups=1)
 
     def begin(self, run: RunDirectory | None) -> None:
-        """Do nothing."""
+        """Ignore the run: a Python function needs no preparation."""
 
     def batch_size(self) -> int:
         """One by one, unless the settings have a batch."""

@@ -131,7 +131,7 @@ class Choice:
         return list(self.values)
 
     def points(self, count: int) -> list[Any]:
-        """Return all values, however many are asked for."""
+        """Return all values; `count` is ignored."""
         del count
         return list(self.values)
 

@@ -79,7 +79,7 @@ def expected_share(config: SweepConfig) -> float:
     ]
     if config.scheduler != "hyperband":
         return shares[0]
-    left = np.arange(len(steps))[::-1]  # rungs after the first one of a bracket
+    left = np.arange(len(steps))[::-1]  # rungs after the first rung of a bracket
     weights = np.ceil(len(steps) * config.eta**left / (left + 1))  # as Optuna's brackets
     return float(np.average(shares, weights=weights))
 

@@ -1,7 +1,7 @@
-"""Where a study is kept: a journal in the run directory, a database, or memory.
+"""Storage of a study: a journal in the run directory, a database, or memory.
 
 The journal is text, one JSON object per line. Optuna unpickles only the snapshots of its Redis
-backend and the state of its own CMA-ES, which `metaevo.tuning.cma` replaces.
+backend and the state of Optuna's CMA-ES sampler, which `metaevo.tuning.cma` replaces.
 """
 
 import contextlib

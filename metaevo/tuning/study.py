@@ -350,7 +350,7 @@ class Study:
         return []
 
     def _suggest(self, queued: FrozenTrial, sampler: BaseSampler) -> Params:
-        """Return all settings of a trial; the sampler chooses those that are missing."""
+        """Return all settings of a trial; the sampler chooses the missing ones."""
         # A new study object, because Optuna's caches a list of trials, which is out of date here.
         trial = optuna.trial.Trial(self._load(sampler), queued._trial_id)
         params = {key: trial._suggest(key, each) for key, each in self._space.distributions.items()}

@@ -57,8 +57,8 @@ def score(
 ) -> float:
     """Reduce a curve up to `end` to one number; NaN without values.
 
-    `final` is the mean over the last tenth (or the last value, if no value lies there), `area` the
-    mean height by the trapezoidal rule, `best` the best point.
+    `final` is the mean over the last tenth (or the last value, if the last tenth has none), `area`
+    the mean height by the trapezoidal rule, and `best` the best point.
     """
     inside = x <= end * (1 + 1e-9)
     x, y = x[inside], y[inside]

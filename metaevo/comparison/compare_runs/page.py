@@ -91,7 +91,7 @@ def views(result: RunComparison) -> dict[str, object]:
 
 
 def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, list[Group]]:
-    """Return the groupings to choose from, first the one of the tables."""
+    """Return the groupings that the page offers, starting with the grouping in the tables."""
     every, run = "all settings that differ", "run"
     own = [known_key(key, seeds) for key in result.options.group_by or ()]
     found = {", ".join(own) or every: [each.group for each in result.groups]}

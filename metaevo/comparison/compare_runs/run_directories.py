@@ -106,7 +106,7 @@ def _seeds(
     if returns is None:
         notes.append("it has no curves of single seeds yet: their mean counts as one seed")
         return [seed(f"{base}/mean", axes, metrics)]
-    # Metrics that are recorded as a mean over seeds form a seed of their own.
+    # Metrics recorded only as a mean over seeds form a separate seed.
     seeds = [
         seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
     ]

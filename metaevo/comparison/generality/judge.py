@@ -101,8 +101,8 @@ def generality(
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO on a fixed list of 16 small tasks.
 
-    The rule's learning rate is tuned on each task; fresh agents are then trained and scored. Writes
-    nothing; the command `metaevo generality` keeps finished tasks.
+    The rule's learning rate is tuned on each task; fresh agents are then trained and scored. The
+    results are not saved; use the command `metaevo generality` to keep finished tasks.
 
     Examples:
         >>> result = metaevo.generality("dpo", tasks=["cartpole", "grid"])
@@ -113,7 +113,7 @@ def generality(
         rule: the name of a hand-written function, `zoo:NAME`, or the directory of a run or of a
             saved component.
         tasks: names of tasks; by default all.
-        learning_rates: four values to tune over; by default those of the benchmark.
+        learning_rates: four values to tune over; defaults to the benchmark's values.
         trust_source: execute the source code that the directory has saved.
 
     Raises:
@@ -130,10 +130,10 @@ def prepare(
     learning_rates: Sequence[float] | None,
     trust_source: bool,
 ) -> Job:
-    """Find the rule and the tasks, and check that they fit; compiles nothing.
+    """Find the rule and the tasks, and check without compiling that they are compatible.
 
     Raises:
-        ConfigError: if they do not.
+        ConfigError: if they are not.
     """
     found = benchmark()
     chosen = found.chosen(tasks)
@@ -154,9 +154,9 @@ def judge(
     """Measure the rule on every task.
 
     Args:
-        job: what `prepare` returned.
-        folder: keeps a file for each finished task; by default nothing is kept.
-        check_stop: raises if the work is to stop; called between chunks of agents.
+        job: the job from `prepare`.
+        folder: directory for a file per finished task; by default no files are written.
+        check_stop: called between chunks of agents; raises an exception to stop.
     """
     agents = len(job.rates) * job.benchmark.tuning_seeds + job.benchmark.seeds
     specs = job.benchmark.tasks

@@ -1,4 +1,4 @@
-"""What a rule's scores on all tasks say together: normalised, pooled, in a table and a figure."""
+"""Results of a rule over all tasks: normalised and pooled scores, a table and a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -100,7 +100,7 @@ def result(
 
 
 def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
-    """Return what was measured on every task, for a terminal."""
+    """Return the results on every task as text for a terminal."""
     width = max(map(len, found["tasks"]))
     lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
     for name, each in found["tasks"].items():
@@ -137,11 +137,11 @@ def _interval(found: PlainMapping) -> str:
 
 
 def draw(found: PlainMapping, path: Path) -> Path:
-    """Draw the normalised score of every task, and the profile over all of them.
+    """Draw the normalised score of every task, and the performance profile over all tasks.
 
     Args:
-        found: of `result`.
-        path: of the PNG.
+        found: the return value of `result`.
+        path: path of the PNG.
     """
     tasks = found["tasks"]
     figure = plots._figure(4.4 + 0.3 * len(tasks), plots.NARROW)

@@ -1,4 +1,4 @@
-"""The rules that were entered into the benchmark: their rows, and the table of all of them."""
+"""The rules entered into the benchmark: their rows, and a table of all rows."""
 
 from collections.abc import Iterable
 from pathlib import Path

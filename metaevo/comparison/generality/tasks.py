@@ -1,4 +1,4 @@
-"""The benchmark's list of tasks, and its references: random play and tuned PPO on each of them."""
+"""The benchmark's tasks and its reference scores: random play and tuned PPO on each task."""
 
 import difflib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"
 LEARNER = "ppo"
 DEFAULT = "default"
-"""Of the learning rates: those of every rule that has none of its own."""
+"""Key in `learning_rates` for rules without an entry."""
 
 Family = Literal["control", "grids", "arcade"]
 Horizon = Literal["short", "medium", "long"]
@@ -38,7 +38,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Everything that scores depend on. A change of it is another version."""
+    """Everything that scores depend on; any change requires a new version."""
 
     version: Annotated[int, Gt(0)]
     seeds: Annotated[int, Gt(1)]
