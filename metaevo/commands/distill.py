@@ -64,8 +64,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, distill, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("distill", description)
     parser.add_argument(

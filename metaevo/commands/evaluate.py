@@ -50,8 +50,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, compare, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("evaluate", description)
     parser.add_argument(

@@ -21,8 +21,8 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     """Parse a command line and send the runs.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
 
     Returns:
         The exit code: 0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is

@@ -14,8 +14,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, train, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = run_parser("train", description)
     discovery.add_flag(parser)

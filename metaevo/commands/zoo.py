@@ -16,8 +16,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, list, show or add, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("zoo", description)
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")

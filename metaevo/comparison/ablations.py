@@ -38,7 +38,7 @@ class Laboratory:
         """Bind the parts; training starts later.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
             parts: the evolved parts.
             meta_params: their meta-parameters.
         """

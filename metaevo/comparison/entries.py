@@ -25,7 +25,7 @@ def entries_of(
     """Return the entries by name.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         parts: the evolved parts.
         learned: meta-parameters by name of the entry.
         contender: makes a contender from functions and example meta-parameters.

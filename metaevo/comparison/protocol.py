@@ -40,14 +40,14 @@ def compare(
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         parts: the evolved parts and the environments.
         laboratory: for the ablations of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison.
         figures: directory for the figures.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
-        normalisation: of the scores on several environments.
+        normalisation: normalisation of the scores on several environments.
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:

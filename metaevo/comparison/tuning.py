@@ -59,7 +59,7 @@ def tuning_space(
 
     Args:
         config: the section `evaluation`.
-        settings: of the run; its hyperparameters must accept all values.
+        settings: settings of the run; its hyperparameters must accept all values.
         own: further or different ranges of the contender. In a grid they replace the range of an
             axis by as many values, so that all contenders race as many settings; other
             hyperparameters are left out.
@@ -187,7 +187,7 @@ def tune(
         config: sampler and number of settings.
         plan: of the race.
         directory: stores the scores; its name contains a hash of all their inputs.
-        seed: of the run.
+        seed: seed of the run.
         comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
         progress: called with the number of frames just done, or done by an earlier process.
     """

@@ -46,7 +46,7 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
     """Build the tasks of `evaluation.unseen` without compilation.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         seen: task of its candidates.
         parts: the evolved parts.
 

@@ -66,7 +66,7 @@ def open_file(path: Path, mode: str = "rb") -> IO[bytes]:
     """Open a regular file without following a link and without waiting.
 
     Args:
-        path: of the file.
+        path: path of the file.
         mode: `rb`, `r+b` or `a+b`, as for Python's `open`.
 
     Raises:
@@ -144,7 +144,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
     """Return the data of a JSON file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         kind: type of the data, for `metaevo.config.checks.check`.
 
     Raises:

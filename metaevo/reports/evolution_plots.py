@@ -28,7 +28,7 @@ def plot_evolutions(
 
     Args:
         evolutions: by their names, the records of their generations.
-        path: of the PNG.
+        path: output path of the PNG.
         chosen: the name of the evolution that is drawn thick.
         baseline: dashed horizontal lines, such as the fitness of squared error.
         ylabel: what fitness is.
@@ -74,7 +74,7 @@ def plot_metrics(
     Args:
         records: of the generations; each metric is a mean over the candidates.
         names: of the metrics, at least one.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(2.2 * len(names) + 0.8)
     generation = plots._column(records, "generation")
@@ -93,7 +93,7 @@ def plot_numbers(numbers: Mapping[str, float], path: plots.PathLike) -> Path:
 
     Args:
         numbers: by their names, at least one; if there are many, some names are left out.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(4.5)
     axes = plots._style(figure.subplots(), "", "value")

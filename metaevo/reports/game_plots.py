@@ -60,8 +60,8 @@ def plot_meta_episode(
     Args:
         probabilities: [steps, 2, 5] of cooperating, means over meta-episodes; ours first.
         payoffs: [steps, 2].
-        path: of the PNG.
-        opponent: its name.
+        path: output path of the PNG.
+        opponent: name of the opponent.
     """
     chances, earned = np.asarray(probabilities), np.asarray(payoffs)
     steps = np.arange(1, len(chances) + 1)
@@ -91,9 +91,9 @@ def plot_payoffs(records: Sequence[PlainMapping], path: plots.PathLike, *, oppon
     """Draw the payoffs of both sides over the generations; returns `path`.
 
     Args:
-        records: of the generations.
-        path: of the PNG.
-        opponent: its name.
+        records: records of the generations.
+        path: output path of the PNG.
+        opponent: name of the opponent.
     """
     generation = plots._column(records, "generation")
     figure = plots._figure(4.4, plots.NARROW)
@@ -116,7 +116,7 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     Args:
         players: by the name of our player, rewards a step [episodes, 2], ours first, and shares of
             coins of the own colour, likewise.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
@@ -142,7 +142,7 @@ def plot_reach(
     Args:
         reaches: a panel each.
         corners: [4, 2] payoffs after CC, CD, DC and DD, the opponent's first.
-        path: of the PNG.
+        path: output path of the PNG.
         predicted: a point (other, own) on the lines that extortion predicts; they are drawn if the
             fitted lines pass near it. None for no lines.
 
@@ -255,7 +255,7 @@ def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.Pa
         place: [victims, goals, steps] of the victims, NaN after an episode's end.
         goals: [goals] of the victims.
         what: name of the steered quantity.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(4.2, plots.NARROW)
     axes = plots._style(figure.subplots(), "step", what)
@@ -279,7 +279,7 @@ def plot_traces(
         measured: curves [seeds, updates] by measure and channel.
         labels: of the measures.
         steps: [updates] environment steps.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     columns = 2
     rows = -(-len(measured) // columns)

@@ -30,7 +30,7 @@ def plot_steps(
     Args:
         panels: by row and column, such as `("policy", "start")`; in each, for every momentum, the
             curves by name, of which the first is solid and the second dashed.
-        path: of the PNG.
+        path: output path of the PNG.
 
     Raises:
         ValueError: no curves.

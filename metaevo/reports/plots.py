@@ -329,7 +329,7 @@ def plot_learning_curves(
     Args:
         curves: by name, [seeds, points]; NaN where a seed had no finished episode.
         frames: [points] environment steps, shared by all curves.
-        path: of the PNG.
+        path: output path of the PNG.
         title: above the figure.
         ylabel: name of the quantity.
         complete_from: environment steps before which the longest episodes cannot have ended, so

@@ -15,7 +15,7 @@ def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.Pa
     Args:
         panels: for each hyperparameter the curves by name, [points] from the start of training to
             its end.
-        path: of the PNG.
+        path: output path of the PNG.
 
     Raises:
         ValueError: no curves.

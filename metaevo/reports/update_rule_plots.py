@@ -32,7 +32,7 @@ def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
 
     Args:
         curves: by name, each [steps], beginning with the step that is rewarded.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(3.6, plots.NARROW)
     axes = plots._style(figure.subplots(), "steps before the reward", "change of the weight")
@@ -76,7 +76,7 @@ def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
 
     Args:
         probabilities: [rows, columns, classes].
-        path: of the PNG.
+        path: output path of the PNG.
     """
     classes = probabilities.shape[-1]
     figure = plots._figure(3.9, plots.NARROW)

@@ -58,7 +58,7 @@ def plot_value_map(
         visits: [num_states, num_actions], how often each action was taken; states without visits
             (walls, states out of reach) stay blank.
         cells: the grid.
-        path: of the PNG file.
+        path: output path of the PNG.
         title: above the figure.
 
     Returns:

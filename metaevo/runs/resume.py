@@ -33,7 +33,7 @@ def restore_run(
 
     Args:
         run: the directory of the run.
-        kind: of the records.
+        kind: kind of the records.
         template: structure, shapes and dtypes of the saved tree.
         run_id: of the run, which its checkpoints contain.
         logged: from the index of a checkpoint to the indices of all records before it.

@@ -218,8 +218,8 @@ def open_run(
     """Open and lock a run's directory, and handle signals and device errors until the end.
 
     Args:
-        kind: of run.
-        settings: of the run.
+        kind: kind of run.
+        settings: settings of the run.
         run_dir: its directory; by default a new one under `runs/`.
         resume: continue the run there.
         exclusively: keep other processes from writing there.
@@ -244,8 +244,8 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
 
     Args:
         run: the outer run.
-        settings: of the inner run.
-        name: of the folder.
+        settings: settings of the inner run.
+        name: name of the folder.
 
     Raises:
         ConfigError: as for `open_run`.
@@ -289,7 +289,7 @@ def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Seque
     Args:
         run: the directory of the run.
         saved: its settings, with the default for a setting that is newer.
-        settings: of the command line.
+        settings: settings of the command line.
         harmless: prefixes of the settings that may change.
 
     Returns:

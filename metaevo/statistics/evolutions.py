@@ -39,8 +39,8 @@ def mean_of_evolutions(
 
     Args:
         evolutions: scores of each result.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: there is no evolution, or scores are not finite.
@@ -66,8 +66,8 @@ def together(
     Args:
         evolutions: scores of each result.
         others: at least one, on the same tasks.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     of_all = _redrawn(evolutions, rng, resamples)

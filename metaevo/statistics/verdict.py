@@ -48,8 +48,8 @@ def contrast(
         shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. The bootstrap
             then resamples pairs and the rank test is paired, which removes the variation that
             both owe to their seed.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: different numbers of tasks, or scores that are not finite.
@@ -143,8 +143,8 @@ def against_strongest(
         x: the group.
         others: at least one, on the same tasks.
         shared_seeds: as for `contrast`, for all groups.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
     """
     of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
     redrawn = of_x - np.stack(of_others)
@@ -206,8 +206,8 @@ def compare(
         x: the first one.
         y: the second.
         shared_seeds: whether row i of both had the same random numbers.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: as `contrast` and `strata_of`.

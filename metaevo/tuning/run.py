@@ -62,7 +62,7 @@ def run_sweep(
 
     Args:
         objective: evaluates the trials.
-        settings: of the sweep.
+        settings: settings of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
         worker: only train trials of the sweep in `run_dir`, which another process leads.

@@ -247,7 +247,7 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
 
     Args:
         result: the comparison.
-        path: of the file.
+        path: path of the file.
         reload_seconds: interval at which the page reloads itself; for `--watch`.
     """
     parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]

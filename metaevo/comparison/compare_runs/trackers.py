@@ -51,7 +51,7 @@ def seed_run(
     """Return a run as one seed; None if it has no numbers yet.
 
     Args:
-        name: of the run.
+        name: name of the run.
         config: settings, nested or dotted.
         rows: the history; names of our trackers (`update/mean_return`) lose their prefix.
         identity: name of the seed if the settings contain none.
