@@ -132,7 +132,7 @@ def _overview() -> str:
 
 
 def _start_jax(several: Sequence[str] | None) -> None:
-    """Set up the devices, before anything else starts JAX; connect with other processes."""
+    """Set up the devices before JAX is initialised elsewhere; connect to other processes."""
     if sys.stderr.isatty():  # it takes seconds
         print("importing JAX", file=sys.stderr, flush=True)
     from metaevo.evolution import devices, hosts

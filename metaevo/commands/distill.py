@@ -45,16 +45,16 @@ TARGETS: dict[str, Target] = {
     "policy_loss": losses.POLICY_LOSS,
     "make_optimizer": steps.OPTIMIZER,
 }
-"""What is recorded, by slots; a schedule needs no records."""
+"""Quantities to record, by slot; a schedule needs no records."""
 
 
 class Search(NamedTuple):
-    """What is looked for, and how."""
+    """Sizes of the search and the forms to search for."""
 
     evaluations: int
-    """of formulas"""
+    """number of formula evaluations"""
     formulas: int
-    """that are judged, at most"""
+    """maximum number of formulas to evaluate as candidates"""
     into: tuple[str, ...]
     """formula, network, or both"""
 
@@ -114,7 +114,7 @@ def _on_one_task(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
     del args
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # which is refused later
+        return saved  # rejected later
     return saved | {"evaluation": evaluation | {"unseen": {}}}
 
 

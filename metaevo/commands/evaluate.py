@@ -159,10 +159,10 @@ def _run(args: argparse.Namespace) -> Path:
 
 
 def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
-    """Return a run's settings with the unseen tasks that are to be judged now."""
+    """Return a run's settings with the unseen tasks of this evaluation."""
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # which is refused later
+        return saved  # rejected later
     tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
     return saved | {"evaluation": evaluation | {"unseen": {} if unseen is None else tasks}}
 
@@ -253,5 +253,5 @@ def _compare(
         measured={},
         check_stop=check_stop,
     )
-    assert result is not None  # there are seeds to judge it on
+    assert result is not None  # the settings have held-out seeds
     return result

@@ -1,4 +1,4 @@
-"""The command line of an evolution: from flags and settings to a run."""
+"""Command line of `metaevo evolve`: parse flags and settings, and start a run."""
 
 import argparse
 from pathlib import Path

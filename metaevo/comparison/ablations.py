@@ -132,8 +132,8 @@ class Laboratory:
         """Train all rows on held-out seeds.
 
         Args:
-            ablations: from `ablations`.
-            comparison: with the compiled contenders.
+            ablations: the return value of `ablations`.
+            comparison: the comparison, which holds the compiled contenders.
             contender: makes a contender from functions and example meta-parameters.
             progress: called with the number of frames just done.
 

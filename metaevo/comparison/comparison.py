@@ -38,7 +38,7 @@ UNTUNED: Tuning = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
 
 
 class Entry(NamedTuple):
-    """A function that takes part in the comparison."""
+    """A function in the comparison."""
 
     contender: Contender
     """the compiled program; entries may share it, and `meta_params` selects the function"""

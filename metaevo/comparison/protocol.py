@@ -42,7 +42,7 @@ def compare(
     Args:
         settings: settings of the run.
         parts: the evolved parts and the environments.
-        laboratory: for the ablations of the first evolution.
+        laboratory: runs the ablations of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison.
         figures: directory for the figures.

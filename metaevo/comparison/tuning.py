@@ -147,7 +147,7 @@ def plan(
 
     Args:
         config: the section `evaluation`.
-        space: from `tuning_space`.
+        space: the return value of `tuning_space`.
         hyperparams: the untuned setting.
         frames_per_seed: environment steps of an agent.
         evolution_frames: environment steps of the evolution, the budget for `tuning_seeds: null`;
@@ -181,11 +181,11 @@ def tune(
     """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
 
     Args:
-        contender: to tune.
-        meta_params: of its function.
-        space: to search.
+        contender: contender to tune.
+        meta_params: meta-parameters of its function.
+        space: space to search.
         config: sampler and number of settings.
-        plan: of the race.
+        plan: plan of the race.
         directory: stores the scores; its name contains a hash of all their inputs.
         seed: seed of the run.
         comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.

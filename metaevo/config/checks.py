@@ -32,9 +32,9 @@ def check(kind: type[T], data: object, where: str, key: str = "") -> T:
 
     Args:
         kind: a type that pydantic knows, such as a `TypedDict`.
-        data: as it was read.
-        where: the file, and perhaps the line, for the message.
-        key: of the data in the file.
+        data: data as read from the file.
+        where: the file, and optionally the line, for the error message.
+        key: key of the data in the file.
 
     Raises:
         ConfigError: naming the first key that does not fit, its value and the allowed values.

@@ -13,7 +13,7 @@ from metaevo.config.plain import PlainDict
 from purerl import custom
 
 _LOADED: PlainDict = {}
-"""What this process has executed by its name; a file that changes later is not read again."""
+"""Sources that this process has executed, by name; a file is not read again if it changes."""
 _NAMED_BY_RUNS: set[str] = set()
 """Objects from outside metaevo that the config of a run directory names."""
 

@@ -22,7 +22,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import parse_json
 
 MAX_BYTES = 2**28
-"""largest file that is read at once"""
+"""size limit of files that are read into memory, in bytes"""
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 _IRREGULAR = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """errors of opening a link, a socket and a folder"""

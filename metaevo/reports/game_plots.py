@@ -58,8 +58,9 @@ def plot_meta_episode(
     """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
     Args:
-        probabilities: [steps, 2, 5] of cooperating, means over meta-episodes; ours first.
-        payoffs: [steps, 2].
+        probabilities: [steps, 2, 5] probabilities of cooperation, averaged over meta-episodes; ours
+            first.
+        payoffs: [steps, 2] payoffs of both players; ours first.
         path: output path of the PNG.
         opponent: name of the opponent.
     """
@@ -114,8 +115,8 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
     Args:
-        players: by the name of our player, rewards a step [episodes, 2], ours first, and shares of
-            coins of the own colour, likewise.
+        players: by name of our player, the rewards per step [episodes, 2] and the shares of coins
+            of the own colour [episodes, 2]; ours first.
         path: output path of the PNG.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
@@ -252,8 +253,8 @@ def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.Pa
     """Draw the places of steered victims; returns `path`.
 
     Args:
-        place: [victims, goals, steps] of the victims, NaN after an episode's end.
-        goals: [goals] of the victims.
+        place: [victims, goals, steps] positions of the victims, NaN after the end of an episode.
+        goals: [goals] goals of the victims.
         what: name of the steered quantity.
         path: output path of the PNG.
     """
@@ -277,7 +278,7 @@ def plot_traces(
 
     Args:
         measured: curves [seeds, updates] by measure and channel.
-        labels: of the measures.
+        labels: labels of the measures.
         steps: [updates] environment steps.
         path: output path of the PNG.
     """

@@ -130,7 +130,7 @@ def is_learned(name: str, learned: str = "learned") -> bool:
 
 
 def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
-    """How to draw each variant's line; the learned one is thick and on top."""
+    """Return the line style of each variant; the learned variant is thick and on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, PlainDict] = {}
     names = list(names)
@@ -327,16 +327,16 @@ def plot_learning_curves(
     """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
 
     Args:
-        curves: by name, [seeds, points]; NaN where a seed had no finished episode.
+        curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
         frames: [points] environment steps, shared by all curves.
         path: output path of the PNG.
-        title: above the figure.
+        title: title above the figure.
         ylabel: name of the quantity.
-        complete_from: environment steps before which the longest episodes cannot have ended, so
-            that the mean is over short ones; this part is shaded. None: no shading.
+        complete_from: environment steps before which the longest episodes cannot have ended. The
+            mean covers only short episodes there, so this part is shaded. None: no shading.
 
     Raises:
-        ValueError: no curves, or a shape that does not fit ``frames``.
+        ValueError: if there are no curves, or a shape does not match ``frames``.
     """
     if not curves:
         raise ValueError("no learning curves to plot")

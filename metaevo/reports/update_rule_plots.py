@@ -31,7 +31,7 @@ def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
     """Draw how a reward changes the weights of the steps before it; returns `path`.
 
     Args:
-        curves: by name, each [steps], beginning with the step that is rewarded.
+        curves: curves [steps] by name, starting at the rewarded step.
         path: output path of the PNG.
     """
     figure = plots._figure(3.6, plots.NARROW)
@@ -72,10 +72,10 @@ def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
 
 
 def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
-    """Draw how likely each class is predicted in every cell of a grid.
+    """Draw the predicted probability of each class in every cell of a grid.
 
     Args:
-        probabilities: [rows, columns, classes].
+        probabilities: [rows, columns, classes] predicted probabilities.
         path: output path of the PNG.
     """
     classes = probabilities.shape[-1]

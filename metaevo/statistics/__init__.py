@@ -1,4 +1,4 @@
-"""How sure a comparison of training runs is: intervals, rank tests, and one rule for a verdict.
+"""Statistics to compare training runs: intervals, rank tests, and a single rule for verdicts.
 
 The protocol of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (NeurIPS 2021, arXiv 2108.13264): interquartile means, percentile bootstrap intervals

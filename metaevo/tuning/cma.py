@@ -34,8 +34,8 @@ class CmaSampler(BaseSampler):
         """Begin at the centre of the space.
 
         Args:
-            space: with at least one range.
-            seed: of everything random.
+            space: search space with at least one range.
+            seed: seed of all random numbers.
         """
         self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
         dimensions = len(self._ranges)

@@ -34,11 +34,11 @@ _ATTEMPTS = 4
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
-    """Open, or begin, the storage of a study.
+    """Open the storage of a study, or create it.
 
     Args:
         path: the run directory with the journal; None for a study in memory.
-        url: of a database, as SQLAlchemy writes it; None for the journal.
+        url: SQLAlchemy URL of a database; None for the journal.
 
     Raises:
         ConfigError: if it cannot be opened; the message never shows a password.

@@ -70,7 +70,7 @@ class GeneralityResult:
         """Draw the score of every task, and the performance profile.
 
         Args:
-            folder: of the figure; made if it does not exist.
+            folder: directory for the figure; created if it does not exist.
 
         Returns:
             the PNG file.
@@ -81,7 +81,7 @@ class GeneralityResult:
 
 
 class Job(NamedTuple):
-    """A rule and the tasks on which it is judged."""
+    """A rule and the tasks to evaluate it on."""
 
     benchmark: Benchmark
     tasks: list[str]
@@ -117,7 +117,7 @@ def generality(
         trust_source: execute the source code that the directory has saved.
 
     Raises:
-        ConfigError: for an unknown rule or task, or invalid learning rates, before compilation.
+        ConfigError: before compilation, if a rule, a task or the learning rates are invalid.
     """
     job = prepare(str(rule), tasks=tasks, learning_rates=learning_rates, trust_source=trust_source)
     return judge(job)

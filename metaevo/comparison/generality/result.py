@@ -25,8 +25,8 @@ def normalised(
     An agent that diverged counts as the worst of the rule's agents and of random play.
 
     Args:
-        measured: of every task what `metaevo.comparison.generality.measure.measure` returns.
-        references: of every task the scores `random` and `tuned`.
+        measured: results of `metaevo.comparison.generality.measure.measure` by task.
+        references: the scores `random` and `tuned` by task.
     """
     found = {}
     for name, each in measured.items():
@@ -51,10 +51,10 @@ def result(
 
     Args:
         benchmark: the list of tasks.
-        rule: that was judged.
-        rates: the learning rates that it was tuned over.
-        measured: of every task that was measured.
-        references: of every task of the list.
+        rule: the evaluated rule.
+        rates: learning rates that it was tuned over.
+        measured: results by measured task.
+        references: reference scores by task, for all tasks of the list.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]

@@ -21,7 +21,7 @@ def row_of(rule: str) -> PlainDict | None:
     """Return the row of a rule, if it was entered.
 
     Args:
-        rule: as a row names it: `adam`, `zoo:NAME`.
+        rule: name of the rule as in the rows: `adam`, `zoo:NAME`.
     """
     return next((row for row in entered() if row["rule"] == rule), None)
 

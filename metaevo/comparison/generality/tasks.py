@@ -68,7 +68,7 @@ class Benchmark:
         """Return tasks by their names, in the order of the list; by default all.
 
         Raises:
-            ConfigError: for an unknown one.
+            ConfigError: if a task is unknown.
         """
         for name in names or ():
             if name not in self.tasks:
