@@ -102,7 +102,7 @@ _HOMES = {
     "sweep": "metaevo.studies.sweeps",
     "train": "metaevo.training.api",
 }
-"""Where each public name lives; imported when it is first used."""
+"""Module of each public name, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -144,7 +144,7 @@ def _start_jax(several: Sequence[str] | None) -> None:
 
 
 def _reproduce(argv: Sequence[str]) -> int:
-    """Become the script, which is a part of the repository and not of the package."""
+    """Replace this process by the script, which ships with the repository, not the package."""
     script = Path(__file__).resolve().parent.parent / "experiments" / "reproduce.py"
     if not script.is_file():
         from metaevo.config import ConfigError

@@ -1,4 +1,4 @@
-"""`metaevo compare`: the command line of a comparison of runs."""
+"""Command line of `metaevo compare`."""
 
 import argparse
 import sys

@@ -186,7 +186,7 @@ def distill(
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
-    """Return the part that is distilled."""
+    """Return the part to distill."""
     slots = *TARGETS, factors.SLOT
     known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
@@ -321,7 +321,7 @@ def _plain(each: Formula) -> PlainDict:
 
 
 def folder_of(run: RunDirectory, each: Candidate) -> Path:
-    """Return where a candidate is kept, for `metaevo.load` and settings such as `value_loss`."""
+    """Return the directory of a candidate, for `metaevo.load` and settings such as `value_loss`."""
     return run.path / each.name.replace(" ", "_")
 
 

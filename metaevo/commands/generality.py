@@ -1,4 +1,4 @@
-"""The command line of the benchmark of generality."""
+"""Command line of `metaevo generality`."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Options that all commands with a run directory share."""
+"""Options shared by all commands with a run directory."""
 
 import argparse
 import dataclasses

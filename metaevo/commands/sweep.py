@@ -1,4 +1,4 @@
-"""The command line of a sweep."""
+"""Command line of `metaevo sweep`."""
 
 import argparse
 

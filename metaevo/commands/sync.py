@@ -1,4 +1,4 @@
-"""Sends finished or stopped run directories to tracking services."""
+"""Command line of `metaevo sync`: send finished or stopped runs to tracking services."""
 
 import argparse
 import glob
@@ -68,7 +68,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _paths(texts: Sequence[str]) -> list[Path]:
-    """Return the named directories, each once; a glob stands for the runs that it matches."""
+    """Return the named directories without duplicates; globs are expanded to matching runs."""
     paths: dict[Path, None] = {}
     for text in texts:
         runs = [run_path(text)]

@@ -1,4 +1,4 @@
-"""The command line of a training run."""
+"""Command line of `metaevo train`."""
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.components import discovery

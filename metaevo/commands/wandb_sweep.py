@@ -1,4 +1,4 @@
-"""Sweeps that Weights & Biases controls: the sweep definition, and one trial for its agent."""
+"""Sweeps controlled by Weights & Biases: the sweep definition, and one trial for its agent."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The held-out comparison of a discovered component: all variants trained, the figures drawn.
+"""Held-out comparison of a discovered component: train all variants and draw the figures.
 
 Every evolution ends with this comparison on its own task; `metaevo evaluate` repeats it on other
 tasks.

@@ -283,7 +283,7 @@ def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
 
 
 def _read(file: Path, key: str, this: Comparison) -> UnseenScores | None:
-    """Read the scores of a finished task; None if there are none for this key."""
+    """Read the scores of a finished task; None without scores for this key."""
     if not file.exists():
         return None
     try:

@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises a ConfigError where argparse would print its usage and exit."""
+    """Argument parser that raises `ConfigError` instead of printing its usage and exiting."""
 
     def __init__(self, command: str, description: str | None = None):
-        """Begin a command's parser; `description` keeps its lines."""
+        """Create a command's parser; line breaks in `description` are kept."""
         super().__init__(
             prog=f"metaevo {command}",
             description=description,

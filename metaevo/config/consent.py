@@ -15,11 +15,11 @@ from purerl import custom
 _LOADED: PlainDict = {}
 """Sources that this process has executed, by name; a file is not read again if it changes."""
 _NAMED_BY_RUNS: set[str] = set()
-"""Objects from outside metaevo that the config of a run directory names."""
+"""Objects from outside metaevo that are named by the config of a run directory."""
 
 
 def note_names(config: Any) -> None:
-    """Note the objects of the user's own that a run directory names; see `check`.
+    """Record the custom objects named by a run directory; see `check`.
 
     Args:
         config: the content of its config.yaml.
@@ -69,7 +69,7 @@ def check(key: str, name: str) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Return the object of the user's own that a setting names; its module is executed.
+    """Return the custom object named by a setting; its module is executed.
 
     Args:
         key: the setting.
@@ -88,7 +88,7 @@ def load(key: str, name: str) -> Any:
 
 
 def remember(digest: str) -> None:
-    """Note source code that runs because the user named its file or module."""
+    """Record source code that runs because the user named its file or module."""
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

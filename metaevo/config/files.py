@@ -1,4 +1,4 @@
-"""Files of a run directory, which may come from another person.
+"""Files of a run directory, which may be untrusted.
 
 Only regular files are opened: no link is followed, and no pipe is waited for. A file is replaced
 atomically, so a reader finds the old content or the new content, complete.
@@ -50,7 +50,7 @@ def _explained(message: str, error: Exception) -> ConfigError:
 
 
 def is_of_disk(error: Exception) -> bool:
-    """Whether the disk is at fault, not the file."""
+    """Whether an error is caused by the disk instead of the file."""
     return getattr(error, "errno", None) in _DISK_ERRORS
 
 
@@ -94,7 +94,7 @@ def _irregular(path: Path) -> OSError:
 
 
 def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
-    """Lock a file, which is created if necessary; closing the returned descriptor unlocks it.
+    """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
 
     A `shared` lock excludes only exclusive locks.
 
@@ -235,7 +235,7 @@ def _end_of_lines(file: IO[bytes]) -> int:
 
 
 def drop_unfinished_line(path: Path) -> None:
-    """Cut off half a line at the end of a file, which a killed process left."""
+    """Remove an incomplete line that a killed process left at the end of a file."""
     with open_file(path, "r+b") as file:
         end = _end_of_lines(file)
         if end != file.seek(0, os.SEEK_END):

@@ -60,7 +60,7 @@ class CmaSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> PlainDict:
-        """Tell the algorithm the generations that have been completed, and sample the next one."""
+        """Pass the completed generations to the algorithm, and sample the next generation."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         while (solutions := self._solutions(complete)) is not None:
             self._optimizer.tell(solutions)
@@ -81,7 +81,7 @@ class CmaSampler(BaseSampler):
         return self._choices.sample_independent(study, trial, param_name, param_distribution)
 
     def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]] | None:
-        """Return the solutions of the current generation with their costs; None if some lack."""
+        """Return the solutions of the current generation with their costs; None if incomplete."""
         current, size = self._optimizer.generation, self._optimizer.population_size
         mine = [
             each

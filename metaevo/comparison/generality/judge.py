@@ -1,4 +1,4 @@
-"""The benchmark of generality from Python: `metaevo.generality`."""
+"""Python API of the generality benchmark: `metaevo.generality`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class TaskScore:
     seen: bool
     """whether the rule was evolved on this environment; such tasks are left out of the score"""
     learning_rate: float
-    """chosen by tuning"""
+    """tuned learning rate"""
     score: Estimate
     """interquartile mean over the agents, normalised: 0 is random play, 1 is tuned PPO"""
     normalised: tuple[float, ...]
-    """[agents]"""
+    """[agents] normalised scores"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class GeneralityResult:
     """share of the agents that score more than the mean of tuned PPO"""
     tasks: tuple[TaskScore, ...]
     content: PlainMapping
-    """the same as in result.json, a row of the benchmark's table"""
+    """content of result.json: a row of the benchmark's table"""
 
     def table(self) -> list[PlainDict]:
         """Return a record for each task."""
@@ -89,7 +89,7 @@ class Job(NamedTuple):
     rates: list[float]
     """learning rates that the rule is tuned over"""
     references: PlainMapping
-    """random play and tuned PPO, by tasks"""
+    """scores of random play and tuned PPO by task"""
 
 
 def generality(

@@ -14,7 +14,7 @@ from metaevo.reports.numbers import estimate
 from metaevo.statistics import FloatArray
 
 RANGE = -0.5, 2.0
-"""Of the normalised scores that a figure shows."""
+"""Range of the normalised scores in a figure."""
 
 
 def normalised(
@@ -119,7 +119,7 @@ def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
 
 
 def headline(found: PlainMapping) -> str:
-    """Return the number to quote, in a sentence."""
+    """Return a sentence with the headline score."""
     about = f"{found['rule']}, generality benchmark version {found['version']}"
     score = found["score"]
     if score is None:

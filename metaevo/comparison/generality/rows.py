@@ -8,7 +8,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.numbers import estimate
 
 FOLDER = Path(__file__).parent / "rows"
-"""A file for each rule: the result.json that the command left."""
+"""Folder with one file per rule: the result.json written by the command."""
 
 
 def entered() -> list[PlainDict]:

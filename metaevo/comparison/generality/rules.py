@@ -16,17 +16,17 @@ class Rule(NamedTuple):
     """A rule that fills a slot of PPO."""
 
     text: str
-    """as a setting names it: `adam`, `zoo:NAME`, a directory"""
+    """name as in the settings: `adam`, `zoo:NAME`, or a directory"""
     slot: str
     key: str
     """digest that identifies the rule: it changes with every number and every line of source"""
     seen: tuple[str, ...]
-    """the environments that it was evolved on"""
+    """environments that the rule was evolved on"""
     trust_source: bool = False
 
     @property
     def name(self) -> str:
-        """Short, for tables and folders."""
+        """Short name, for tables and folders."""
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 

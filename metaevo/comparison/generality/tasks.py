@@ -42,13 +42,13 @@ class Benchmark:
 
     version: Annotated[int, Gt(0)]
     seeds: Annotated[int, Gt(1)]
-    """agents of every task that are scored"""
+    """number of scored agents per task"""
     tuning_seeds: Annotated[int, Gt(0)]
-    """agents of every learning rate that is tried"""
+    """number of agents per learning rate in tuning"""
     learning_rates: dict[str, tuple[float, ...]]
-    """by the names of rules"""
+    """learning rates to tune over, by name of the rule"""
     frames: dict[str, int]
-    """environment steps of an agent, by horizons"""
+    """environment steps of an agent by horizon"""
     train: PlainDict
     hyperparams: PlainDict
     tasks: dict[str, TaskSpec]
@@ -80,7 +80,7 @@ class Benchmark:
 
 
 def benchmark() -> Benchmark:
-    """Return the benchmark that this version of metaevo has."""
+    """Return the benchmark in this version of metaevo."""
     return from_dict(Benchmark, load_yaml(FOLDER / "tasks.yaml"))
 
 
