@@ -1,6 +1,7 @@
 """Evolution of parts of reinforcement-learning algorithms, on the device from end to end.
 
-Importing this package starts nothing: `metaevo.devices.setup` can still choose the devices.
+Importing this package does not initialise JAX, so `metaevo.devices.setup` can still choose the
+devices.
 """
 
 import importlib
@@ -101,11 +102,11 @@ _HOMES = {
     "sweep": "metaevo.studies.sweeps",
     "train": "metaevo.training.api",
 }
-"""Where each public name lives; imported when it is first used."""
+"""Module of each public name, imported on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, because most of them start JAX's backend."""
+    """Import a public name on first use, because most imports initialise JAX's backend."""
     if name == "__version__":
         metadata = importlib.import_module("importlib.metadata")
         try:

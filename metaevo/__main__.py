@@ -1,6 +1,6 @@
-"""The command `metaevo`, which is `python -m metaevo` too: the one way to start anything.
+"""The command line: `metaevo COMMAND`, or `python -m metaevo COMMAND`.
 
-This module imports nothing that is slow: `metaevo`, `--help` and `--version` answer at once.
+This module avoids slow imports, so `metaevo`, `--help` and `--version` return immediately.
 """
 
 import os
@@ -16,13 +16,13 @@ from metaevo.runs import signals
 
 
 class Command(NamedTuple):
-    """Something that a user does."""
+    """A subcommand of `metaevo`."""
 
     about: str
     module: str
-    """whose `main` parses the rest of the command line"""
+    """module with the `main` that parses the rest of the command line"""
     trains: bool = True
-    """whether it has settings, and agents to train: devices are set up"""
+    """whether it reads settings and trains agents, so devices have to be set up"""
     joins: bool = False
     """whether several processes can run it together"""
 
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None, **options: Any) -> int:
     """Run a command.
 
     Args:
-        argv: without the program's name; by default those of this process.
+        argv: arguments without the program's name; defaults to `sys.argv[1:]`.
         options: passed on to the command's own `main`.
 
     Returns:
@@ -105,7 +105,7 @@ def _unknown(name: str) -> Exception:
 
 
 def wants_short_help(argv: Sequence[str]) -> bool:
-    """Whether `--help` is asked for, and not `--help all`."""
+    """Whether the arguments contain `--help` but not `--help all`."""
     for index, word in enumerate(argv):
         if word in ("-h", "--help"):
             return list(argv[index + 1 : index + 2]) != ["all"]
@@ -113,12 +113,12 @@ def wants_short_help(argv: Sequence[str]) -> bool:
 
 
 def help_of(name: str) -> str:
-    """Return what `metaevo NAME --help` prints: examples, flags, the settings used most."""
+    """Return the text of `metaevo NAME --help`: examples, flags and the most common settings."""
     return (Path(__file__).parent / "commands" / "help" / f"{name}.txt").read_text(encoding="utf-8")
 
 
 def examples_of(name: str) -> str:
-    """Return the beginning of it: what the command does, and examples."""
+    """Return the description and the examples at the start of `help_of(name)`."""
     return help_of(name).partition("\nflags\n")[0]
 
 
@@ -132,7 +132,7 @@ def _overview() -> str:
 
 
 def _start_jax(several: Sequence[str] | None) -> None:
-    """Set up the devices, before anything else starts JAX; connect with other processes."""
+    """Set up the devices before JAX is initialised elsewhere; connect to other processes."""
     if sys.stderr.isatty():  # it takes seconds
         print("importing JAX", file=sys.stderr, flush=True)
     from metaevo.evolution import devices, hosts
@@ -144,7 +144,7 @@ def _start_jax(several: Sequence[str] | None) -> None:
 
 
 def _reproduce(argv: Sequence[str]) -> int:
-    """Become the script, which is a part of the repository and not of the package."""
+    """Replace this process by the script, which ships with the repository, not the package."""
     script = Path(__file__).resolve().parent.parent / "experiments" / "reproduce.py"
     if not script.is_file():
         from metaevo.config import ConfigError

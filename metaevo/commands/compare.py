@@ -1,4 +1,4 @@
-"""`metaevo compare`: the command line of a comparison of runs."""
+"""Command line of `metaevo compare`."""
 
 import argparse
 import sys
@@ -24,8 +24,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, compare, write, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     args = _parser(description).parse_args(argv)
     options = vars(_options(args))

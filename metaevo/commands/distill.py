@@ -1,7 +1,7 @@
-"""What a run has learned as formulas or smaller networks: the command line, and RUN/distill.
+"""Distill a learned part into formulas or smaller networks: the command line, and RUN/distill.
 
-Trainings with it are recorded, formulas of growing length and networks of few units are fitted to
-what it does there, and each of them is judged like what was learned.
+Record trainings that use the learned part, fit formulas of increasing length and networks with few
+units to its outputs, and evaluate every candidate by the same protocol as the learned part.
 """
 
 import argparse
@@ -45,16 +45,16 @@ TARGETS: dict[str, Target] = {
     "policy_loss": losses.POLICY_LOSS,
     "make_optimizer": steps.OPTIMIZER,
 }
-"""What is recorded, by slots; a schedule needs no records."""
+"""Quantities to record, by slot; a schedule needs no records."""
 
 
 class Search(NamedTuple):
-    """What is looked for, and how."""
+    """Sizes of the search and the forms to search for."""
 
     evaluations: int
-    """of formulas"""
+    """number of formula evaluations"""
     formulas: int
-    """that are judged, at most"""
+    """maximum number of formulas to evaluate as candidates"""
     into: tuple[str, ...]
     """formula, network, or both"""
 
@@ -64,8 +64,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, distill, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("distill", description)
     parser.add_argument(
@@ -114,7 +114,7 @@ def _on_one_task(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
     del args
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # which is refused later
+        return saved  # rejected later
     return saved | {"evaluation": evaluation | {"unseen": {}}}
 
 
@@ -128,22 +128,22 @@ def distill(
     *,
     trust_source: bool = False,
 ) -> int:
-    """Find formulas or smaller networks for a part that a run has evolved, and judge them.
+    """Find formulas or smaller networks for an evolved part, and evaluate them.
 
     Args:
-        before: of the run, whose trainings are recorded.
-        settings: of the comparison, which may be on another task.
-        run_dir: of the run.
-        slot: of the part, if there are several.
-        name: of the directory in `run_dir/distill`.
-        search: how much is searched and judged.
+        before: settings of the run; its trainings are recorded.
+        settings: settings of the comparison, which may use another task.
+        run_dir: directory of the run.
+        slot: slot of the part; required if the run evolved several.
+        name: name of the directory in `run_dir/distill`.
+        search: sizes of the search and the evaluation.
         trust_source: execute components from outside metaevo that the directory holds.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory.
+        ConfigError: if the settings or the directory are invalid.
     """
     if FORMULA in search.into:
         regression.require()
@@ -186,7 +186,7 @@ def distill(
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
-    """Return the part that is distilled."""
+    """Return the part to distill."""
     slots = *TARGETS, factors.SLOT
     known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
     has = ", ".join(part.slot.name for part in evolved.parts.values())
@@ -248,7 +248,7 @@ def _distilled(
 def _of_schedule(
     study: LearnerStudy, run: RunDirectory, part: Part, meta_params: MetaParams, search: Search
 ) -> tuple[PlainDict, list[Candidate]]:
-    """Return what was found of a schedule: formulas."""
+    """Search for formulas of a schedule; return a summary and the candidates."""
     own = study.evolved.of(meta_params, part.name)
     wanted = factors.factors_of(part, own, study.settings)
     if not wanted:
@@ -271,7 +271,7 @@ def _of_records(
     search: Search,
     check_stop: Callable[[], None],
 ) -> tuple[PlainDict, list[Candidate]]:
-    """Return what was found of a loss or an optimizer: formulas, networks, or both."""
+    """Distill a loss or an optimizer into formulas, networks, or both."""
     settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
     target = TARGETS[slot]
     print("recording trainings", file=sys.stderr, flush=True)
@@ -321,7 +321,7 @@ def _plain(each: Formula) -> PlainDict:
 
 
 def folder_of(run: RunDirectory, each: Candidate) -> Path:
-    """Return where a candidate is kept, for `metaevo.load` and settings such as `value_loss`."""
+    """Return the directory of a candidate, for `metaevo.load` and settings such as `value_loss`."""
     return run.path / each.name.replace(" ", "_")
 
 
@@ -336,7 +336,7 @@ def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
 
 
 def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
-    """Print what was found and write report.html."""
+    """Print the results and write report.html."""
     if part.slot.name != factors.SLOT:
         what = TARGETS[part.slot.name].what
     elif len(found["hyperparams"]) == 1:

@@ -1,4 +1,4 @@
-"""`metaevo envs`: a line for every environment, with its steps per second if asked for."""
+"""`metaevo envs`: list the environments, with their steps per second given `--speed`."""
 
 import argparse
 import fnmatch
@@ -30,15 +30,14 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     """Print the list.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
 
     Returns:
         0
 
     Raises:
-        SystemExit: with code 2, if no environment has a name that was asked for, or none that was
-            asked for is installed.
+        SystemExit: with code 2 if a name is unknown, or if no selected environment is installed.
     """
     args = _parser(description).parse_args(argv)
     found = select(args.names)
@@ -69,10 +68,10 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def select(patterns: Sequence[str]) -> list[str]:
-    """Return the names that are asked for: of a suite, by a pattern, or all.
+    """Return the environments of the given suites or patterns; all without patterns.
 
     Raises:
-        ConfigError: if a pattern fits none.
+        ConfigError: if a pattern matches no environment.
     """
     names = [*envs.names(), *envs.suite_names()]
     if not patterns:
@@ -112,14 +111,14 @@ def suite_of(name: str) -> str:
 
 
 def rows(names: Sequence[str], *, speed: bool) -> Iterator[tuple[str, ...]]:
-    """Describe environments, but those of suites that are not installed.
+    """Describe environments, except in suites that are not installed.
 
     Args:
-        names: of the environments.
-        speed: whether to measure it; seconds each.
+        names: names of the environments.
+        speed: whether to measure the speed, which takes seconds per environment.
 
     Yields:
-        the cells of `TITLES`, the last only if it is measured.
+        the cells under `TITLES`; the last one only if the speed is measured.
     """
     for name in names:
         suite = suite_of(name)

@@ -1,7 +1,7 @@
-"""What was evolved, on a task that its evolution has not seen: another grid, another game.
+"""Evaluate an evolved component on a task unseen during evolution, such as another grid or game.
 
-The same protocol as at the end of its run: contenders are tuned on the new task, if at all, as they
-were on the old one, and meet on held-out seeds. Nothing is evolved.
+The protocol is the same as at the end of the run: contenders are tuned on the new task if they were
+tuned on the old one, and are compared on held-out seeds. Evolution is not repeated.
 """
 
 import argparse
@@ -50,8 +50,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, compare, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("evaluate", description)
     parser.add_argument(
@@ -102,7 +102,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: bool) -> None:
-    """Refuse what the run itself has judged, or what contradicts itself."""
+    """Raise `ConfigError` if the run already has this comparison, or if settings conflict."""
     if unseen:
         if not settings.evaluation.unseen:
             raise ConfigError(
@@ -144,7 +144,7 @@ def _changes(settings: EvolutionSettings, before: EvolutionSettings) -> str:
 
 
 def _judged_on(settings: EvolutionSettings) -> PlainDict:
-    """Return the settings that a comparison depends on, beside the number of its seeds."""
+    """Return the settings that a comparison depends on, except its number of seeds."""
     if isinstance(settings, EvolveSettings):
         return task_of(settings)
     found = to_dict(settings)
@@ -159,10 +159,10 @@ def _run(args: argparse.Namespace) -> Path:
 
 
 def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
-    """Return a run's settings with the unseen tasks that are to be judged now."""
+    """Return a run's settings with the unseen tasks of this evaluation."""
     evaluation = saved.get("evaluation")
     if "evolve" not in saved or not isinstance(evaluation, dict):
-        return saved  # which is refused later
+        return saved  # rejected later
     tasks = load_yaml(Path(unseen)) if unseen else evaluation.get("unseen", {})
     return saved | {"evaluation": evaluation | {"unseen": {} if unseen is None else tasks}}
 
@@ -170,19 +170,19 @@ def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
 def judge(
     settings: EvolutionSettings, run_dir: Path, name: str, *, trust_source: bool = False
 ) -> int:
-    """Judge what a run has found with other settings, by the comparison at the end of its run.
+    """Repeat the comparison at the end of a run with other settings.
 
     Args:
-        settings: of the comparison.
-        run_dir: of the run that found it.
-        name: of the directory in `run_dir/transfer`.
+        settings: settings of the comparison.
+        run_dir: directory of the run with the evolved component.
+        name: name of the directory in `run_dir/transfer`.
         trust_source: execute components from outside metaevo that run directories hold.
 
     Returns:
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        ConfigError: before compilation, if the settings or the directory are invalid.
     """
     if not to_dict(settings)["evaluation"]["seeds"]:
         raise ConfigError("evaluation.seeds = 0: nothing to compare")
@@ -220,10 +220,10 @@ def judge(
 
 
 def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:
-    """Return what a run has found.
+    """Return the meta-parameters that a run has found.
 
     Raises:
-        ConfigError: if it has found nothing, or something else than the settings say.
+        ConfigError: if the run has no result yet, or if its result does not fit the settings.
     """
     if isinstance(study, LearnerStudy):
         return discovery.load_all(run_dir, trust_source=trust_source)[1]
@@ -253,5 +253,5 @@ def _compare(
         measured={},
         check_stop=check_stop,
     )
-    assert result is not None  # there are seeds to judge it on
+    assert result is not None  # the settings have held-out seeds
     return result

@@ -1,4 +1,4 @@
-"""The command line of an evolution: from flags and settings to a run."""
+"""Command line of `metaevo evolve`: parse flags and settings, and start a run."""
 
 import argparse
 from pathlib import Path
@@ -18,22 +18,22 @@ from metaevo.studies import registry
 from metaevo.studies.several import run_evolutions
 
 COMPONENTS = ("optimizer", "value_loss")
-"""Where nothing says what is evolved, it is the first of these with a preset for the learner."""
+"""Default components: evolve the first with a preset for the learner."""
 LEARNERS = ("q_learning", "dqn", "ppo", "lpg")
-"""Whose presets are looked for if none is asked for, the quickest first."""
+"""Learners to search for a preset if the user names no learner, the quickest first."""
 
 
 @exit_on_config_error()
 def main(argv: list[str], *, component: str | None = None, description: str | None = None) -> int:
     """Parse a command line, run the experiment, return the exit code.
 
-    Of several processes the first one parses; the others get its settings.
+    With several processes, the first one parses and the others receive its settings.
 
     Args:
-        argv: without the program's name.
-        component: what is evolved unless the settings say otherwise (`evolve:`). A run that is
-            given no settings has those of a preset of what it evolves.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        component: the component to evolve unless the settings name another (`evolve:`). Without
+            settings, a run uses a preset for its component.
+        description: text for `--help`.
     """
     with hosts.together():
         given = hosts.of_first(lambda: _parse(argv, component, description))
@@ -53,7 +53,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
     """Return the settings as plain data, the run directory and whether to resume it."""
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        """A resumed run has its own settings; a new one those of a preset."""
+        """Return the saved settings of a resumed run, or a preset for a new run."""
         if args.resume:
             saved = settings_to_resume(args, overrides)
             discovery.refuse_unnamed(saved, overrides, trust_source=args.trust_source)
@@ -118,7 +118,7 @@ def _parse(argv: list[str], component: str | None, description: str | None) -> P
 def _preset(component: Any, learner: Any) -> PlainDict:
     """Return the preset of a component for a learner (or the quickest one); {} if there is none.
 
-    Somebody's own component has that of a shipped one which fills the same slot.
+    A user's own component uses the preset of a shipped component for the same slot.
     """
     names, own = presets.names(), isinstance(component, str) and is_elsewhere(component)
     for what in known(find(component).SLOT) if own else [component]:

@@ -1,4 +1,4 @@
-"""The command line of the benchmark of generality."""
+"""Command line of `metaevo generality`."""
 
 import sys
 from collections.abc import Callable
@@ -22,8 +22,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, measure, print and draw, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
 
     Returns:
         0, or 130 / 143 after SIGINT / SIGTERM: the same command goes on with the next task.

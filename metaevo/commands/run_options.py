@@ -1,4 +1,4 @@
-"""Options that all commands with a run directory share."""
+"""Options shared by all commands with a run directory."""
 
 import argparse
 import dataclasses
@@ -104,7 +104,7 @@ def _section(settings: PlainDict, name: str) -> PlainDict:
 
 
 def _check_storage(path: Path, saved: PlainDict, given: PlainDict) -> None:
-    """Refuse a database of trials that only a run directory names."""
+    """Raise if a database of trials is named only by a run directory."""
     storage = saved.get("storage")
     if storage is not None and "storage" not in given:
         shown = re.sub(r"(://[^:/@]+:)[^@]*@", r"\1***@", str(storage))

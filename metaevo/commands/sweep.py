@@ -1,4 +1,4 @@
-"""The command line of a sweep."""
+"""Command line of `metaevo sweep`."""
 
 import argparse
 
@@ -22,8 +22,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, sweep, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = run_parser("sweep", description)
     flags = parser.add_mutually_exclusive_group()

@@ -1,4 +1,4 @@
-"""Sends finished or stopped run directories to tracking services."""
+"""Command line of `metaevo sync`: send finished or stopped runs to tracking services."""
 
 import argparse
 import glob
@@ -21,8 +21,8 @@ def main(argv: Sequence[str], *, description: str | None) -> int:
     """Parse a command line and send the runs.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
 
     Returns:
         The exit code: 0 if everything has arrived; 1 if a service failed; 2, or 74 if the disk is
@@ -68,7 +68,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _paths(texts: Sequence[str]) -> list[Path]:
-    """Return the named directories, each once; a glob stands for the runs that it matches."""
+    """Return the named directories without duplicates; globs are expanded to matching runs."""
     paths: dict[Path, None] = {}
     for text in texts:
         runs = [run_path(text)]

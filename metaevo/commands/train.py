@@ -1,4 +1,4 @@
-"""The command line of a training run."""
+"""Command line of `metaevo train`."""
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
 from metaevo.components import discovery
@@ -14,8 +14,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, train, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = run_parser("train", description)
     discovery.add_flag(parser)

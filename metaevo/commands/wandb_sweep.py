@@ -1,4 +1,4 @@
-"""Sweeps that Weights & Biases controls: the sweep definition, and one trial for its agent."""
+"""Sweeps controlled by Weights & Biases: the sweep definition, and one trial for its agent."""
 
 import time
 from pathlib import Path
@@ -15,14 +15,14 @@ from metaevo.tuning.objective import plain_scores, statistic
 from metaevo.tuning.space import Space, dotted_space, make_space
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
-"""Samplers, and the nearest methods of wandb."""
+"""Samplers and the closest wandb methods."""
 
 
 def print_definition(settings: SearchSettings, config: Path | None) -> int:
     """Print a sweep definition with agents that call `metaevo sweep --single`, online.
 
     Raises:
-        ConfigError: for a space that cannot be searched, or without `--config`.
+        ConfigError: if the space cannot be searched, or `--config` is missing.
     """
     if config is None:
         raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
@@ -52,7 +52,7 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
 
     Raises:
-        ConfigError: for anything wrong in the settings, before compilation.
+        ConfigError: before compilation, if the settings are invalid.
     """
     fixed = Space({}, {})
     everything = {**to_dict(settings), "space": {}}

@@ -1,4 +1,4 @@
-"""The command line of the zoo."""
+"""Command line of `metaevo zoo`."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     """Parse a command line, list, show or add, return the exit code.
 
     Args:
-        argv: without the program's name.
-        description: for `--help`.
+        argv: arguments without the program's name.
+        description: text for `--help`.
     """
     parser = Parser("zoo", description)
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
@@ -55,7 +55,7 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 
 def _repeat(entry: zoo.Entry, seeds: int) -> int:
-    """Repeat the number of a card with a few seeds, print their mean beside it."""
+    """Repeat the evaluation on a card with a few seeds, and print both means."""
     if not 2 <= seeds <= 4096:
         raise ConfigError(f"--seeds = {seeds}: must be from 2 to 4096")
     from metaevo.discovery.zoo_repeat import distance, repeat  # which start JAX

@@ -38,7 +38,7 @@ class Laboratory:
         """Bind the parts; training starts later.
 
         Args:
-            settings: of the run.
+            settings: settings of the run.
             parts: the evolved parts.
             meta_params: their meta-parameters.
         """
@@ -132,8 +132,8 @@ class Laboratory:
         """Train all rows on held-out seeds.
 
         Args:
-            ablations: from `ablations`.
-            comparison: with the compiled contenders.
+            ablations: the return value of `ablations`.
+            comparison: the comparison, which holds the compiled contenders.
             contender: makes a contender from functions and example meta-parameters.
             progress: called with the number of frames just done.
 
@@ -169,7 +169,7 @@ class Laboratory:
         keys: jax.Array,
         progress: Progress,
     ) -> list[Scores]:
-        """Train rows, those of a program at once; return scores in the order of the rows."""
+        """Train rows, batched by compiled program; return scores in the order of the rows."""
         programs: dict[Any, list[tuple[int, Entry, Row]]] = {}
         made: dict[Any, Entry] = {}
         for index, row in enumerate(rows):

@@ -38,7 +38,7 @@ UNTUNED: Tuning = {"tuning_settings": 0, "tuning_seeds": 0, "tuning_rounds": []}
 
 
 class Entry(NamedTuple):
-    """A function that takes part in the comparison."""
+    """A function in the comparison."""
 
     contender: Contender
     """the compiled program; entries may share it, and `meta_params` selects the function"""
@@ -74,18 +74,18 @@ class Comparison:
         tunes_found: bool = True,
         purpose: Purpose = Purpose.HELD_OUT,
     ):
-        """Plan the tuning; nothing is compiled.
+        """Plan the tuning without compiling.
 
         Args:
-            entries: by name: first the learned ones, then the reference, then other baselines.
+            entries: entries by name: the learned ones, then the reference, then other baselines.
             config: the section `evaluation`.
-            seed: of the run.
+            seed: seed of the run.
             evolution_frames: environment steps of the evolution, for `tuning_seeds: null`.
-            normalisation: of the scores on several environments.
+            normalisation: normalisation of the scores on several environments.
             context: other settings that scores depend on; tuning with another context is repeated.
             learned: number of learned entries, one for each evolution.
             tunes_found: whether learned entries are tuned too.
-            purpose: of the held-out seeds.
+            purpose: purpose of the held-out seeds.
         """
         self.entries, self.config, self.seed = dict(entries), config, seed
         names = list(self.entries)
@@ -153,7 +153,7 @@ class Comparison:
     def train(
         self, variants: list[Variant], keys: jax.Array, progress: Progress | None = None
     ) -> dict[str, Scores]:
-        """Train variants on keys [seeds], those of a program at once; return scores by name."""
+        """Train variants on keys [seeds], batched by compiled program; return scores by name."""
         scores: dict[str, Scores] = {}
         programs = {id(entry.contender): entry.contender for entry in self.entries.values()}
         for contender in programs.values():
@@ -212,7 +212,7 @@ def summary(
     """Summarise every variant and compare the learned ones with all others.
 
     Args:
-        variants: the last variant of each entry is the one that is judged.
+        variants: all variants; the last variant of each entry enters the comparison.
         values: finite scores by variant, [seeds] or [seeds, tasks], on the same seeds.
         diverged: number of diverged agents by variant.
         discovered: names of the learned entries, one for each evolution.

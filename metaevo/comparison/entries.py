@@ -25,7 +25,7 @@ def entries_of(
     """Return the entries by name.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         parts: the evolved parts.
         learned: meta-parameters by name of the entry.
         contender: makes a contender from functions and example meta-parameters.
@@ -62,8 +62,8 @@ def combinations(
 
     Args:
         parts: the evolved parts.
-        learner: its name.
-        contenders: names to select in slots that have any of them; all by default.
+        learner: name of the learner.
+        contenders: names to select in each slot that has at least one; all by default.
     """
     names = {}
     for slot in parts.evolved.references(learner):

@@ -30,7 +30,7 @@ RETURN, REWARD = "return of finished episodes", "reward per step"
 
 @dataclass(frozen=True)
 class UnseenTask:
-    """A task that evolution has not seen, and what is different there."""
+    """A task unseen during evolution, with its changes to the settings."""
 
     env: str = ""
     """the environment; empty for the one that is called like the task"""
@@ -95,7 +95,7 @@ def resized(evaluation: PlainMapping, size: str) -> PlainDict:
 
     Args:
         evaluation: the settings of a full comparison.
-        size: one of `COMPARISONS`.
+        size: a member of `COMPARISONS`.
     """
     if size == "full":
         return dict(evaluation)
@@ -143,7 +143,7 @@ class Contender:
             meta_params: an example with the right tree structure.
             fitness: weights of the score.
             curve_points: points of a learning curve.
-            chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
+            chunk_size: agents per device at a time; `metaevo.devices` chooses the default.
         """
         self.tasks, self.hyperparams = tasks, hyperparams
         by_step = not (fitness.mean_return or fitness.final_return)
@@ -163,7 +163,7 @@ class Contender:
 
     @property
     def rows_at_once(self) -> int:
-        """Number of agents that all devices train at once."""
+        """Number of agents that all devices train at a time."""
         return max(each.rows_at_once for each in self._populations)
 
     @property
@@ -181,9 +181,9 @@ class Contender:
         """Train every setting on every key.
 
         Args:
-            keys: [seeds].
+            keys: [seeds] random keys.
             settings: changed hyperparameters of each variant.
-            meta_params: of each variant.
+            meta_params: meta-parameters of each variant.
             progress: called with the number of frames just done.
 
         Returns:

@@ -1,6 +1,7 @@
-"""The held-out comparison of a discovered component: all variants trained, the figures drawn.
+"""Held-out comparison of a discovered component: train all variants and draw the figures.
 
-The end of every run of evolution, on its own task, and `metaevo evaluate`, on another one.
+Every evolution ends with this comparison on its own task; `metaevo evaluate` repeats it on other
+tasks.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,14 +40,14 @@ def compare(
     """Compare learned parts with tuned hand-written ones on held-out seeds; draw learning curves.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         parts: the evolved parts and the environments.
-        laboratory: for the ablations of the first evolution.
+        laboratory: runs the ablations of the first evolution.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for the tuning of an interrupted comparison.
         figures: directory for the figures.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
-        normalisation: of the scores on several environments.
+        normalisation: normalisation of the scores on several environments.
         check_stop: raises if the run should stop; called between chunks of agents.
 
     Returns:

@@ -1,9 +1,10 @@
 """A race of settings: many on a few seeds, the better half on twice as many, until a few are left.
 
-Successive halving (Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016) over seeds: scores add
-up over the rounds, nothing is trained twice. The best of many noisy means owes more to luck than to
-merit; so who enters the final is decided by all seeds so far, and who wins it by the final's own
-seeds alone, on which nobody has been chosen. The untuned setting is carried to the final.
+Successive halving (Karnin, Koren & Somekh 2013; Jamieson & Talwalkar 2016) over seeds. Scores
+accumulate over the rounds, so no agent is trained twice. The maximum of many noisy means is biased
+upwards; therefore all seeds so far decide which settings enter the final, but only the final's
+seeds, which played no part in that selection, decide the winner. The untuned setting always reaches
+the final.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,28 +13,28 @@ from typing import NamedTuple
 import numpy as np
 
 FINALISTS = 4
-"""Settings in the final, at most; one of them is the untuned one."""
+"""Maximum number of settings in the final, including the untuned setting."""
 FINAL_SEEDS = 64
-"""Fresh seeds of a finalist, at least."""
+"""Minimum number of fresh seeds per finalist."""
 
 
 class Round(NamedTuple):
     """One round of a race."""
 
     settings: int
-    """that are left"""
+    """number of remaining settings"""
     start: int
-    """the first of its seeds, all of which are fresh"""
+    """index of the round's first seed; all seeds are fresh"""
     seeds: int
-    """of each setting"""
+    """number of seeds per setting"""
 
 
 def rounds_of(settings: int, first_seeds: int) -> list[Round]:
     """Return the rounds of a race, the final last.
 
     Args:
-        settings: that begin.
-        first_seeds: of each in the first round; the final has `FINAL_SEEDS` at least.
+        settings: number of settings in the first round.
+        first_seeds: seeds per setting in the first round; the final has at least `FINAL_SEEDS`.
     """
     rounds, start, seeds = [], 0, first_seeds
     while settings > FINALISTS:
@@ -44,12 +45,12 @@ def rounds_of(settings: int, first_seeds: int) -> list[Round]:
 
 
 def cost(rounds: Sequence[Round]) -> int:
-    """Return how many agents a race trains."""
+    """Return the number of agents that a race trains."""
     return sum(each.settings * each.seeds for each in rounds)
 
 
 def seeds_within(settings: int, agents: int) -> int:
-    """Return the most seeds of the first round (at least 1) with which a race has so few agents."""
+    """Return the most first-round seeds (at least 1) with which a race trains `agents` at most."""
     low, high = 1, max(1, agents)
     while low < high:
         middle = (low + high + 1) // 2
@@ -69,19 +70,19 @@ def race(
     """Return the index of the winner.
 
     Args:
-        settings: how many there are.
-        untuned: the index of the one that is in every round, and that wins if all diverge.
-        first_seeds: of every setting in the first round.
-        evaluate: from the settings that are left, the round and its number to their mean scores
-            on the round's seeds; not finite for a setting under which an agent diverged, which
-            cannot win.
+        settings: number of settings.
+        untuned: index of the untuned setting, which is in every round and wins if all diverge.
+        first_seeds: number of seeds per setting in the first round.
+        evaluate: maps the remaining settings, the round and its number to their mean scores on
+            the round's seeds. The score is non-finite if an agent diverged; such a setting cannot
+            win.
     """
     left = list(range(settings))
     totals, means = np.zeros(settings), np.zeros(settings)
     for number, this in enumerate(rounds_of(settings, first_seeds)):
         if number:
             others = [each for each in left if each != untuned]
-            others.sort(key=lambda each: -totals[each])  # stable: the first one of equals
+            others.sort(key=lambda each: -totals[each])  # stable sort: ties keep their order
             left = sorted([untuned, *others[: this.settings - 1]])
         found = np.asarray(evaluate(left, this, number), dtype=np.float64)
         means[:] = -np.inf

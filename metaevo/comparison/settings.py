@@ -1,4 +1,4 @@
-"""What the held-out comparison knows of an evolution's settings."""
+"""Protocol of the settings that a held-out comparison reads."""
 
 from typing import Protocol
 
@@ -10,15 +10,15 @@ from metaevo.training.task import LearnerSettings
 
 
 class JudgedSettings(LearnerSettings, HasRun, Protocol):
-    """The settings of an evolution whose result is compared with tuned contenders."""
+    """Settings of an evolution that ends with a comparison against tuned contenders."""
 
     @property
     def fitness(self) -> FitnessConfig:
-        """What the scores are."""
+        """Weights of the score."""
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How agents are split over the devices."""
+        """Settings that split agents over the devices."""
 
     @property
     def evaluation(self) -> EvaluationConfig:

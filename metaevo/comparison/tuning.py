@@ -59,7 +59,7 @@ def tuning_space(
 
     Args:
         config: the section `evaluation`.
-        settings: of the run; its hyperparameters must accept all values.
+        settings: settings of the run; its hyperparameters must accept all values.
         own: further or different ranges of the contender. In a grid they replace the range of an
             axis by as many values, so that all contenders race as many settings; other
             hyperparameters are left out.
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
     untuned: dict[str, float]
     """the run's values of the tuned hyperparameters"""
     is_trial: int | None
-    """index of the untuned setting in the grid; None if it is not one of the trials"""
+    """index of the untuned setting in the grid; None if it is not among the trials"""
 
     @property
     def rounds(self) -> list[Round]:
@@ -147,7 +147,7 @@ def plan(
 
     Args:
         config: the section `evaluation`.
-        space: from `tuning_space`.
+        space: the return value of `tuning_space`.
         hyperparams: the untuned setting.
         frames_per_seed: environment steps of an agent.
         evolution_frames: environment steps of the evolution, the budget for `tuning_seeds: null`;
@@ -181,13 +181,13 @@ def tune(
     """Race settings on the tuning seeds (as many settings, and the same seeds, for all contenders).
 
     Args:
-        contender: to tune.
-        meta_params: of its function.
-        space: to search.
+        contender: contender to tune.
+        meta_params: meta-parameters of its function.
+        space: space to search.
         config: sampler and number of settings.
-        plan: of the race.
+        plan: plan of the race.
         directory: stores the scores; its name contains a hash of all their inputs.
-        seed: of the run.
+        seed: seed of the run.
         comparable: maps fitness [seeds, tasks] to scores that can be averaged over tasks.
         progress: called with the number of frames just done, or done by an earlier process.
     """

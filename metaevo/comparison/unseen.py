@@ -38,7 +38,7 @@ class BuiltTask(NamedTuple):
 
     name: str
     settings: JudgedSettings
-    """of the evolution, with this task"""
+    """settings of the evolution, with this task"""
     parts: Parts
 
 
@@ -46,12 +46,12 @@ def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> li
     """Build the tasks of `evaluation.unseen` without compilation.
 
     Args:
-        settings: of the evolution.
-        seen: task of its candidates.
+        settings: settings of the evolution.
+        seen: task of the evolution's candidates.
         parts: the evolved parts.
 
     Raises:
-        ConfigError: naming a task that cannot be built, or that evolution sees.
+        ConfigError: naming the task, if it cannot be built or was used in the evolution.
     """
     known = _bare(seen, settings.learner)
     found = []
@@ -90,7 +90,7 @@ def judge(
     """Compare learned parts, untuned, with contenders that are tuned on every task.
 
     Args:
-        tasks: from `unseen_tasks`.
+        tasks: the return value of `unseen_tasks`.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for scores of finished tasks and tuning of unfinished ones.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
@@ -136,7 +136,7 @@ def aggregate(
     Tasks without a scale, because the tuned reference is not better than random play, are left out.
 
     Args:
-        results: by task.
+        results: results by task.
         discovered: names of the learned entries, one for each evolution.
 
     Returns:
@@ -283,7 +283,7 @@ def _result(kept: UnseenScores, this: Comparison) -> UnseenResult:
 
 
 def _read(file: Path, key: str, this: Comparison) -> UnseenScores | None:
-    """Read the scores of a finished task; None if there are none for this key."""
+    """Read the scores of a finished task; None without scores for this key."""
     if not file.exists():
         return None
     try:

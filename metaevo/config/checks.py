@@ -11,7 +11,7 @@ from metaevo.config.errors import ConfigError, show
 T = TypeVar("T")
 
 LIMIT = 2**31 - 1
-"""largest integer that the devices count to"""
+"""largest integer that devices represent"""
 
 Text = Annotated[str, Strict()]
 Index = Annotated[int, Strict(), Ge(0), Le(2**53)]
@@ -28,13 +28,13 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def check(kind: type[T], data: object, where: str, key: str = "") -> T:
-    """Check data that was read from a file, and return it unchanged.
+    """Validate data read from a file, and return it unchanged.
 
     Args:
         kind: a type that pydantic knows, such as a `TypedDict`.
-        data: as it was read.
-        where: the file, and perhaps the line, for the message.
-        key: of the data in the file.
+        data: data as read from the file.
+        where: the file, and optionally the line, for the error message.
+        key: key of the data in the file.
 
     Raises:
         ConfigError: naming the first key that does not fit, its value and the allowed values.

@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises a ConfigError where argparse would print its usage and exit."""
+    """Argument parser that raises `ConfigError` instead of printing its usage and exiting."""
 
     def __init__(self, command: str, description: str | None = None):
-        """Begin a command's parser; `description` keeps its lines."""
+        """Create a command's parser; line breaks in `description` are kept."""
         super().__init__(
             prog=f"metaevo {command}",
             description=description,
@@ -44,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Refuse a command line."""
+        """Raise `ConfigError` for an invalid command line."""
         raise ConfigError(message)
 
 
@@ -61,8 +61,9 @@ def parse_command_line(
     documentation, and exit.
 
     Args:
-        parser: with the command's own flags; `--config` is added, a file or a preset's name.
-        argv: without the program's name. Any `--section.key value` overrides the file's setting.
+        parser: parser with the command's own flags; `--config` (a file or a preset) is added.
+        argv: arguments without the program's name. `--section.key value` overrides the setting in
+            the file.
         make_class: chooses the dataclass from the raw settings.
         default_config: a file, or a function from the flags and the overrides to the settings.
         quick: reduces the settings, except the overrides, if `--quick` is given.
@@ -97,7 +98,7 @@ def parse_command_line(
 
 
 def _without_help(argv: Sequence[str]) -> tuple[list[str], bool]:
-    """Remove `-h`, `--help` and `--help all`, and return whether help was asked for."""
+    """Remove `-h`, `--help` and `--help all`, and return whether any was present."""
     words: list[str] = []
     wanted = False
     for before, word in itertools.pairwise(["", *argv]):
@@ -132,7 +133,7 @@ def _print_settings(
 
 
 def _refuse_unknown(cls: Any, overrides: PlainDict, flags: Sequence[str]) -> None:
-    """Refuse an option that is neither a flag nor a setting, and suggest similar ones.
+    """Raise if an option is neither a flag nor a setting, and suggest similar names.
 
     `from_dict` reports a key that is misspelt within its section.
     """

@@ -13,13 +13,13 @@ from metaevo.config.plain import PlainDict
 from purerl import custom
 
 _LOADED: PlainDict = {}
-"""What this process has executed by its name; a file that changes later is not read again."""
+"""Sources that this process has executed, by name; a file is not read again if it changes."""
 _NAMED_BY_RUNS: set[str] = set()
-"""Objects from outside metaevo that the config of a run directory names."""
+"""Objects from outside metaevo that are named by the config of a run directory."""
 
 
 def note_names(config: Any) -> None:
-    """Note the objects of the user's own that a run directory names; see `check`.
+    """Record the custom objects named by a run directory; see `check`.
 
     Args:
         config: the content of its config.yaml.
@@ -36,18 +36,18 @@ def note_names(config: Any) -> None:
 
 
 def trust_names() -> None:
-    """Forget the names of run directories noted so far, as `--trust-source` asks for."""
+    """Treat sources named by run directories so far as named by the user (`--trust-source`)."""
     _NAMED_BY_RUNS.clear()
 
 
 def check(key: str, name: str) -> None:
     """Raise if source code would be executed only because a run directory names it.
 
-    What the user names is remembered, so that its run can be resumed and compared.
+    Sources that the user names are remembered, so that their runs can be resumed and compared.
 
     Args:
         key: the setting.
-        name: its value; one that is not of the user's own is ignored.
+        name: its value; names of shipped code are ignored.
 
     Raises:
         ConfigError: if the user has not executed exactly this file by name.
@@ -69,7 +69,7 @@ def check(key: str, name: str) -> None:
 
 
 def load(key: str, name: str) -> Any:
-    """Return the object of the user's own that a setting names; its module is executed.
+    """Return the custom object named by a setting; its module is executed.
 
     Args:
         key: the setting.
@@ -88,7 +88,7 @@ def load(key: str, name: str) -> Any:
 
 
 def remember(digest: str) -> None:
-    """Note source code that runs because the user named its file or module."""
+    """Record source code that runs because the user named its file or module."""
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Files of a run directory, which may come from another person.
+"""Files of a run directory, which may be untrusted.
 
 Only regular files are opened: no link is followed, and no pipe is waited for. A file is replaced
 atomically, so a reader finds the old content or the new content, complete.
@@ -22,7 +22,7 @@ from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import parse_json
 
 MAX_BYTES = 2**28
-"""largest file that is read at once"""
+"""size limit of files that are read into memory, in bytes"""
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
 _IRREGULAR = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
 """errors of opening a link, a socket and a folder"""
@@ -50,7 +50,7 @@ def _explained(message: str, error: Exception) -> ConfigError:
 
 
 def is_of_disk(error: Exception) -> bool:
-    """Whether the disk is at fault, not the file."""
+    """Whether an error is caused by the disk instead of the file."""
     return getattr(error, "errno", None) in _DISK_ERRORS
 
 
@@ -66,7 +66,7 @@ def open_file(path: Path, mode: str = "rb") -> IO[bytes]:
     """Open a regular file without following a link and without waiting.
 
     Args:
-        path: of the file.
+        path: path of the file.
         mode: `rb`, `r+b` or `a+b`, as for Python's `open`.
 
     Raises:
@@ -94,9 +94,9 @@ def _irregular(path: Path) -> OSError:
 
 
 def lock(path: Path, *, wait: bool, shared: bool = False) -> int:
-    """Lock a file, which is created if necessary; closing the returned descriptor unlocks it.
+    """Lock a file, creating it if necessary; closing the returned descriptor unlocks it.
 
-    A `shared` lock excludes only those that are not shared.
+    A `shared` lock excludes only exclusive locks.
 
     Raises:
         BlockingIOError: if another process holds the lock and this one does not `wait`.
@@ -144,7 +144,7 @@ def read_json(path: Path, kind: Any = Any) -> Any:
     """Return the data of a JSON file.
 
     Args:
-        path: of the file.
+        path: path of the file.
         kind: type of the data, for `metaevo.config.checks.check`.
 
     Raises:
@@ -235,7 +235,7 @@ def _end_of_lines(file: IO[bytes]) -> int:
 
 
 def drop_unfinished_line(path: Path) -> None:
-    """Cut off half a line at the end of a file, which a killed process left."""
+    """Remove an incomplete line that a killed process left at the end of a file."""
     with open_file(path, "r+b") as file:
         end = _end_of_lines(file)
         if end != file.seek(0, os.SEEK_END):
@@ -259,13 +259,13 @@ def plain(value: Any) -> Any:
 
 
 def refuse_links(root: Path) -> None:
-    """Refuse a run directory with links or special files, which could lead out of it.
+    """Raise if a run directory has links or special files, which could point outside the directory.
 
-    Two folders may hold them: wandb's, because its client makes links there, and that of the
-    checkpoints, because a link there is a damaged checkpoint, which is left out when it is read.
+    Two folders are exempt: wandb's, because its client creates links there, and the checkpoint
+    folder, because a link there counts as a damaged checkpoint and is skipped when reading.
 
     Raises:
-        ConfigError: naming the first one.
+        ConfigError: naming the first link or special file.
     """
 
     def fail(error: OSError) -> None:
@@ -290,7 +290,7 @@ def remove_temporaries(root: Path) -> None:
 
 
 def is_seed(path: Path) -> bool:
-    """Whether a folder is named like one of several evolutions in a run: `seed_0`, ..."""
+    """Whether a folder name is the name of an evolution within a run: `seed_0`, `seed_1`, ..."""
     return re.fullmatch(r"seed_[0-9]{1,10}", path.name) is not None
 
 

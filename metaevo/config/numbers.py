@@ -17,10 +17,10 @@ SMALLEST, LARGEST = (float(each) for each in (np.finfo("f4").tiny, np.finfo("f4"
 
 
 def check_numbers(settings: object) -> None:
-    """Refuse numbers that a device would change; called by `__post_init__` of the settings.
+    """Raise if a device cannot represent a number; called by `__post_init__` of the settings.
 
     Raises:
-        ValueError: naming the first one.
+        ValueError: naming the first such number.
     """
     for key, value in flatten(to_dict(settings)).items():
         for number in _numbers(value):

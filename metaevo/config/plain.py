@@ -4,6 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 PlainDict = dict[str, Any]
-"""Names to numbers, strings, booleans, None, lists and dicts of the same."""
+"""Dict from names to numbers, strings, booleans, None, and lists and dicts thereof."""
 PlainMapping = Mapping[str, Any]
-"""The same, where it is only read."""
+"""Read-only counterpart of `PlainDict`."""

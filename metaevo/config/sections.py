@@ -56,12 +56,12 @@ def specialised(
 
 
 def without(made: type[Any], names: Collection[str], base: type[T]) -> type[T]:
-    """Return a subclass of settings that also has those of another dataclass, but for some.
+    """Return a subclass of a settings class, extended by most fields of another dataclass.
 
     Args:
-        made: the other settings, whose fields come first.
-        names: of them that are left out.
-        base: the settings, frozen and with `kw_only`.
+        made: the other dataclass; its fields come first.
+        names: fields of `made` to leave out.
+        base: the settings class, frozen and with `kw_only`.
     """
     kinds, texts = get_type_hints(made, include_extras=True), documentation(made)
     fields = []

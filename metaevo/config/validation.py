@@ -37,10 +37,10 @@ def from_dict(cls: type[T], data: Any) -> T:
     """Build a dataclass from nested plain data; omitted keys keep their defaults.
 
     Numbers may be written in any way ("5e5" is an int), but types are not converted: a bool is not
-    a number, a number is not text, a fraction is not an int, and NaN is refused.
+    a number, a number is not text, a fraction is not an int, and NaN is rejected.
 
     Raises:
-        ConfigError: with the first problem.
+        ConfigError: describing the first problem.
     """
     try:
         converted: T = _convert(cls, data, "", dataclasses.MISSING)

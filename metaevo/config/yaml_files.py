@@ -26,11 +26,11 @@ _SCALARS = {
 
 
 MAX_BYTES = 2**20
-"""largest YAML file"""
+"""size limit of a YAML file"""
 MAX_DIGITS = 100
-"""most digits of an integer; Python refuses to print thousands"""
+"""maximum digits of an integer; Python does not print integers with thousands of digits"""
 MAX_DEPTH = 50
-"""most levels of mappings and lists in YAML, and most parts of a dotted key"""
+"""maximum nesting depth in YAML, and maximum number of parts of a dotted key"""
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""A film of what evolves: figures of the learned function over the generations, and its fitness."""
+"""Animations of the learned function over the generations, next to its fitness."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ def animate(
         draw: draws the figures of one point, given its index, with `plots`; they are collected,
             not written.
         generations: generations done at each point, ascending.
-        records: of the generations, for the fitness next to the figure.
-        folder: the films have the names of the figures with the ending `.gif`.
+        records: records of the generations, for the fitness next to the figure.
+        folder: output directory; a film has the figure's name with the ending `.gif`.
 
     Returns:
         the films; none if there are fewer than two points or no figures.

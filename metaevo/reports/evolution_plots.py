@@ -24,14 +24,14 @@ def plot_evolutions(
 ) -> Path:
     """Draw the fitness of every evolution over the generations; returns `path`.
 
-    On the validation seeds, where they have been judged on them, else the population's mean.
+    Shows the fitness on the validation seeds if available, otherwise the population's mean.
 
     Args:
-        evolutions: by their names, the records of their generations.
-        path: of the PNG.
-        chosen: the name of the evolution that is drawn thick.
+        evolutions: records of the generations by name of the evolution.
+        path: output path of the PNG.
+        chosen: name of the evolution to draw with a thick line.
         baseline: dashed horizontal lines, such as the fitness of squared error.
-        ylabel: what fitness is.
+        ylabel: name of the fitness.
 
     Raises:
         ValueError: no record of a generation.
@@ -72,9 +72,9 @@ def plot_metrics(
     """Draw a problem's own metrics over the generations, a panel for each; returns `path`.
 
     Args:
-        records: of the generations; each metric is a mean over the candidates.
-        names: of the metrics, at least one.
-        path: of the PNG.
+        records: records of the generations; each metric is a mean over the candidates.
+        names: names of the metrics, at least one.
+        path: output path of the PNG.
     """
     figure = plots._figure(2.2 * len(names) + 0.8)
     generation = plots._column(records, "generation")
@@ -92,8 +92,8 @@ def plot_numbers(numbers: Mapping[str, float], path: plots.PathLike) -> Path:
     """Draw evolved numbers as bars; returns `path`.
 
     Args:
-        numbers: by their names, at least one; if there are many, some names are left out.
-        path: of the PNG.
+        numbers: numbers by name, at least one; with many numbers, some labels are left out.
+        path: output path of the PNG.
     """
     figure = plots._figure(4.5)
     axes = plots._style(figure.subplots(), "", "value")

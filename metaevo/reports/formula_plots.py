@@ -22,7 +22,7 @@ def plot_formulas(
         formulas: each with length, iqm, interval (low, high).
         hand_written: each with name, length (None: not drawn), iqm, interval.
         learned: numbers (how many it has), iqm, interval.
-        path: of the PNG.
+        path: output path of the PNG.
         networks: smaller ones, like `learned`, which comes last.
         ylabel: name of the score.
 

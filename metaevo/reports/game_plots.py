@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """The values that opponents reach against one of our policies."""
+    """Payoffs that opponents can reach against a fixed policy of ours."""
 
     step: int
     other: ArrayLike
@@ -58,10 +58,11 @@ def plot_meta_episode(
     """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
     Args:
-        probabilities: [steps, 2, 5] of cooperating, means over meta-episodes; ours first.
-        payoffs: [steps, 2].
-        path: of the PNG.
-        opponent: its name.
+        probabilities: [steps, 2, 5] probabilities of cooperation, averaged over meta-episodes; ours
+            first.
+        payoffs: [steps, 2] payoffs of both players; ours first.
+        path: output path of the PNG.
+        opponent: name of the opponent.
     """
     chances, earned = np.asarray(probabilities), np.asarray(payoffs)
     steps = np.arange(1, len(chances) + 1)
@@ -91,9 +92,9 @@ def plot_payoffs(records: Sequence[PlainMapping], path: plots.PathLike, *, oppon
     """Draw the payoffs of both sides over the generations; returns `path`.
 
     Args:
-        records: of the generations.
-        path: of the PNG.
-        opponent: its name.
+        records: records of the generations.
+        path: output path of the PNG.
+        opponent: name of the opponent.
     """
     generation = plots._column(records, "generation")
     figure = plots._figure(4.4, plots.NARROW)
@@ -114,9 +115,9 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
     Args:
-        players: by the name of our player, rewards a step [episodes, 2], ours first, and shares of
-            coins of the own colour, likewise.
-        path: of the PNG.
+        players: by name of our player, the rewards per step [episodes, 2] and the shares of coins
+            of the own colour [episodes, 2]; ours first.
+        path: output path of the PNG.
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
@@ -142,7 +143,7 @@ def plot_reach(
     Args:
         reaches: a panel each.
         corners: [4, 2] payoffs after CC, CD, DC and DD, the opponent's first.
-        path: of the PNG.
+        path: output path of the PNG.
         predicted: a point (other, own) on the lines that extortion predicts; they are drawn if the
             fitted lines pass near it. None for no lines.
 
@@ -210,12 +211,12 @@ def plot_messages(
     """Draw messages over two coordinates of the observation; returns `path`.
 
     Args:
-        say: from observations [samples, obs_size] to messages [samples, width].
+        say: function from observations [samples, obs_size] to messages [samples, width].
         middle: [obs_size] values of the other coordinates.
-        low: [obs_size] where the axes begin.
-        high: [obs_size] where they end.
-        env: the environment's name.
-        path: of the PNG.
+        low: [obs_size] lower ends of the axes.
+        high: [obs_size] upper ends of the axes.
+        env: name of the environment.
+        path: path of the PNG.
     """
     high = np.where(high > low, high, low + 1.0)  # a number that never changes
     lines = [_line(middle, low, high, place) for place in range(len(middle))]
@@ -252,10 +253,10 @@ def plot_courses(place: np.ndarray, goals: np.ndarray, what: str, path: plots.Pa
     """Draw the places of steered victims; returns `path`.
 
     Args:
-        place: [victims, goals, steps] of the victims, NaN after an episode's end.
-        goals: [goals] of the victims.
+        place: [victims, goals, steps] positions of the victims, NaN after the end of an episode.
+        goals: [goals] goals of the victims.
         what: name of the steered quantity.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     figure = plots._figure(4.2, plots.NARROW)
     axes = plots._style(figure.subplots(), "step", what)
@@ -277,9 +278,9 @@ def plot_traces(
 
     Args:
         measured: curves [seeds, updates] by measure and channel.
-        labels: of the measures.
+        labels: labels of the measures.
         steps: [updates] environment steps.
-        path: of the PNG.
+        path: output path of the PNG.
     """
     columns = 2
     rows = -(-len(measured) // columns)

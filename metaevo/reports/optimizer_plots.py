@@ -28,12 +28,12 @@ def plot_steps(
     """Draw steps against the gradient; returns `path`.
 
     Args:
-        panels: by row and column, such as `("policy", "start")`; in each, for every momentum, the
-            curves by name, of which the first is solid and the second dashed.
-        path: of the PNG.
+        panels: panels by row and column, such as `("policy", "start")`. A panel holds the curves by
+            name for every momentum; the first curve is solid and the second dashed.
+        path: output path of the PNG.
 
     Raises:
-        ValueError: no curves.
+        ValueError: if there are no curves.
     """
     if not panels:
         raise ValueError("no steps to plot")

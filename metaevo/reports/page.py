@@ -82,10 +82,10 @@ details h2 { font-size: 1.05rem; margin-top: 1.5rem; }
 
 
 def difference(pair: PlainMapping) -> str:
-    """Say how large a compared difference is, and how sure.
+    """Describe a difference with its interval in words.
 
     Args:
-        pair: with `conclusion`, `difference` and `difference_interval`, as in evaluation.json.
+        pair: `conclusion`, `difference` and `difference_interval`, as in evaluation.json.
     """
     low, high = pair["difference_interval"]
     text = f"the difference is {estimate(pair['difference'], low, high, sign=True)}"
@@ -116,7 +116,7 @@ def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[list
 
 
 def _terminal_width() -> int | None:
-    """Columns of the terminal that stdout is, if it is one: what goes to a file is not folded."""
+    """Width of the terminal on stdout; None if stdout is no terminal, so files are not wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

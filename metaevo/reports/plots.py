@@ -1,7 +1,7 @@
 """The figures of a run, as PNG files.
 
 They are drawn with matplotlib's object interface, never with pyplot, so that drawing touches no
-global state, needs no display and can happen between two blocks of a run. Colours are those of
+global state, needs no display and can happen between two blocks of a run. The palette is by
 Okabe and Ito ("Color Universal Design", 2008), which colour-blind readers can distinguish; learned
 curves are always vermilion and thick. Figures are 9 inches wide at 200 dots an inch: shown at
 900 pixels, their text has the size of a web page's. Narrow ones are for two side by side.
@@ -130,7 +130,7 @@ def is_learned(name: str, learned: str = "learned") -> bool:
 
 
 def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
-    """How to draw each variant's line; the learned one is thick and on top."""
+    """Return the line style of each variant; the learned variant is thick and on top."""
     baselines = cycle(_BASELINE_STYLES)
     styles: dict[str, PlainDict] = {}
     names = list(names)
@@ -167,16 +167,16 @@ def plot_fitness(
     *,
     baseline: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draw how the population's fitness went over the generations; returns ``path``.
+    """Draw the population's fitness over the generations; returns ``path``.
 
-    ``records`` are lines of metrics.jsonl, of which those of another kind than "generation" are
-    ignored: fitness_mean, fitness_best, and where they are known fitness_low and fitness_high (of
-    the middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
+    ``records`` are lines of metrics.jsonl; only the kind "generation" is used. A record has
+    fitness_mean and fitness_best, and optionally fitness_low and fitness_high (the bounds of the
+    middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
     instead of the quantiles. ``baseline`` gives dashed horizontal lines, such as the fitness of
     squared error.
 
     Raises:
-        ValueError: no record of a generation.
+        ValueError: if no record is of a generation.
     """
     records = [record for record in records if record.get("kind", "generation") == "generation"]
     if not records:
@@ -327,16 +327,16 @@ def plot_learning_curves(
     """Draw the mean over seeds and its 95% bootstrap interval, unsmoothed; returns ``path``.
 
     Args:
-        curves: by name, [seeds, points]; NaN where a seed had no finished episode.
+        curves: [seeds, points] curves by name; NaN where a seed had no finished episode.
         frames: [points] environment steps, shared by all curves.
-        path: of the PNG.
-        title: above the figure.
+        path: output path of the PNG.
+        title: title above the figure.
         ylabel: name of the quantity.
-        complete_from: environment steps before which the longest episodes cannot have ended, so
-            that the mean is over short ones; this part is shaded. None: no shading.
+        complete_from: environment steps before which the longest episodes cannot have ended. The
+            mean covers only short episodes there, so this part is shaded. None: no shading.
 
     Raises:
-        ValueError: no curves, or a shape that does not fit ``frames``.
+        ValueError: if there are no curves, or a shape does not match ``frames``.
     """
     if not curves:
         raise ValueError("no learning curves to plot")

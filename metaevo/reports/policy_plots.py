@@ -29,7 +29,7 @@ def plot_policy_losses(
 
     Args:
         panels: for each advantage, a column of the figure, the curves by name.
-        path: of the PNG.
+        path: output path of the PNG.
 
     Raises:
         ValueError: no curves.

@@ -10,15 +10,15 @@ from metaevo.reports import plots
 
 
 def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.PathLike) -> Path:
-    """Draw hyperparameters over training, a panel each; returns `path`.
+    """Draw hyperparameters over training, one panel each; returns `path`.
 
     Args:
-        panels: for each hyperparameter the curves by name, [points] from the start of training to
-            its end.
-        path: of the PNG.
+        panels: curves by name for each hyperparameter, [points] from the start of training to the
+            end.
+        path: output path of the PNG.
 
     Raises:
-        ValueError: no curves.
+        ValueError: if there are no curves.
     """
     if not panels or not all(panels.values()):
         raise ValueError("no schedules to plot")

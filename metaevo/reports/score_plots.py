@@ -39,21 +39,21 @@ def plot_scores(
     differences: Mapping[str, Difference] | None = None,
     reference: str = "",
 ) -> Path:
-    """Draw one dot and interval a variant, first row on top; returns `path`.
+    """Draw a dot and an interval for each variant, the first row on top; returns `path`.
 
-    Below them stand the differences from one of the variants, around a zero line. A weak variant
-    does not stretch that axis: an arrow points to where it lies.
+    A second panel below shows the differences from a reference variant around a zero line. A weak
+    variant does not stretch its axis: an arrow points to its position.
 
     Args:
         rows: the variants.
-        path: of the PNG.
+        path: path of the PNG.
         xlabel: name of the score.
         learned: the variant with the shaded interval.
-        differences: by the names of variants; none for no such panel.
-        reference: the variant that they are from.
+        differences: differences by variant name; empty to omit the panel.
+        reference: the variant that the differences are measured from.
 
     Raises:
-        ValueError: no rows.
+        ValueError: if there are no rows.
     """
     if not rows:
         raise ValueError("no scores to plot")

@@ -31,8 +31,8 @@ def plot_credit(curves: Mapping[str, ArrayLike], path: plots.PathLike) -> Path:
     """Draw how a reward changes the weights of the steps before it; returns `path`.
 
     Args:
-        curves: by name, each [steps], beginning with the step that is rewarded.
-        path: of the PNG.
+        curves: curves [steps] by name, starting at the rewarded step.
+        path: output path of the PNG.
     """
     figure = plots._figure(3.6, plots.NARROW)
     axes = plots._style(figure.subplots(), "steps before the reward", "change of the weight")
@@ -72,11 +72,11 @@ def plot_rollout(rollout: Rollout, path: plots.PathLike) -> Path:
 
 
 def plot_predictions(probabilities: np.ndarray, path: plots.PathLike) -> Path:
-    """Draw how likely each class is predicted in every cell of a grid.
+    """Draw the predicted probability of each class in every cell of a grid.
 
     Args:
-        probabilities: [rows, columns, classes].
-        path: of the PNG.
+        probabilities: [rows, columns, classes] predicted probabilities.
+        path: output path of the PNG.
     """
     classes = probabilities.shape[-1]
     figure = plots._figure(3.9, plots.NARROW)

@@ -19,7 +19,7 @@ MOVES: dict[str, tuple[Move, ...]] = {
     "FourRooms-misc": ((-1, 0), (0, 1), (1, 0), (0, -1)),
     "FrozenLake-misc": ((0, -1), (1, 0), (0, 1), (-1, 0)),
 }
-"""What the actions of grids add to (row, column)."""
+"""Changes of (row, column) by each action, by environment."""
 
 
 class GridMap(NamedTuple):
@@ -27,15 +27,15 @@ class GridMap(NamedTuple):
 
     shape: tuple[int, int]
     moves: tuple[Move, ...]
-    """what each action adds to (row, column); empty where that is not fixed"""
+    """change of (row, column) by each action; empty if it is not fixed"""
 
 
 def grid_map(env: Environment, num_states: int) -> GridMap | None:
-    """Return the grid of an environment's states; None if there is none.
+    """Return the grid of an environment's states; None if the states form no grid.
 
     Args:
-        env: with or without an adapter around it.
-        num_states: of the table; states are numbered row by row.
+        env: the environment, with or without an adapter.
+        num_states: number of states in the table, numbered row by row.
     """
     while hasattr(env, "env"):
         env = env.env
@@ -54,12 +54,12 @@ def plot_value_map(
     """Draw max Q of every state with its greedy actions as arrows, and the visits.
 
     Args:
-        q: [num_states, num_actions].
-        visits: [num_states, num_actions], how often each action was taken; states without visits
-            (walls, states out of reach) stay blank.
+        q: [num_states, num_actions] action values.
+        visits: [num_states, num_actions] number of times each action was taken; states without
+            visits (walls, unreachable states) stay blank.
         cells: the grid.
-        path: of the PNG file.
-        title: above the figure.
+        path: output path of the PNG.
+        title: title above the figure.
 
     Returns:
         the path.

@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and its life: open, save, resume, stop, end."""
+"""Runs: their files on disk, and how they open, save, resume, stop and end."""

@@ -16,7 +16,7 @@ class Resumed(NamedTuple):
     done: int
     """index of the checkpoint: generations or updates"""
     seconds: float
-    """of work until then"""
+    """seconds of work until the checkpoint"""
 
 
 def restore_run(
@@ -33,16 +33,16 @@ def restore_run(
 
     Args:
         run: the directory of the run.
-        kind: of the records.
+        kind: kind of the records.
         template: structure, shapes and dtypes of the saved tree.
-        run_id: of the run, which its checkpoints contain.
-        logged: from the index of a checkpoint to the indices of all records before it.
+        run_id: id of the run, which is stored in its checkpoints.
+        logged: maps the index of a checkpoint to the indices of all records before it.
 
     Returns:
-        None if the run was killed before anything was saved or logged.
+        the restored state; None if the run was killed before its first record or checkpoint.
 
     Raises:
-        ConfigError: if no checkpoint can be used.
+        ConfigError: if no checkpoint is usable.
     """
     found = run.read_metrics(kind).column(kind).tolist()
     saved = checkpoint.indices(run.checkpoints)

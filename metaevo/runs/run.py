@@ -101,7 +101,7 @@ class Run(Generic[S]):
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Print how to continue after a signal, and let the trackers finish."""
+        """After a signal, print the command to continue; always let the trackers finish."""
         try:
             yield
         except StopRequestedError:
@@ -112,15 +112,15 @@ class Run(Generic[S]):
                 self._tracker.finish()
 
     def check_stop(self) -> None:
-        """Stop here if a signal has arrived.
+        """Stop the run if a signal has arrived.
 
         Raises:
-            StopRequestedError: which `working` catches.
+            StopRequestedError: if a signal has arrived; `working` catches it.
         """
         self.stop.check()
 
     def save_as_it_goes(self) -> None:
-        """Declare that all results are saved at once, so a signal need not wait for a block."""
+        """Declare that results are saved immediately, so a signal need not wait for a block."""
         self.stop.patience = PATIENCE
 
     def log(self, record: PlainDict) -> None:
@@ -139,9 +139,9 @@ class Run(Generic[S]):
         """Log the final comparison, and drop the records of an earlier one.
 
         Args:
-            rows: of evaluation.json, with `name`, `iqm` and `interval`.
+            rows: rows of evaluation.json, with `name`, `iqm` and `interval`.
             frames: environment steps behind each row.
-            seconds: since the run began.
+            seconds: seconds since the start of the run.
         """
         self.directory.truncate_metrics("evaluation", 0)
         for index, (row, count) in enumerate(zip(rows, frames, strict=True)):
@@ -164,8 +164,8 @@ class Run(Generic[S]):
 
         Args:
             index: generations or updates done.
-            tree: of arrays.
-            seconds: of work until now.
+            tree: tree of arrays.
+            seconds: seconds of work until now.
         """
         self.directory.sync()
         checkpoint.save(
@@ -183,10 +183,10 @@ class Run(Generic[S]):
 
         Args:
             template: structure, shapes and dtypes of the saved tree.
-            logged: from the index of a checkpoint to the indices of all records before it.
+            logged: maps the index of a checkpoint to the indices of all records before it.
 
         Returns:
-            None if the run is new, or was killed before its first checkpoint.
+            the state; None if the run is new, or was killed before its first checkpoint.
 
         Raises:
             ConfigError: if there are checkpoints but none can be used.
@@ -218,12 +218,12 @@ def open_run(
     """Open and lock a run's directory, and handle signals and device errors until the end.
 
     Args:
-        kind: of run.
-        settings: of the run.
-        run_dir: its directory; by default a new one under `runs/`.
-        resume: continue the run there.
-        exclusively: keep other processes from writing there.
-        alone: whether this process may exit by itself; several are ended by `hosts.together`.
+        kind: kind of run.
+        settings: settings of the run.
+        run_dir: directory of the run; defaults to a new directory under `runs/`.
+        resume: continue the run in this directory.
+        exclusively: prevent other processes from writing to the directory.
+        alone: whether this process may exit by itself; `hosts.together` ends several processes.
 
     Raises:
         ConfigError: if the directory cannot be used, or a resumed run has other settings.
@@ -244,8 +244,8 @@ def open_run_inside(run: Run[S], settings: S, name: str) -> Iterator[Run[S]]:
 
     Args:
         run: the outer run.
-        settings: of the inner run.
-        name: of the folder.
+        settings: settings of the inner run.
+        name: name of the folder.
 
     Raises:
         ConfigError: as for `open_run`.
@@ -284,12 +284,12 @@ def how_to_continue(run: RunDirectory, settings: HasRun) -> str:
 
 
 def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Sequence[str]) -> S:
-    """Refuse to resume a run with settings that would change its results.
+    """Raise if a resumed run has settings that would change its results.
 
     Args:
         run: the directory of the run.
-        saved: its settings, with the default for a setting that is newer.
-        settings: of the command line.
+        saved: saved settings of the run, with defaults for settings added since.
+        settings: settings from the command line.
         harmless: prefixes of the settings that may change.
 
     Returns:

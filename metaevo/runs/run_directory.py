@@ -130,11 +130,11 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def held(self, way_out: str, *, exclusively: bool = True) -> Iterator[None]:
-        """Lock the directory while a run writes here.
+        """Lock the directory while a run writes to it.
 
         Args:
-            way_out: how to continue after an error of the disk, for its message.
-            exclusively: whether other processes must not write here.
+            way_out: instructions to continue after a disk error, for the error message.
+            exclusively: whether to exclude other processes from writing to the directory.
 
         Raises:
             DiskError: if the directory can no longer be written.
@@ -239,10 +239,10 @@ class RunDirectory:
         return metrics.read(self.metrics_path, kinds)
 
     def truncate_metrics(self, kind: str, count: int) -> None:
-        """Keep the first `count` records of `kind`; a resumed run logs the others again.
+        """Keep only the first `count` records of `kind`; a resumed run logs the rest again.
 
         Raises:
-            ConfigError: as `read_metrics` does.
+            ConfigError: as in `read_metrics`.
         """
         if not os.path.lexists(self.metrics_path):
             return

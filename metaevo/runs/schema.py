@@ -1,4 +1,4 @@
-"""Schema of the files in a run directory: what a run writes and what a reader accepts.
+"""Schema of the files in a run directory, as runs write them and readers accept them.
 
 Each file is a `TypedDict` with the keys that some reader uses; a file may have other keys.
 """
@@ -73,7 +73,7 @@ class _Sweep(TypedDict, total=False):
 
 
 class _Settings(TypedDict, total=False):
-    """Settings that are read without the class that they were made from."""
+    """Settings that are read without their dataclass."""
 
     learner: Text
     evolve: Text | list[Text]
@@ -240,7 +240,7 @@ class Variant(Scored):
 
 
 class Judgement(TypedDict):
-    """A learned variant against another one."""
+    """Comparison of a learned variant with another variant."""
 
     learned: Text
     other: Text
@@ -255,7 +255,7 @@ class Judgement(TypedDict):
 
 
 class Together(TypedDict):
-    """The mean of several evolutions against the best hand-written variant."""
+    """Comparison of several evolutions' mean with the best hand-written variant."""
 
     evolutions: Index
     better: Index
@@ -288,7 +288,7 @@ class HeldOut(TypedDict):
     curves: NotRequired[Text]
     """quantity of the learning curves"""
     budget: NotRequired[Text]
-    """how contenders were tuned"""
+    """tuning of the contenders"""
     unseen: "NotRequired[Unseen]"
 
 
@@ -300,7 +300,7 @@ class Scale(TypedDict):
 
 
 class UnseenResult(HeldOut):
-    """The comparison on a task that evolution has not seen."""
+    """Comparison on a task unseen during evolution."""
 
     scale: Scale | None
 
@@ -377,7 +377,7 @@ class _UnseenVariant(TypedDict):
 
 
 class UnseenScores(TypedDict):
-    """unseen/NAME.json: scores on a task that evolution has not seen."""
+    """unseen/NAME.json: scores on a task unseen during evolution."""
 
     key: Text
     variants: Annotated[list[_UnseenVariant], Len(2)]

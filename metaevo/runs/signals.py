@@ -1,4 +1,4 @@
-"""Stopping a run from outside: at the next good moment after one signal, at once after a second."""
+"""Stop a run by signals: the first one saves before stopping, a second one stops immediately."""
 
 import atexit
 import os
@@ -17,7 +17,7 @@ PATIENCE = 2.0
 
 
 class StopRequestedError(Exception):
-    """A signal asked the run to stop; everything finished so far is saved."""
+    """The run received a signal to stop; everything finished so far is saved."""
 
 
 def leave_at_once() -> None:
@@ -51,9 +51,9 @@ class StopOnSignal:
         """Wait for a signal.
 
         Args:
-            way_on: how to continue the run, for the message after a second signal.
-            patience: seconds after which one signal is enough; None while there may be something
-                to save. Can be changed later.
+            way_on: instructions to continue the run, for the message after a second signal.
+            patience: seconds after which one signal ends the process; None while results may be
+                unsaved. Can be changed later.
         """
         self.requested: int | None = None
         self.patience = patience

@@ -1,12 +1,13 @@
-"""How sure a comparison of training runs is: intervals, rank tests, and one rule for a verdict.
+"""Statistics to compare training runs: intervals, rank tests, and a single rule for verdicts.
 
 The protocol of Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
 Precipice" (NeurIPS 2021, arXiv 2108.13264): interquartile means, percentile bootstrap intervals
 stratified by task, and probabilities of improvement. Higher scores are better; runs are redrawn
-within their task only, and paired where they are said to share their seeds.
+within their task only, and paired if the caller declares that they share seeds.
 
-Scores are strata: a list of tasks, each an array [runs], with any number of runs on each. A table
-[runs] or [runs, tasks] is turned into them by `strata_of`; `summarise` and `compare` take tables.
+Scores are strata: a list of tasks, each an array [runs], with any number of runs on each.
+`strata_of` converts a table [runs] or [runs, tasks] to strata; `summarise` and `compare` take
+tables.
 Everything is NumPy on the host and reproducible from ``seed``.
 """
 

@@ -1,4 +1,4 @@
-"""Curves with a pointwise interval: of learning, and of how many runs score more than a level."""
+"""Curves with pointwise intervals: learning curves and performance profiles."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ def mean_curve(
     non-finite value (no finished episode yet) is missing, not zero; a point no seed has is NaN.
 
     Raises:
-        ValueError: not [seeds, points], or no seeds.
+        ValueError: if the shape is not [seeds, points], or there are no seeds.
     """
     array = np.asarray(curves, dtype=np.float64)
     if array.ndim != 2 or len(array) == 0:
@@ -36,7 +36,7 @@ def mean_curve(
 def performance_profile(
     strata: Strata, thresholds: ArrayLike, *, resamples: int = 500, seed: int = 0
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The share of runs that score more than each threshold, averaged over tasks, low and high.
+    """Share of runs that score more than each threshold, averaged over tasks, with low and high.
 
     Agarwal et al. 2021, section 4.2: [thresholds] each, with a pointwise 95% bootstrap interval.
     """

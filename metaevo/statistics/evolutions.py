@@ -14,16 +14,16 @@ RESAMPLES = 10_000
 
 
 class Together(NamedTuple):
-    """Several evolutions against the strongest of several others."""
+    """Comparison of several evolutions with the best baseline."""
 
     mean: Estimate
     """mean over evolutions of their interquartile means"""
     place: int
-    """index of the strongest of the others, which has the highest interquartile mean"""
+    """index of the best baseline, which has the highest interquartile mean"""
     difference: Estimate
-    """mean minus the interquartile mean of the strongest"""
+    """mean minus the interquartile mean of the best baseline"""
     p: float
-    """p-value of Student's t test of the evolutions' differences from the strongest"""
+    """p-value of Student's t test of the evolutions' differences from the best baseline"""
     verdict: Verdict
     """undecided unless the interval and the test agree"""
 
@@ -39,8 +39,8 @@ def mean_of_evolutions(
 
     Args:
         evolutions: scores of each result.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: there is no evolution, or scores are not finite.
@@ -57,17 +57,17 @@ def together(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Together:
-    """Compare several evolutions with the strongest of several others.
+    """Compare several evolutions with the best of several baselines.
 
-    The interval is corrected for the choice of the strongest as in `against_strongest`. The
-    bootstrap is overconfident with two or three evolutions; the t test, which takes the strongest
-    score as known, with many. A verdict needs both.
+    The interval is corrected for the choice of the best baseline as in `against_strongest`. The
+    bootstrap is overconfident with two or three evolutions; the t test, which treats the best
+    baseline's score as known, is overconfident with many. A verdict needs both.
 
     Args:
         evolutions: scores of each result.
-        others: at least one, on the same tasks.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        others: scores of at least one baseline on the same tasks.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
     """
     rng = np.random.default_rng(seed)
     of_all = _redrawn(evolutions, rng, resamples)
@@ -117,7 +117,7 @@ def _redrawn(evolutions: Sequence[Strata], rng: np.random.Generator, resamples: 
 
 
 def _t_test(differences: Sequence[float]) -> float:
-    """Return the two-sided p of a mean of zero; 1 of a single number."""
+    """Return the two-sided p-value of a zero mean; 1 for a single number."""
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 
     count = len(differences)

@@ -55,8 +55,8 @@ def estimate(
     """A statistic of a group with its stratified percentile bootstrap interval.
 
     The runs of each task are redrawn with replacement independently of the other tasks' (Agarwal
-    et al. 2021, section 4.1). Few runs make the interval too narrow: it needs about 10 of them to
-    hold what it promises, and one run gives an interval of no width.
+    et al. 2021, section 4.1). With few runs the interval is too narrow: its coverage is close to
+    nominal from about 10 runs, and a single run gives an interval of zero width.
     """
     arrays = arrays_of(strata)
     value = float(statistic([each[np.newaxis] for each in arrays])[0])
@@ -66,7 +66,7 @@ def estimate(
 
 @dataclass(frozen=True)
 class Summary:
-    """What a table says of one variant's scores."""
+    """Summary statistics of a variant's scores."""
 
     iqm: float
     interval: Interval  # 95% stratified bootstrap, of the interquartile mean
@@ -90,7 +90,7 @@ def summarise(scores: ArrayLike) -> Summary:
 
 
 def optimality_gap(strata: Strata, optimum: Sequence[float]) -> Estimate:
-    """How far the runs are below the optimum on average; beyond it nothing is gained.
+    """Average distance of the runs below the optimum; scores above the optimum count as 0.
 
     Agarwal et al. 2021, section 4.3: the mean of max(0, optimum - score).
     """

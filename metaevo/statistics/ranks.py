@@ -1,4 +1,4 @@
-"""Rank tests, what allows for several of them, and how many runs one needs."""
+"""Rank tests, a correction for multiple tests, and the number of runs for a given power."""
 
 from collections.abc import Sequence
 from math import comb, inf, prod
@@ -11,17 +11,18 @@ from metaevo.statistics.scores import FloatArray, Strata, arrays_of
 
 POWER = 0.8
 MOST_RUNS = 1000
-"""More runs than that are not called for: the difference is too small to be looked for."""
+"""Upper limit for a recommended number of runs; smaller differences are not worth detecting."""
 _PERMUTATIONS = 20_000
 _BLOCK = 2**23
 
 
 def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
-    """P of the hypothesis that the runs of x and y are interchangeable within each task.
+    """Two-sided p-value of the hypothesis that x and y are exchangeable within each task.
 
-    Two-sided. On one task it is the Mann-Whitney test, exact for few runs without ties. On
-    several it is a test of the sum over tasks of U divided by its largest value: normal with more
-    than 8 runs a group on every task, else by permutations (so also for few runs with ties).
+    On one task this is the Mann-Whitney test, exact for few runs without ties. On several tasks the
+    statistic is the sum over tasks of U divided by its largest value; its distribution is normal
+    with more than 8 runs per group on every task, otherwise estimated by permutations (also for few
+    runs with ties).
     """
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 
@@ -51,12 +52,12 @@ def rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
 
 
 def signed_rank_test(x: Strata, y: Strata, *, seed: int = 0) -> float:
-    """P of the hypothesis that partners are interchangeable; 1 if all pairs tie.
+    """Two-sided p-value of the paired signed-rank test; 1 if all pairs tie.
 
-    x[task][i] and y[task][i] are partners: they had the same random numbers. Two-sided. On one task
-    it is Wilcoxon's signed-rank test. On several it is a test of the sum over tasks of the signed
-    ranks divided by their largest sum, so that every task counts alike: normal with more than 8
-    pairs on every task, else by random signs.
+    x[task][i] and y[task][i] are partners: they used the same random numbers. On one task this is
+    Wilcoxon's signed-rank test. On several tasks the statistic is the sum over tasks of the signed
+    ranks divided by their largest sum, so that all tasks have equal weight; its distribution is
+    normal with more than 8 pairs on every task, otherwise estimated by random signs.
     """
     import scipy.stats  # takes half a second, which scripts that only train need not wait
 
@@ -94,7 +95,7 @@ def _permuted_sums(rng: np.random.Generator, ranks: FloatArray, count: int) -> F
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjustment of several p values (1979): with them, one level holds for all at once."""
+    """Adjust p-values for multiple tests by Holm's method (1979)."""
     order = np.argsort(p_values)
     adjusted, largest = np.empty(len(order)), 0.0
     for rank, index in enumerate(order):
@@ -104,7 +105,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def smallest_p(x: Strata, y: Strata) -> float:
-    """The p of completely separated runs: no data of this size can do better."""
+    """Smallest p-value for this number of runs, reached by completely separated groups."""
     ways = prod(
         comb(len(a) + len(b), len(a)) for a, b in zip(arrays_of(x), arrays_of(y), strict=True)
     )
@@ -112,7 +113,7 @@ def smallest_p(x: Strata, y: Strata) -> float:
 
 
 def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
-    """Runs of each group on each task for 80% power, were the true difference the observed one.
+    """Runs per group and task for 80% power, if the true difference equals the observed one.
 
     Noether's formula for the Mann-Whitney test (1987, JASA 82:645), with the probability of
     improvement that a normal distribution of the observed difference and spread has: the observed
@@ -142,15 +143,15 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
 
 
 class Paired(NamedTuple):
-    """What runs with the same random numbers say of two groups."""
+    """Comparison of two groups of runs paired by their random numbers."""
 
     pairs: int
     difference: Estimate
     """mean of x - y over the pairs; pairs are redrawn"""
     p: float
-    """of `signed_rank_test`; 1 if all pairs tie"""
+    """p-value of `signed_rank_test`; 1 if all pairs tie"""
     correlation: float
-    """between the partners, NaN if unknown: only where it is high does pairing help"""
+    """correlation between partners, NaN if unknown; pairing helps only if it is high"""
 
 
 def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:

@@ -1,4 +1,4 @@
-"""Scores: tables and strata of them, their interquartile mean, and what a missing one counts as."""
+"""Tables and strata of scores, the interquartile mean, and the treatment of missing scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar, overload
@@ -80,15 +80,16 @@ def iqm(scores: ArrayLike, axis: int | None = None) -> float | FloatArray:
 
 
 def fill_missing(tables: Mapping[Key, ArrayLike]) -> dict[Key, FloatArray]:
-    """Give runs without a score (they diverged, or no episode finished) the worst of their task.
+    """Replace missing scores (diverged runs, no finished episode) by the worst score on the task.
 
-    The worst of all that are compared: its own would flatter a group of which few runs survive.
+    The worst score is taken over all groups; a group's own worst score would favour groups with few
+    surviving runs.
 
     Args:
         tables: scores [runs] or [runs, tasks] of every group, on the same tasks.
 
     Returns:
-        copies of them, all finite; 0 on a task on which no run has a score.
+        finite copies of the tables; 0 on a task without any score.
     """
     arrays = {key: np.asarray(each, dtype=np.float64) for key, each in tables.items()}
     everything = np.concatenate(list(arrays.values()))

@@ -48,8 +48,8 @@ def contrast(
         shared_seeds: whether x[task][i] and y[task][i] had the same random numbers. The bootstrap
             then resamples pairs and the rank test is paired, which removes the variation that
             both owe to their seed.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: different numbers of tasks, or scores that are not finite.
@@ -105,12 +105,12 @@ def verdict(result: Contrast, adjusted_p: float, *, alpha: float = 0.05) -> Verd
 
 
 class Strongest(NamedTuple):
-    """One group against the strongest of several."""
+    """Comparison of a group with the best of several others."""
 
     place: int
-    """index of the strongest, which has the highest interquartile mean"""
+    """index of the best other group, by interquartile mean"""
     contrast: Contrast
-    """interval and p are corrected for the choice of the strongest on the same scores"""
+    """interval and p-value, corrected for choosing the best group on the same scores"""
     verdict: Verdict
 
 
@@ -122,29 +122,29 @@ def against_strongest(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Strongest:
-    """Compare a group with the strongest of several, chosen on the same scores.
+    """Compare a group with the best of several others, chosen on the same scores.
 
-    The group that looks strongest was also lucky, so an uncorrected "worse" would be too frequent,
-    and "better" must hold against the group that is truly strongest. The interval of
-    IQM(x) - max IQM(others) therefore comes from joint bootstrap samples of all groups:
+    Choosing the best group on the same scores biases its score upwards, so an uncorrected "worse"
+    would be too frequent, and "better" must hold against the group that is truly best. The interval
+    of IQM(x) - max IQM(others) therefore comes from joint bootstrap samples of all groups:
 
-    - The low end is the lowest end of all differences. Better than the strongest means better than
-      each, which needs no correction (an intersection-union test, Berger 1982). The p-value is the
-      largest of all rank tests.
-    - The high end is the smallest difference plus a margin for the luckiest of the others, chosen
-      again in each resample (the single-step method of Romano & Wolf 2005). The p-value of the
-      strongest group is adjusted by Holm's method.
+    - The low end is the lowest end of all differences. Better than the best group means better than
+      every group, which needs no correction (an intersection-union test, Berger 1982). The p-value
+      is the largest of all rank tests.
+    - The high end is the smallest difference plus a margin for the selection, which is repeated in
+      each resample (the single-step method of Romano & Wolf 2005). The p-value of the best group is
+      adjusted by Holm's method.
 
     With a single other group both ends equal the ends in `contrast`. The percentiles of
-    IQM(x) - max IQM(others) over the resamples would be wrong: they count luck twice, and with five
+    IQM(x) - max IQM(others) over the resamples would count the selection bias twice: with five
     equal groups of 128 runs they yield "worse" in 20% of cases.
 
     Args:
-        x: the group.
-        others: at least one, on the same tasks.
-        shared_seeds: as for `contrast`, for all groups.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        x: scores of the group.
+        others: scores of at least one other group on the same tasks.
+        shared_seeds: as in `contrast`, for all groups.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
     """
     of_x, *of_others = _redrawn([x, *others], shared_seeds, resamples, seed)
     redrawn = of_x - np.stack(of_others)
@@ -206,8 +206,8 @@ def compare(
         x: the first one.
         y: the second.
         shared_seeds: whether row i of both had the same random numbers.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: number of bootstrap resamples.
+        seed: seed of the bootstrap.
 
     Raises:
         ValueError: as `contrast` and `strata_of`.

@@ -1,8 +1,8 @@
 """CMA-ES for a study, rebuilt from the numbers of its finished trials.
 
-Optuna's own sampler keeps its state as a pickle in the study, and loads the pickles that it finds
-there. A study may come from somebody else, so this sampler keeps only
-the generation of each trial, and repeats all earlier generations when it is built.
+Optuna's own sampler stores its state in the study as a pickle and unpickles it later, which is
+unsafe for untrusted studies. This sampler stores only the generation of each trial, and replays all
+earlier generations when it is created.
 """
 
 from typing import Any
@@ -34,8 +34,8 @@ class CmaSampler(BaseSampler):
         """Begin at the centre of the space.
 
         Args:
-            space: with at least one range.
-            seed: of everything random.
+            space: search space with at least one range.
+            seed: seed of all random numbers.
         """
         self._ranges = {key: each for key, each in space.entries.items() if isinstance(each, Range)}
         dimensions = len(self._ranges)
@@ -60,7 +60,7 @@ class CmaSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> PlainDict:
-        """Tell the algorithm the generations that have been completed, and sample the next one."""
+        """Pass the completed generations to the algorithm, and sample the next generation."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         while (solutions := self._solutions(complete)) is not None:
             self._optimizer.tell(solutions)
@@ -81,7 +81,7 @@ class CmaSampler(BaseSampler):
         return self._choices.sample_independent(study, trial, param_name, param_distribution)
 
     def _solutions(self, complete: list[FrozenTrial]) -> list[tuple[np.ndarray, float]] | None:
-        """Return the solutions of the current generation with their costs; None if some lack."""
+        """Return the solutions of the current generation with their costs; None if incomplete."""
         current, size = self._optimizer.generation, self._optimizer.population_size
         mine = [
             each

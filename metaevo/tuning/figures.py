@@ -117,8 +117,8 @@ def _save(plot: Callable[[], object], path: Path) -> Path:
                 shown = each.get_xlim()
                 plots._style(each, each.get_xlabel(), each.get_ylabel())
                 each.set_xlim(shown)
-        # Many axes side by side. A contour of two settings has one, with a colour bar whose grid
-        # matplotlib's layout cannot handle (it divides by a ratio of zero).
+        # Many axes side by side. A contour of two settings has one, and matplotlib's layout cannot
+        # handle the grid of its colour bar (it divides by a ratio of zero).
         if path.stem in ("slice", "contour") and len(axes) > 1:
             figure.set_layout_engine("constrained")
         rows = math.isqrt(len(axes)) if path.stem == "contour" else 1

@@ -63,7 +63,7 @@ class Plan:
     """memory of a chunk"""
 
     def compilations(self) -> str:
-        """Return how many compilations to expect, in words."""
+        """Return the expected number of compilations as text."""
         if self.groups is None:
             return f"up to {self.trials} (a static setting has a continuous range)"
         return str(min(self.groups, self.trials))
@@ -86,7 +86,7 @@ class Objective(Protocol):
         """Prepare; a run directory keeps the state that a resumed sweep needs."""
 
     def batch_size(self) -> int:
-        """Return how many trials are evaluated at once, at most."""
+        """Return the maximum number of trials per batch."""
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evaluate a batch; `watch.done` is called exactly once for every trial."""
@@ -97,7 +97,7 @@ class Objective(Protocol):
     def confirm(
         self, name: str, params: Params, seeds: int, progress: Progress
     ) -> tuple[np.ndarray, int]:
-        """Evaluate a finalist on seeds that no search has seen: scores [seeds], how many failed."""
+        """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
 
     def frames(self, params: Params) -> int:
         """Return the environment steps of settings on one seed."""
@@ -120,7 +120,7 @@ class FunctionObjective:
         return Plan(num_trials(self.config, self.space), groups=1)
 
     def begin(self, run: RunDirectory | None) -> None:
-        """Do nothing."""
+        """Ignore the run: a Python function needs no preparation."""
 
     def batch_size(self) -> int:
         """One by one, unless the settings have a batch."""
@@ -156,11 +156,11 @@ class FunctionObjective:
 
 
 def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
-    """Return the statistic that the settings name, or None if a score is not known.
+    """Return the statistic chosen in the settings, or None if a score is not finite.
 
     Args:
-        scores: of one trial [seeds]; not finite where training diverged or no episode has ended.
-        config: with the name of the statistic.
+        scores: [seeds] scores of a trial; not finite if training diverged or no episode ended.
+        config: settings with the name of the statistic.
     """
     scores = np.asarray(scores, dtype=np.float64)
     if not np.all(np.isfinite(scores)):

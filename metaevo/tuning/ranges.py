@@ -45,7 +45,7 @@ class Range:
         return FloatDistribution(self.low, self.high, log=self.is_log)
 
     def count(self) -> int | None:
-        """Return how many values there are; None if they are not countable."""
+        """Return the number of values; None if they are not countable."""
         return int(self.high - self.low) // self.step + 1 if self.is_integer else None
 
     def ends(self) -> list[float]:
@@ -123,7 +123,7 @@ class Choice:
         return CategoricalDistribution([self.encode(value) for value in self.values])
 
     def count(self) -> int | None:
-        """Return how many values there are."""
+        """Return the number of values."""
         return len(self.values)
 
     def ends(self) -> list[Any]:
@@ -131,7 +131,7 @@ class Choice:
         return list(self.values)
 
     def points(self, count: int) -> list[Any]:
-        """Return all values, however many are asked for."""
+        """Return all values; `count` is ignored."""
         del count
         return list(self.values)
 

@@ -117,9 +117,9 @@ def confirmation(
     """Return the content of evaluation.json: variants on fresh seeds, the first one the winner.
 
     Args:
-        scores: of every variant [seeds]; the last one is where the sweep began.
-        diverged: how many agents of every variant did.
-        settings: chosen by the sweep, for every variant.
+        scores: [seeds] scores of every variant; the last variant is the sweep's starting point.
+        diverged: number of diverged agents of every variant.
+        settings: settings chosen by the sweep for every variant.
         best: the best trial of the search.
         frames: environment steps of the whole search.
     """

@@ -62,7 +62,7 @@ def run_sweep(
 
     Args:
         objective: evaluates the trials.
-        settings: of the sweep.
+        settings: settings of the sweep.
         run_dir: where to write; by default `runs/sweep/<timestamp>`.
         resume: continue the sweep in `run_dir`.
         worker: only train trials of the sweep in `run_dir`, which another process leads.
@@ -71,7 +71,7 @@ def run_sweep(
         the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
 
     Raises:
-        ConfigError: for anything wrong in the settings or in the directory, before compilation.
+        ConfigError: before compilation, if the settings or the directory are invalid.
         DiskError: if the directory can no longer be written.
     """
     available, wanted = len(jax.devices()), settings.run.num_devices

@@ -1,6 +1,6 @@
-"""How the settings of the trials are chosen, and which trials are stopped early.
+"""Samplers choose the settings of trials; pruners stop trials early.
 
-Grid, random and Sobol points form a design: a list that is known before the first trial. TPE and
+Grid, random and Sobol points form a design: a list that is fixed before the first trial. TPE and
 CMA-ES are samplers, which learn from finished trials.
 """
 
@@ -19,10 +19,10 @@ from metaevo.tuning.space import Space
 
 
 def check_sampler(config: SweepConfig, space: Space) -> None:
-    """Refuse a space that the sampler cannot search.
+    """Raise if the sampler cannot search a space.
 
     Raises:
-        ConfigError: naming the ranges that there are.
+        ConfigError: naming the ranges in the space.
     """
     numeric = [key for key, entry in space.entries.items() if not isinstance(entry, Choice)]
     if config.sampler == "cma_es" and len(numeric) < 2:
@@ -79,7 +79,7 @@ def expected_share(config: SweepConfig) -> float:
     ]
     if config.scheduler != "hyperband":
         return shares[0]
-    left = np.arange(len(steps))[::-1]  # rungs after the first one of a bracket
+    left = np.arange(len(steps))[::-1]  # rungs after the first rung of a bracket
     weights = np.ceil(len(steps) * config.eta**left / (left + 1))  # as Optuna's brackets
     return float(np.average(shares, weights=weights))
 

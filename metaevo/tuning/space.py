@@ -6,7 +6,7 @@
       value_loss: [squared, huber] # short for {choice: [squared, huber]}
       hyperparams.vf_coef: {fixed: 0.5}
 
-Everything that a user can get wrong here is found before anything is trained.
+All user errors in the section are reported before training starts.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def make_space(raw_space: Params, settings_class: type, raw_settings: Params) ->
 
 
 def free_space(raw_space: Params) -> Space:
-    """Read the search space of a function; its settings may have any names.
+    """Read the search space of a function, for which any names are allowed.
 
     Raises:
         ConfigError: for anything wrong in the space.
@@ -185,7 +185,7 @@ def _leaves(cls: type, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _hint_of(key: str, leaves: dict[str, object], cls: type) -> object:
-    """Return the annotation of a setting; refuses names that cannot be searched."""
+    """Return the annotation of a setting; raise if the setting cannot be searched."""
     if key in leaves:
         return leaves[key]
     section = key.split(".")[0]
@@ -272,7 +272,7 @@ def _number(where: str, value: object, kind: str) -> float:
 
 
 def _check_numeric(key: str, kind: str, hint: object) -> None:
-    """Refuse a range over text, and real numbers where only whole ones are possible."""
+    """Raise for a range over text, or over real numbers where only integers are possible."""
     kinds = set(_kinds(hint))
     if not kinds & {int, float, Any}:
         raise ConfigError(f"space.{key}: {kind} needs a setting that is a number; use choice")
@@ -296,7 +296,7 @@ def _kinds(hint: object) -> Iterator[object]:
 
 
 def _check_values(space: Space, settings_class: type, raw_settings: Params) -> None:
-    """Refuse fixed values, choices and ends of ranges that their settings do not allow.
+    """Raise if settings do not allow their fixed values, choices or ends of ranges.
 
     A value may need another value to go with it (as many minibatches as divide the batch): it is
     allowed if it goes with the settings as they are, or with one value of one other setting of the

@@ -1,7 +1,7 @@
-"""Where a study is kept: a journal in the run directory, a database, or memory.
+"""Storage of a study: a journal in the run directory, a database, or memory.
 
 The journal is text, one JSON object per line. Optuna unpickles only the snapshots of its Redis
-backend and the state of its own CMA-ES, which `metaevo.tuning.cma` replaces.
+backend and the state of Optuna's CMA-ES sampler, which `metaevo.tuning.cma` replaces.
 """
 
 import contextlib
@@ -34,11 +34,11 @@ _ATTEMPTS = 4
 
 
 def open_storage(path: Path | None, url: str | None) -> BaseStorage:
-    """Open, or begin, the storage of a study.
+    """Open the storage of a study, or create it.
 
     Args:
         path: the run directory with the journal; None for a study in memory.
-        url: of a database, as SQLAlchemy writes it; None for the journal.
+        url: SQLAlchemy URL of a database; None for the journal.
 
     Raises:
         ConfigError: if it cannot be opened; the message never shows a password.

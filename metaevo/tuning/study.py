@@ -136,18 +136,18 @@ class Study:
         name: str,
         is_worker: bool = False,
     ) -> "Study":
-        """Open a study, or begin it if there is none.
+        """Open a study, or create it if it does not exist.
 
         Args:
             path: the run directory, which keeps the journal; None for a study in memory.
-            config: where the study is, its name, and how its trials are chosen.
-            space: of the settings.
-            seed: of everything random in it.
-            name: of the study, if the config has none.
+            config: location and name of the study, and its sampler and scheduler.
+            space: search space of the settings.
+            seed: seed of all random choices in the study.
+            name: name of the study if the config has none.
             is_worker: whether another process leads the study in this run directory.
 
         Raises:
-            ConfigError: if it cannot be opened, or is a study of another sweep.
+            ConfigError: if the study cannot be opened, or belongs to another sweep.
         """
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         check_sampler(config, space)
@@ -213,13 +213,13 @@ class Study:
         return True  # another process believed that this one was dead, and repeats the trial
 
     def tell(self, trial: Trial, outcome: Outcome) -> bool:
-        """Decide a trial.
+        """Record the outcome of a trial.
 
-        A pruned trial teaches the sampler the values on the way or, if it has none, that no trial
-        is worse. The sampler ignores a failed one.
+        A pruned trial passes its intermediate values to the sampler or, without any, counts as the
+        worst trial. The sampler ignores failed trials.
 
         Returns:
-            whether it was kept: not if Optuna counted this process as dead.
+            whether the outcome was kept; False if Optuna considered this process dead.
         """
         value = outcome.value if outcome.outcome == "complete" else None
         if outcome.outcome == "complete" and (value is None or not math.isfinite(value)):
@@ -252,11 +252,11 @@ class Study:
         return list(found.values())
 
     def running(self) -> int:
-        """Return how many trials are being evaluated, also by processes that may be dead."""
+        """Return the number of running trials, including trials of processes that may be dead."""
         return len(self.optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
 
     def remaining(self) -> int:
-        """Return how many trials `ask` can return now."""
+        """Return the number of trials that `ask` can return now."""
         left = len(self._abandoned())
         waiting = self.optuna_study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         return left + len(waiting)
@@ -308,7 +308,7 @@ class Study:
             )
 
     def _check(self, trial: FrozenTrial) -> None:
-        """Raise `ConfigError` if no sweep of metaevo has written a trial."""
+        """Raise `ConfigError` if a trial was not written by a metaevo sweep."""
         where = f"study {self._name!r}, trial {trial.number}"
         steps = dict[checks.Index, checks.Number]
         checks.check(checks.Index, trial.user_attrs.get(_INDEX), where, _INDEX)
@@ -350,7 +350,7 @@ class Study:
         return []
 
     def _suggest(self, queued: FrozenTrial, sampler: BaseSampler) -> Params:
-        """Return all settings of a trial; the sampler chooses those that are missing."""
+        """Return all settings of a trial; the sampler chooses the missing ones."""
         # A new study object, because Optuna's caches a list of trials, which is out of date here.
         trial = optuna.trial.Trial(self._load(sampler), queued._trial_id)
         params = {key: trial._suggest(key, each) for key, each in self._space.distributions.items()}

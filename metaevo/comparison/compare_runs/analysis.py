@@ -56,7 +56,7 @@ def compare_runs(
         >>> pandas.DataFrame(found.table("groups"))
 
     Args:
-        runs: run directories, folders of them, globs, `wandb:ENTITY/PROJECT[/RUN]`,
+        runs: run directories, their parent folders, globs, `wandb:ENTITY/PROJECT[/RUN]`,
             `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
         metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
@@ -64,7 +64,8 @@ def compare_runs(
             whole curve ("area"), or its best point ("best").
         group_by: settings that form the groups; by default all that differ.
         align: "steps", "generations" or "seconds".
-        threshold: for the steps to reach it; by default 90% of the way to the best curve's top.
+        threshold: score for the steps to threshold; defaults to 90% of the way to the top of the
+            best curve.
         optimum: the score that the optimality gap is measured from.
         full_length: score every run at its own end instead of the last common point.
 

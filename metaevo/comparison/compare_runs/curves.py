@@ -15,7 +15,7 @@ Curve = tuple[FloatArray, FloatArray]
 """x and y of one seed"""
 FINAL_FRACTION = 0.1
 POINTS = 120
-"""of a curve, at most"""
+"""maximum number of points of a curve"""
 RESAMPLES = 400
 _THRESHOLD = 0.9
 """The default threshold: from the worst to the best point of any group's middle curve."""
@@ -57,8 +57,8 @@ def score(
 ) -> float:
     """Reduce a curve up to `end` to one number; NaN without values.
 
-    `final` is the mean over the last tenth (or the last value, if no value lies there), `area` the
-    mean height by the trapezoidal rule, `best` the best point.
+    `final` is the mean over the last tenth (or the last value, if the last tenth has none), `area`
+    the mean height by the trapezoidal rule, and `best` the best point.
     """
     inside = x <= end * (1 + 1e-9)
     x, y = x[inside], y[inside]
@@ -125,7 +125,7 @@ def middle(x: FloatArray, aligned: FloatArray, resamples: int = RESAMPLES) -> Mi
 
 @dataclass(frozen=True)
 class Efficiency:
-    """The first time that a group reaches the threshold on a task."""
+    """Sample efficiency: when a group first reaches the threshold on a task."""
 
     label: str
     task: str
@@ -149,9 +149,9 @@ def efficiency(
     """Return the sample efficiency of all groups on a task.
 
     Args:
-        task: the name.
-        groups: curves by the group's label.
-        threshold: to reach; by default 90% of the way to the best point of any middle curve.
+        task: name of the task.
+        groups: curves by group label.
+        threshold: score to reach; defaults to 90% of the way to the best point of any middle curve.
         lower_is_better: whether the threshold is reached from above.
     """
     points = grid([each for curves in groups.values() for each in curves])

@@ -45,7 +45,7 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
 
 
 def smooth(y: FloatArray) -> FloatArray:
-    """Average every point and its neighbours, as page.js does; fewer of them near the ends."""
+    """Return a moving average, as in page.js; the window shrinks near the ends."""
     half = len(y) // 40
     sums = np.concatenate([[0.0], np.cumsum(y)])
     at = np.arange(len(y))

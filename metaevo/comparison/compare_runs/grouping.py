@@ -101,7 +101,7 @@ def _distinguishing(keys: Sequence[str], rows: Sequence[tuple[str, ...]]) -> lis
 
 
 def _readability(key: str, values: Sequence[str]) -> tuple[bool, int]:
-    """Sort settings for labels: first those of all seeds, then those near the root."""
+    """Return a sort key for labels: settings present in all seeds first, then shorter paths."""
     return ABSENT in values, key.count(".")
 
 

@@ -91,7 +91,7 @@ def views(result: RunComparison) -> dict[str, object]:
 
 
 def _groupings(result: RunComparison, seeds: Sequence[SeedRun]) -> dict[str, list[Group]]:
-    """Return the groupings to choose from, first the one of the tables."""
+    """Return the groupings that the page offers, starting with the grouping in the tables."""
     every, run = "all settings that differ", "run"
     own = [known_key(key, seeds) for key in result.options.group_by or ()]
     found = {", ".join(own) or every: [each.group for each in result.groups]}
@@ -247,7 +247,7 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
 
     Args:
         result: the comparison.
-        path: of the file.
+        path: path of the file.
         reload_seconds: interval at which the page reloads itself; for `--watch`.
     """
     parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]

@@ -42,7 +42,7 @@ class GroupResult:
     iqm: Estimate
     mean: float
     std: float
-    """within a task"""
+    """standard deviation within a task"""
     gap: Estimate
     """mean distance to the best possible score"""
     by_task: dict[str, Estimate]
@@ -88,7 +88,7 @@ class PairResult:
 
 @dataclass(frozen=True)
 class EffectResult:
-    """The seeds with one value of a setting, pooled over all other settings."""
+    """Seeds with the same value of a setting, pooled over all other settings."""
 
     key: str
     value: str
@@ -117,7 +117,7 @@ class RunComparison:
     optimum: dict[str, float]
     """by task, the best possible score"""
     optimum_is: str
-    """how the optimum is known"""
+    """source of the optimum"""
     notes: list[str]
     """about left-out runs, scaling and missing scores"""
 

@@ -27,7 +27,7 @@ from metaevo.statistics import FloatArray
 _DEPTH = 3  # folders below the one named in which runs are looked for
 _NOT_METRICS = {"kind", "frames", "seconds", "returns", "seeds"}
 _OF_EPISODES = {"mean_return", "low", "high", "episodes", "diverged"}
-"""Numbers of an update that a diverged agent has, too."""
+"""Metrics of an update that are defined for a diverged agent, too."""
 _DEFAULTS = {"update": "mean_return", "generation": "fitness_of_mean", "trial": "best_value"}
 _TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
 
@@ -35,7 +35,7 @@ _TOTALS = {"generation": "evolution.generations", "trial": "sweep.trials"}
 def find(path: Path) -> list[Path]:
     """The run directories at or below a path, in order; a run's own folders are not searched.
 
-    Of several evolutions in one run, each is a run.
+    Each evolution within a run counts as a run.
     """
     return sorted(_below(path, _DEPTH))
 
@@ -106,7 +106,7 @@ def _seeds(
     if returns is None:
         notes.append("it has no curves of single seeds yet: their mean counts as one seed")
         return [seed(f"{base}/mean", axes, metrics)]
-    # Metrics that are recorded as a mean over seeds form a seed of their own.
+    # Metrics recorded only as a mean over seeds form a separate seed.
     seeds = [
         seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
     ]
@@ -122,7 +122,10 @@ def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
 
 
 def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
-    """Return the numbers of the records by name; none for an agent that diverged at once."""
+    """Return the metrics of the records by name, usually only metrics with a finite value.
+
+    A training keeps all metrics outside `_OF_EPISODES`: they are NaN if the agent diverged at once.
+    """
     names = {*records.names} - _NOT_METRICS - {kind}
     metrics = {name: records.column(name) for name in sorted(names)}
     if kind == "trial" and "value" in metrics:

@@ -51,7 +51,7 @@ def seed_run(
     """Return a run as one seed; None if it has no numbers yet.
 
     Args:
-        name: of the run.
+        name: name of the run.
         config: settings, nested or dotted.
         rows: the history; names of our trackers (`update/mean_return`) lose their prefix.
         identity: name of the seed if the settings contain none.
@@ -103,7 +103,7 @@ def literal(value: Any) -> Any:
 
 
 def without_means(sources: list[Source]) -> list[Source]:
-    """Remove runs of our trackers that are the mean of agents with runs of their own."""
+    """Remove tracked runs that average agents if the agents have separate runs."""
 
     def run_id(source: Source) -> Any:
         return source.seeds[0].config.get(RUN_ID) if source.seeds else None

@@ -1,1 +1,1 @@
-"""`metaevo generality RULE`: how well a rule trains PPO on a fixed list of tasks, as one number."""
+"""`metaevo generality RULE`: score how well a rule trains PPO on a fixed list of tasks."""

@@ -1,4 +1,4 @@
-"""The benchmark of generality from Python: `metaevo.generality`."""
+"""Python API of the generality benchmark: `metaevo.generality`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class TaskScore:
     seen: bool
     """whether the rule was evolved on this environment; such tasks are left out of the score"""
     learning_rate: float
-    """chosen by tuning"""
+    """tuned learning rate"""
     score: Estimate
     """interquartile mean over the agents, normalised: 0 is random play, 1 is tuned PPO"""
     normalised: tuple[float, ...]
-    """[agents]"""
+    """[agents] normalised scores"""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class GeneralityResult:
     """share of the agents that score more than the mean of tuned PPO"""
     tasks: tuple[TaskScore, ...]
     content: PlainMapping
-    """the same as in result.json, a row of the benchmark's table"""
+    """content of result.json: a row of the benchmark's table"""
 
     def table(self) -> list[PlainDict]:
         """Return a record for each task."""
@@ -70,7 +70,7 @@ class GeneralityResult:
         """Draw the score of every task, and the performance profile.
 
         Args:
-            folder: of the figure; made if it does not exist.
+            folder: directory for the figure; created if it does not exist.
 
         Returns:
             the PNG file.
@@ -81,7 +81,7 @@ class GeneralityResult:
 
 
 class Job(NamedTuple):
-    """A rule and the tasks on which it is judged."""
+    """A rule and the tasks to evaluate it on."""
 
     benchmark: Benchmark
     tasks: list[str]
@@ -89,7 +89,7 @@ class Job(NamedTuple):
     rates: list[float]
     """learning rates that the rule is tuned over"""
     references: PlainMapping
-    """random play and tuned PPO, by tasks"""
+    """scores of random play and tuned PPO by task"""
 
 
 def generality(
@@ -101,8 +101,8 @@ def generality(
 ) -> GeneralityResult:
     """Measure how well a rule trains PPO on a fixed list of 16 small tasks.
 
-    The rule's learning rate is tuned on each task; fresh agents are then trained and scored. Writes
-    nothing; the command `metaevo generality` keeps finished tasks.
+    The rule's learning rate is tuned on each task; fresh agents are then trained and scored. The
+    results are not saved; use the command `metaevo generality` to keep finished tasks.
 
     Examples:
         >>> result = metaevo.generality("dpo", tasks=["cartpole", "grid"])
@@ -113,11 +113,11 @@ def generality(
         rule: the name of a hand-written function, `zoo:NAME`, or the directory of a run or of a
             saved component.
         tasks: names of tasks; by default all.
-        learning_rates: four values to tune over; by default those of the benchmark.
+        learning_rates: four values to tune over; defaults to the benchmark's values.
         trust_source: execute the source code that the directory has saved.
 
     Raises:
-        ConfigError: for an unknown rule or task, or invalid learning rates, before compilation.
+        ConfigError: before compilation, if a rule, a task or the learning rates are invalid.
     """
     job = prepare(str(rule), tasks=tasks, learning_rates=learning_rates, trust_source=trust_source)
     return judge(job)
@@ -130,10 +130,10 @@ def prepare(
     learning_rates: Sequence[float] | None,
     trust_source: bool,
 ) -> Job:
-    """Find the rule and the tasks, and check that they fit; compiles nothing.
+    """Find the rule and the tasks, and check without compiling that they are compatible.
 
     Raises:
-        ConfigError: if they do not.
+        ConfigError: if they are not.
     """
     found = benchmark()
     chosen = found.chosen(tasks)
@@ -154,9 +154,9 @@ def judge(
     """Measure the rule on every task.
 
     Args:
-        job: what `prepare` returned.
-        folder: keeps a file for each finished task; by default nothing is kept.
-        check_stop: raises if the work is to stop; called between chunks of agents.
+        job: the job from `prepare`.
+        folder: directory for a file per finished task; by default no files are written.
+        check_stop: called between chunks of agents; raises an exception to stop.
     """
     agents = len(job.rates) * job.benchmark.tuning_seeds + job.benchmark.seeds
     specs = job.benchmark.tasks

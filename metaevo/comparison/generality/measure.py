@@ -37,15 +37,15 @@ class Bench:
     """A rule bound to a task; compiled once for tuning, scoring and random play."""
 
     def __init__(self, benchmark: Benchmark, task: str, rule: Rule):
-        """Build environment and learner; nothing is compiled yet.
+        """Build the environment and the learner without compiling them.
 
         Args:
             benchmark: the list of tasks.
-            task: the name of one.
-            rule: that fills a slot.
+            task: name of the task.
+            rule: the rule to bind; it fills one slot.
 
         Raises:
-            ConfigError: if the task cannot be built, naming it.
+            ConfigError: naming the task, if it cannot be built.
         """
         self.benchmark, self.task = benchmark, task
         raw = {**benchmark.settings(task), rule.slot: rule.text}
@@ -95,12 +95,12 @@ def rates_of(benchmark: Benchmark, rule: Rule, given: Sequence[float] | None) ->
     """Return the learning rates that a rule is tuned over.
 
     Args:
-        benchmark: has some for every rule.
-        rule: that is judged.
-        given: others, by whoever knows the rule; as many.
+        benchmark: holds default learning rates for every rule.
+        rule: the rule to evaluate.
+        given: learning rates from the user, as many as the defaults, which they replace.
 
     Raises:
-        ConfigError: if it is another number of them, or one is not positive.
+        ConfigError: if their number differs from the defaults, or one is not positive and finite.
     """
     table = benchmark.learning_rates
     rates = list(given or table.get(rule.text, table[DEFAULT]))
@@ -121,19 +121,19 @@ def measure(
     folder: Path | None,
     progress: Progress | None = None,
 ) -> PlainDict:
-    """Return the scores of a rule on a task; what was measured before is read.
+    """Return the scores of a rule on a task, from an earlier measurement if one is saved.
 
     Args:
         benchmark: the list of tasks.
-        task: the name of one.
-        rule: that is judged.
-        rates: the learning rates that it is tuned over.
-        folder: keeps a file for each task; None to keep nothing.
+        task: name of the task.
+        rule: the rule to evaluate.
+        rates: learning rates to tune over.
+        folder: directory with a file per task; None to save no files.
         progress: called with the number of environment steps just done.
 
     Returns:
-        `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null where an
-        agent has none.
+        `learning_rate`, `tuning` (the mean score of each rate) and `scores` [seeds], null for
+        agents without a score.
     """
     file = None if folder is None else folder / f"{task}.json"
     key = digest_of_text(str([key_of(benchmark, task), rule.slot, rule.key, list(rates)]))
@@ -157,13 +157,13 @@ def best_of(rates: Sequence[float], tuned: np.ndarray) -> float:
 
 
 def key_of(benchmark: Benchmark, task: str) -> str:
-    """Return what tells apart the trainings on tasks of different lists."""
+    """Return a digest of everything in the benchmark that trainings on a task depend on."""
     about = [benchmark.version, benchmark.seeds, benchmark.tuning_seeds, benchmark.settings(task)]
     return digest_of_text(str(about))
 
 
 def _read(file: Path, key: str, seeds: int) -> PlainDict | None:
-    """Return what was measured, if it is of the same rule, task and learning rates."""
+    """Return a saved measurement; None unless the rule, task and learning rates match."""
     if not file.exists():
         return None
     try:

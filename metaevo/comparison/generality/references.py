@@ -1,4 +1,4 @@
-"""The two ends of every task's scale, measured: random play and tuned PPO."""
+"""Measure the two ends of every task's scale: random play and tuned PPO."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from metaevo.runs.run_directory import commit
 
 COMMAND = "metaevo generality --references metaevo/comparison/generality/references.json"
 PPO = "adam"
-"""The rule that PPO has anyway."""
+"""PPO's default rule."""
 
 
 def measure_references(
@@ -70,5 +70,5 @@ def measure_references(
 
 
 def _has_scale(kept: PlainDict) -> bool:
-    """Whether PPO is better than random play, beyond chance."""
+    """Whether PPO scores significantly more than random play."""
     return statistics.compare(kept["tuned"], kept["random"]).conclusion == "better"

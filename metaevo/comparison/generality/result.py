@@ -1,4 +1,4 @@
-"""What a rule's scores on all tasks say together: normalised, pooled, in a table and a figure."""
+"""Results of a rule over all tasks: normalised and pooled scores, a table and a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from metaevo.reports.numbers import estimate
 from metaevo.statistics import FloatArray
 
 RANGE = -0.5, 2.0
-"""Of the normalised scores that a figure shows."""
+"""Range of the normalised scores in a figure."""
 
 
 def normalised(
@@ -25,8 +25,8 @@ def normalised(
     An agent that diverged counts as the worst of the rule's agents and of random play.
 
     Args:
-        measured: of every task what `metaevo.comparison.generality.measure.measure` returns.
-        references: of every task the scores `random` and `tuned`.
+        measured: results of `metaevo.comparison.generality.measure.measure` by task.
+        references: the scores `random` and `tuned` by task.
     """
     found = {}
     for name, each in measured.items():
@@ -51,10 +51,10 @@ def result(
 
     Args:
         benchmark: the list of tasks.
-        rule: that was judged.
-        rates: the learning rates that it was tuned over.
-        measured: of every task that was measured.
-        references: of every task of the list.
+        rule: the evaluated rule.
+        rates: learning rates that it was tuned over.
+        measured: results by measured task.
+        references: reference scores by task, for all tasks of the list.
     """
     scores = normalised(measured, references)
     seen = [name for name in scores if benchmark.tasks[name].env in rule.seen]
@@ -100,7 +100,7 @@ def result(
 
 
 def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
-    """Return what was measured on every task, for a terminal."""
+    """Return the results on every task as text for a terminal."""
     width = max(map(len, found["tasks"]))
     lines = [f"{'task':{width}}  family   horizon  learning rate  IQM [95%]"]
     for name, each in found["tasks"].items():
@@ -119,7 +119,7 @@ def text_of(found: PlainMapping, benchmark: Benchmark) -> str:
 
 
 def headline(found: PlainMapping) -> str:
-    """Return the number to quote, in a sentence."""
+    """Return a sentence with the headline score."""
     about = f"{found['rule']}, generality benchmark version {found['version']}"
     score = found["score"]
     if score is None:
@@ -137,11 +137,11 @@ def _interval(found: PlainMapping) -> str:
 
 
 def draw(found: PlainMapping, path: Path) -> Path:
-    """Draw the normalised score of every task, and the profile over all of them.
+    """Draw the normalised score of every task, and the performance profile over all tasks.
 
     Args:
-        found: of `result`.
-        path: of the PNG.
+        found: the return value of `result`.
+        path: path of the PNG.
     """
     tasks = found["tasks"]
     figure = plots._figure(4.4 + 0.3 * len(tasks), plots.NARROW)

@@ -1,4 +1,4 @@
-"""The rules that were entered into the benchmark: their rows, and the table of all of them."""
+"""The rules entered into the benchmark: their rows, and a table of all rows."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +8,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.reports.numbers import estimate
 
 FOLDER = Path(__file__).parent / "rows"
-"""A file for each rule: the result.json that the command left."""
+"""Folder with one file per rule: the result.json written by the command."""
 
 
 def entered() -> list[PlainDict]:
@@ -21,7 +21,7 @@ def row_of(rule: str) -> PlainDict | None:
     """Return the row of a rule, if it was entered.
 
     Args:
-        rule: as a row names it: `adam`, `zoo:NAME`.
+        rule: name of the rule as in the rows: `adam`, `zoo:NAME`.
     """
     return next((row for row in entered() if row["rule"] == rule), None)
 

@@ -1,4 +1,4 @@
-"""What is judged: a hand-written rule, an entry of the zoo, or what a run has evolved, by name."""
+"""Rules to benchmark, by name: hand-written functions, zoo entries and evolved components."""
 
 import difflib
 import os
@@ -16,29 +16,29 @@ class Rule(NamedTuple):
     """A rule that fills a slot of PPO."""
 
     text: str
-    """as a setting names it: `adam`, `zoo:NAME`, a directory"""
+    """name as in the settings: `adam`, `zoo:NAME`, or a directory"""
     slot: str
     key: str
-    """tells rules apart: it changes with every number and every line of source"""
+    """digest that identifies the rule: it changes with every number and every line of source"""
     seen: tuple[str, ...]
-    """the environments that it was evolved on"""
+    """environments that the rule was evolved on"""
     trust_source: bool = False
 
     @property
     def name(self) -> str:
-        """Short, for tables and folders."""
+        """Short name, for tables and folders."""
         return os.path.basename(os.path.normpath(self.text.removeprefix(zoo.PREFIX)))
 
 
 def rule_of(text: str, *, trust_source: bool = False) -> Rule:
-    """Return the rule that a text names.
+    """Return the rule with this name.
 
     Args:
-        text: a hand-written function of one of PPO's slots, `zoo:NAME`, or a run's directory.
-        trust_source: execute the component's source that a run has saved.
+        text: a hand-written function for a PPO slot, `zoo:NAME`, or a run's directory.
+        trust_source: execute the component's source code saved in the run.
 
     Raises:
-        ConfigError: if there is none, or it does not fit into PPO.
+        ConfigError: if there is no such rule, or it does not fit into PPO.
     """
     slots = filling.slots_of(LEARNER)
     for slot in slots:

@@ -1,4 +1,4 @@
-"""The benchmark's list of tasks, and its references: random play and tuned PPO on each of them."""
+"""The benchmark's tasks and its reference scores: random play and tuned PPO on each task."""
 
 import difflib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 REFERENCES = FOLDER / "references.json"
 LEARNER = "ppo"
 DEFAULT = "default"
-"""Of the learning rates: those of every rule that has none of its own."""
+"""Key in `learning_rates` for rules without an entry."""
 
 Family = Literal["control", "grids", "arcade"]
 Horizon = Literal["short", "medium", "long"]
@@ -38,17 +38,17 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Everything that scores depend on. A change of it is another version."""
+    """Everything that scores depend on; any change requires a new version."""
 
     version: Annotated[int, Gt(0)]
     seeds: Annotated[int, Gt(1)]
-    """agents of every task that are scored"""
+    """number of scored agents per task"""
     tuning_seeds: Annotated[int, Gt(0)]
-    """agents of every learning rate that is tried"""
+    """number of agents per learning rate in tuning"""
     learning_rates: dict[str, tuple[float, ...]]
-    """by the names of rules"""
+    """learning rates to tune over, by name of the rule"""
     frames: dict[str, int]
-    """environment steps of an agent, by horizons"""
+    """environment steps of an agent by horizon"""
     train: PlainDict
     hyperparams: PlainDict
     tasks: dict[str, TaskSpec]
@@ -68,7 +68,7 @@ class Benchmark:
         """Return tasks by their names, in the order of the list; by default all.
 
         Raises:
-            ConfigError: for an unknown one.
+            ConfigError: if a task is unknown.
         """
         for name in names or ():
             if name not in self.tasks:
@@ -80,7 +80,7 @@ class Benchmark:
 
 
 def benchmark() -> Benchmark:
-    """Return the benchmark that this version of metaevo has."""
+    """Return the benchmark in this version of metaevo."""
     return from_dict(Benchmark, load_yaml(FOLDER / "tasks.yaml"))
 
 

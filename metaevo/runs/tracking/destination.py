@@ -53,7 +53,7 @@ def destinations(settings: Mapping[str, str | None]) -> list[Destination]:
 
 
 def check_confirmed(path: Path, settings: Mapping[str, str | None]) -> None:
-    """Reject servers that only a run directory names, because it may come from somebody else.
+    """Reject servers named only by a run directory, because the directory may be untrusted.
 
     Args:
         path: the run directory.

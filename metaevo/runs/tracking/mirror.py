@@ -25,7 +25,7 @@ ARTIFACTS = (
 class Mirror:
     """One run at one destination.
 
-    The service is asked for the records that it has, so a run can be sent any number of times.
+    Records that the service already has are skipped, so a run can be sent any number of times.
     """
 
     def __init__(self, run: RunDirectory, destination: Destination) -> None:

@@ -63,7 +63,7 @@ class MlflowRun:
     def log(self, records: list[PlainDict]) -> None:
         """Log records as metrics `kind/name` with the index as their step.
 
-        MLflow stores a metric once that has the same name, value, step and time as another one.
+        MLflow stores metrics with the same name, value, step and time only once.
         """
         from mlflow.entities import Metric
 

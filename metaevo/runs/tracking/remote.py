@@ -34,7 +34,7 @@ class Remote(Protocol):
     id: str
 
     def log(self, records: list[PlainDict]) -> None:
-        """Send the numbers in records of metrics.jsonl, except those that the service has."""
+        """Send the numbers in records of metrics.jsonl that the service does not have yet."""
 
     def log_artifact(self, path: Path) -> None:
         """Store a file or a folder."""

@@ -49,8 +49,8 @@ class RunTracker:
         Args:
             name: unique in this run.
             job_type: `trial` or `seed`.
-            config: the settings that differ from those of the run.
-            records: its metrics.
+            config: the settings that differ from the enclosing run.
+            records: metrics of the nested run.
         """
         entry = {"child": name, "job_type": job_type, "config": config, "records": records}
         self._run.append_tracked(entry)
