@@ -209,7 +209,7 @@ def one_of(players: Sequence[Player], index: Any) -> Player:
 
 
 LEARNING: dict[str, Player] = {"naive": naive, "lola": lola, "best_response": best_response}
-"""Players that climb a gradient."""
+"""Players that learn by gradient ascent."""
 FIXED: dict[str, tuple[float, ...]] = {
     "always_defect": (0, 0, 0, 0, 0),
     "tit_for_tat": (1, 1, 0, 1, 0),
@@ -218,11 +218,11 @@ FIXED: dict[str, tuple[float, ...]] = {
 }
 """Strategies that never learn: probabilities of cooperating at the start, after CC, CD, DC, DD."""
 FACTORS = (3.0, 2.0, 1.5, 1.2, 1.1, 1.01)
-"""Factors of extortion; `extortionate` takes the first one that a game allows."""
+"""Factors of extortion; `extortionate` uses the first factor that a game allows."""
 
 
 def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return probabilities [5] as a policy."""
+    """Convert probabilities [5] to the logits of a policy."""
     known = np.clip(np.asarray(probabilities, float), CERTAIN, 1 - CERTAIN)
     return np.log(known / (1 - known)).astype(np.float32)
 
@@ -232,12 +232,12 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
 
     Press & Dyson 2012, for discounted games Hilbe, Traulsen & Sigmund 2015 ("Partners or rivals?").
     The baselines l and l' are the payoffs of mutual defection (level 0: extortion), of mutual
-    cooperation (level 1: generosity), or an interpolation. Of the strategies that enforce this line
-    it is the most reactive one.
+    cooperation (level 1: generosity), or an interpolation. Among the strategies that enforce this
+    line, the most reactive is returned.
 
     Args:
-        game: as the player sees it.
-        factor: of extortion, at least 1.
+        game: from the player's point of view.
+        factor: factor of extortion, at least 1.
         level: in [0, 1], also the probability of cooperating at the start.
 
     Returns:
@@ -262,11 +262,11 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
 
 
 def extortionate(game: Game) -> np.ndarray | None:
-    """Return the extortion with the largest of `FACTORS`; None if the game allows none."""
+    """Return the extortionate strategy with the largest of `FACTORS` that exists, or None."""
     found = (zero_determinant(game, factor) for factor in FACTORS)
     return next((each for each in found if each is not None), None)
 
 
 def _total(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
-    """Return the discounted sum of the own payoffs."""
+    """Return the discounted sum of the first player's payoffs."""
     return values(game, own, other)[0] / (1 - game.discount)

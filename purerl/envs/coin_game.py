@@ -38,7 +38,7 @@ class World(NamedTuple):
     coin: jax.Array
     """[] int32 its cell"""
     owner: jax.Array
-    """[] int32, the player in whose colour it is"""
+    """[] int32 player with the colour of the coin"""
 
 
 class Outcome(NamedTuple):
