@@ -14,7 +14,7 @@ from purerl.types import Environment, PyTree
 
 VERSION = "1.1.2"
 NEVER = 2**30
-"""Steps after which jumanji itself would end an episode, as if in a terminal state."""
+"""Replaces jumanji's own time limit, which would end episodes as if in a terminal state."""
 
 
 class Game(NamedTuple):

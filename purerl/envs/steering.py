@@ -39,7 +39,7 @@ class SteeringParams(struct.PyTreeNode):
     """Parameters of a steered victim. Traced."""
 
     env: Environment
-    """of the victim's environment"""
+    """parameters of the victim's environment"""
     victim: Any
     """the victim's policy"""
     scale: jax.Array | float = 1.0
@@ -54,7 +54,7 @@ class SteeringState(struct.PyTreeNode):
     """State between two steps."""
 
     env: Environment
-    """of the victim's environment"""
+    """state of the victim's environment"""
     obs: jax.Array
     """[obs_size] the victim's observation without the message"""
     goal: jax.Array

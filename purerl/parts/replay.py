@@ -203,7 +203,7 @@ class Layout(NamedTuple):
         )
 
     def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
-        """Overwrite the oldest rows with `rows_per_write` new rows after `written` [] int32 writes."""
+        """Overwrite the oldest rows with `rows_per_write` new ones, after `written` [] writes."""
         position = written % self.writes * self.rows_per_write
         return jax.tree.map(
             lambda rows, new: jax.lax.dynamic_update_slice_in_dim(
