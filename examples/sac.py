@@ -7,8 +7,8 @@
     metaevo evolve --learner examples/sac.py:sac --task.env Pendulum-v1 --evolve value_loss
 
 For continuous actions with bounds. It shares replay memory, rollouts, losses and optimizers with
-the learners of `purerl`, and the critics' loss is the same slot `value_loss` as that of DQN: a loss
-evolved elsewhere can be used here, and one can be evolved for SAC.
+the learners of `purerl`. The critics' loss fills the slot `value_loss`, like DQN's loss, so a loss
+that evolved elsewhere can be used here, and a loss can be evolved for SAC.
 """
 
 from collections.abc import Sequence
@@ -266,7 +266,7 @@ class SAC:
     def learn(
         self, state: State, key: jax.Array, hyperparams: Hyperparams, meta_params: MetaParams
     ) -> tuple[State, dict[str, jax.Array]]:
-        """Take `gradient_steps`; metrics are their means."""
+        """Take `gradient_steps`; metrics are means over the steps."""
         config = self.config
         context = self.context(state, hyperparams)
         optimizer = optax.with_extra_args_support(self.make_optimizer(meta_params, context))
@@ -335,7 +335,7 @@ class SAC:
         )
 
     def sample(self, params: Any, obs: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Draw actions [B, action_dim] in (-1, 1); return their log-densities [B], too."""
+        """Draw actions [B, action_dim] in (-1, 1) with their log-densities [B]."""
         policy: Any = self.network.apply(params, obs, method="policy")
         number = policy.sample(key)
         slope = 2.0 * (jnp.log(2.0) - number - jax.nn.softplus(-2.0 * number))  # log(1 - tanh^2)
@@ -355,7 +355,7 @@ class SAC:
         return self.values(state.params["network"], batch.obs, batch.action)[0], batch.target
 
     def policy(self, state: State) -> Any:
-        """Return the parameters that acting needs."""
+        """Return the policy parameters."""
         return state.params["network"]
 
     def action_distribution(

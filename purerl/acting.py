@@ -11,7 +11,7 @@ def begin(learner: Learner) -> Any:
     """Return the memory of an agent at the start of an episode; None if it has none.
 
     Args:
-        learner: any; only PPO can have a memory (`recurrent_size`).
+        learner: any learner; only PPO can have a memory (`recurrent_size`).
     """
     return learner.begin() if hasattr(learner, "begin") else None
 
@@ -30,14 +30,14 @@ def act(
     """Return the action for one observation, and the memory for the next step of the episode.
 
     Args:
-        learner: any.
+        learner: any learner.
         policy: the result of `learner.policy`.
-        memory: returned by the last call in the same episode, or by `begin`.
-        key: to sample an action, or to break ties between best ones.
+        memory: memory returned by the last call in the same episode, or by `begin`.
+        key: random key to sample an action, or to break ties between the best actions.
         obs: [*obs_shape], as the environment returns it.
-        greedy: take the likeliest action instead of sampling.
-        env_params: parameters of the environment, by default its own.
-        legal: [num_actions] bool, required where the environment has illegal actions.
+        greedy: take the most likely action instead of sampling.
+        env_params: parameters of the environment; None for its defaults.
+        legal: [num_actions] bool, required if the environment has illegal actions.
     """
     distribution, memory = learner.action_distribution(policy, obs, memory, legal)
     action = distribution.mode(key) if greedy else distribution.sample(key)
@@ -48,7 +48,7 @@ def act(
 
 
 def in_space(distribution: Any, action: jax.Array, space: Any) -> jax.Array:
-    """Return samples of a distribution as actions of a space; discrete ones as they are."""
+    """Convert samples of a distribution to actions of a space; discrete samples are unchanged."""
     return action if hasattr(space, "n") else distribution.bounded(action, space)
 
 

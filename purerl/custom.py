@@ -1,4 +1,4 @@
-"""Objects of the user's own by name: `my_env.py:Corridor` or `my_package.envs:Corridor`."""
+"""Load user-defined objects by name: `my_env.py:Corridor` or `my_package.envs:Corridor`."""
 
 import difflib
 import hashlib
@@ -21,7 +21,7 @@ def is_custom(name: str) -> bool:
 
 
 def source_digest(name: str) -> str:
-    """Return the SHA-256 of the file that defines an object, which is not executed.
+    """Return the SHA-256 of the file that defines an object, without executing the file.
 
     Raises:
         ValueError: if there is no such file or module.

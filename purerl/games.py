@@ -1,11 +1,12 @@
-"""Repeated 2 x 2 games between memory-one policies, and what both players earn, exactly.
+"""Repeated 2 x 2 games between memory-one policies, with exact values for both players.
 
-A policy is five logits: of cooperating (of the first action) at the start, and after CC, CD, DC
-and DD, where a player's own last action comes first. Two of them are a Markov chain with four
-states, so that discounted payoffs need no simulation.
+A policy is five logits of cooperating (the first action): at the start, and after CC, CD, DC and
+DD, where a player's own last action comes first. Two policies form a Markov chain with four
+states, so discounted payoffs need no simulation.
 
-The values are exact for M-FOS (Lu et al. 2022) and LOLA (Foerster et al. 2018) alike. The four
-unknowns are eliminated by hand: LAPACK deadlocks inside a vmapped program on a few cores.
+M-FOS (Lu et al. 2022) and LOLA (Foerster et al. 2018) also use exact values. The linear system
+with four unknowns is solved by explicit elimination, because LAPACK deadlocks inside a vmapped
+program on a few cores.
 """
 
 from collections.abc import Sequence
@@ -14,31 +15,31 @@ from typing import Any, NamedTuple
 import jax
 
 LOGITS = 5
-"""of a policy: start, CC, CD, DC, DD"""
+"""Number of logits of a policy: start, CC, CD, DC, DD."""
 _OTHERS_VIEW = (0, 1, 3, 2, 4)
-"""Where the other player finds the same situation: what is CD for one is DC for the other."""
+"""Index of the same situation for the other player, which sees CD as DC and DC as CD."""
 
 Matrix = Sequence[Sequence[float]]
-"""2 x 2: a row for each own action, a column for each of the other's."""
+"""2 x 2 payoffs: a row for each own action, a column for each action of the other player."""
 
 
 class Game(NamedTuple):
-    """A repeated game, as one of its players sees it."""
+    """A repeated game from the point of view of one player."""
 
     own: tuple[float, ...]
-    """what the player gets after CC, CD, DC and DD, its own action first"""
+    """the player's payoffs after CC, CD, DC and DD, its own action first"""
     other: tuple[float, ...]
-    """what the other player gets, in the same order"""
+    """the other player's payoffs, in the same order"""
     discount: float
     """in [0, 1)"""
 
     @classmethod
     def of(cls, own: Matrix, other: Matrix | None, discount: float) -> "Game":
-        """Return a game from its matrices.
+        """Build a game from its payoff matrices.
 
         Args:
-            own: payoffs of the player whose actions are the rows.
-            other: of the other player, in the same places; None if both see the same game.
+            own: payoffs of the row player.
+            other: payoffs of the column player, in the same layout; None if the game is symmetric.
             discount: in [0, 1).
         """
         if other is None:
@@ -48,7 +49,7 @@ class Game(NamedTuple):
 
     @property
     def swapped(self) -> "Game":
-        """The same game, as the other player sees it."""
+        """The same game from the other player's point of view."""
         ours, theirs = self.own, self.other
         return Game(
             (theirs[0], theirs[2], theirs[1], theirs[3]),
@@ -58,21 +59,21 @@ class Game(NamedTuple):
 
 
 def visits(discount: float, own: jax.Array, other: jax.Array) -> list[jax.Array]:
-    """Return how much of the discounted time is spent in CC, CD, DC and DD; they sum to 1.
+    """Return the shares of discounted time spent in CC, CD, DC and DD, which sum to 1.
 
-    With P the transition matrix and p the first state's distribution it is the solution m of
-    (I - discount P)^T m = (1 - discount) p. Each diagonal element outweighs the others of its
-    column, so that elimination needs no pivots. Derivatives are solutions of the same system with
-    other right sides (`custom_linear_solve`): that is six times as fast as to go back through the
-    elimination, and thirty times for LOLA's second derivatives.
+    With transition matrix P and distribution p of the first state, the shares m solve
+    (I - discount P)^T m = (1 - discount) p. The matrix is diagonally dominant by columns, so
+    elimination needs no pivots. Derivatives solve the same system with other right-hand sides
+    (`custom_linear_solve`), which is six times as fast as differentiating through the elimination,
+    and thirty times as fast for LOLA's second derivatives.
 
     Args:
         discount: in [0, 1).
-        own: [5] logits of the player whose action comes first.
-        other: [5] logits of the other player, as it sees the game.
+        own: [5] logits of the first player.
+        other: [5] logits of the other player, from its own point of view.
 
     Returns:
-        four scalars.
+        Four scalars.
     """
     ours, theirs = jax.nn.sigmoid(own), jax.nn.sigmoid(other)
     first, *after = (_joint(ours[i], theirs[j]) for i, j in enumerate(_OTHERS_VIEW))
@@ -94,16 +95,16 @@ def values(game: Game, own: jax.Array, other: jax.Array) -> tuple[jax.Array, jax
     """Return both players' rewards per step: (1 - discount) times the discounted sum.
 
     Args:
-        game: as the first player sees it.
-        own: [5] its logits.
-        other: [5] the logits of the other player, as that one sees the game.
+        game: from the first player's point of view.
+        own: [5] logits of the first player.
+        other: [5] logits of the other player, from its own point of view.
     """
     share = visits(game.discount, own, other)
     return _dot(share, game.own), _dot(share, game.other)
 
 
 def _joint(ours: jax.Array, theirs: jax.Array) -> list[jax.Array]:
-    """Probabilities of CC, CD, DC and DD, from those of cooperating."""
+    """Return the probabilities of CC, CD, DC and DD from both probabilities of cooperating."""
     return [ours * theirs, ours * (1 - theirs), (1 - ours) * theirs, (1 - ours) * (1 - theirs)]
 
 

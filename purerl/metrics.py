@@ -18,4 +18,4 @@ BETTER: dict[str, Direction | None] = {
     "epsilon": None,
     "visited": None,
 }
-"""By name; None where neither high nor low values are better in themselves."""
+"""Directions by name; None if neither high nor low values are better."""

@@ -19,7 +19,7 @@ from purerl.types import PyTree
 RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
 CERTAIN = 1e-4
-"""The least probability of an action that a strategy never takes, so that logits are finite."""
+"""Smallest probability of an action in a fixed strategy, so that logits are finite."""
 
 
 class Step(Protocol):
@@ -31,17 +31,16 @@ class Step(Protocol):
         """Return the player's next policy [5] and its next state.
 
         Args:
-            game: as the player sees it.
+            game: from the player's point of view.
             rate: learning rate.
             own: [5] logits of the player's current policy.
-            other: [5] logits of the other player's current policy, as the other player sees the
-                game.
+            other: [5] logits of the other player's current policy, from its own point of view.
             state: from `init` or the previous step.
         """
 
 
 class Player(NamedTuple):
-    """A player; any object with these two functions will do.
+    """A player; any object with these two functions works.
 
     Example:
         >>> def init(policy):
@@ -65,7 +64,7 @@ class Episode(NamedTuple):
     other: jax.Array
     """[steps] the opponent's payoff"""
     policies: jax.Array
-    """[steps, 2, 5] logits of both, each as its player sees the game"""
+    """[steps, 2, 5] logits of both players, each from its own point of view"""
 
 
 def play(
@@ -83,12 +82,12 @@ def play(
     policies, and then earn the value of the game between the new ones (M-FOS, Lu et al. 2022).
 
     Args:
-        game: as we see it.
+        game: from our point of view.
         ours: our player.
         theirs: the opponent.
         start: [2, 5] logits of the first policies, ours first.
         rates: learning rates, ours first.
-        steps: joint moves.
+        steps: number of joint moves.
     """
 
     def step(carry, _):
@@ -131,17 +130,17 @@ def stateless(choose: Callable[[Game, Any, jax.Array, jax.Array], jax.Array]) ->
 
 @stateless
 def naive(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
-    """Climb the gradient of the own discounted sum of payoffs, as if the other never moved."""
+    """Follow the gradient of the player's discounted payoffs; the other policy counts as fixed."""
     return own + rate * gradient(game, own, other)
 
 
 @stateless
 def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
-    """Climb the gradient of the own value after the other's next naive step.
+    """Follow the gradient of the player's value after the other player's next naive step.
 
-    The exact form: the step is differentiated through rather than expanded to first order
-    (Foerster et al. 2018, "Learning with Opponent-Learning Awareness"). The other is assumed to
-    have the same rate.
+    This is the exact form, which differentiates through the step instead of expanding it to first
+    order (Foerster et al. 2018, "Learning with Opponent-Learning Awareness"). The other player is
+    assumed to have the same learning rate.
     """
 
     def ahead(own):
@@ -154,7 +153,7 @@ def lola(game: Game, rate: Any, own: jax.Array, other: jax.Array) -> jax.Array:
 def _respond(
     game: Game, rate: Any, own: jax.Array, other: jax.Array, first: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Take gradient steps from the first policy against the other's current one, as MAML does."""
+    """Take gradient steps from the first policy against the other's current policy, as in MAML."""
     del own
 
     def step(_, policy):
@@ -175,15 +174,15 @@ def fixed(probabilities: Sequence[float] | np.ndarray) -> Player:
     """Return a player that never learns.
 
     Args:
-        probabilities: [5] of cooperating at the start and after CC, CD, DC and DD.
+        probabilities: [5] probabilities of cooperating: at the start, after CC, CD, DC and DD.
     """
     return constant(logits(probabilities))
 
 
 def one_of(players: Sequence[Player], index: Any) -> Player:
-    """Return the player with a traced index; all players' states are carried.
+    """Select a player by a traced index; all players' states are carried.
 
-    With an index that is not batched, only the chosen player's step is executed.
+    If the index is not batched, only the selected player's step is executed.
     """
 
     def init(policy: jax.Array) -> list[Any]:
@@ -209,7 +208,7 @@ def one_of(players: Sequence[Player], index: Any) -> Player:
 
 
 LEARNING: dict[str, Player] = {"naive": naive, "lola": lola, "best_response": best_response}
-"""Players that climb a gradient."""
+"""Players that learn by gradient ascent."""
 FIXED: dict[str, tuple[float, ...]] = {
     "always_defect": (0, 0, 0, 0, 0),
     "tit_for_tat": (1, 1, 0, 1, 0),
@@ -218,11 +217,11 @@ FIXED: dict[str, tuple[float, ...]] = {
 }
 """Strategies that never learn: probabilities of cooperating at the start, after CC, CD, DC, DD."""
 FACTORS = (3.0, 2.0, 1.5, 1.2, 1.1, 1.01)
-"""Factors of extortion; `extortionate` takes the first one that a game allows."""
+"""Factors of extortion; `extortionate` uses the first factor that a game allows."""
 
 
 def logits(probabilities: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return probabilities [5] as a policy."""
+    """Convert probabilities [5] to the logits of a policy."""
     known = np.clip(np.asarray(probabilities, float), CERTAIN, 1 - CERTAIN)
     return np.log(known / (1 - known)).astype(np.float32)
 
@@ -232,12 +231,12 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
 
     Press & Dyson 2012, for discounted games Hilbe, Traulsen & Sigmund 2015 ("Partners or rivals?").
     The baselines l and l' are the payoffs of mutual defection (level 0: extortion), of mutual
-    cooperation (level 1: generosity), or an interpolation. Of the strategies that enforce this line
-    it is the most reactive one.
+    cooperation (level 1: generosity), or an interpolation. Among the strategies that enforce this
+    line, the most reactive is returned.
 
     Args:
-        game: as the player sees it.
-        factor: of extortion, at least 1.
+        game: from the player's point of view.
+        factor: factor of extortion, at least 1.
         level: in [0, 1], also the probability of cooperating at the start.
 
     Returns:
@@ -262,11 +261,11 @@ def zero_determinant(game: Game, factor: float, level: float = 0.0) -> np.ndarra
 
 
 def extortionate(game: Game) -> np.ndarray | None:
-    """Return the extortion with the largest of `FACTORS`; None if the game allows none."""
+    """Return the extortionate strategy with the largest of `FACTORS` that exists, or None."""
     found = (zero_determinant(game, factor) for factor in FACTORS)
     return next((each for each in found if each is not None), None)
 
 
 def _total(game: Game, own: jax.Array, other: jax.Array) -> jax.Array:
-    """Return the discounted sum of the own payoffs."""
+    """Return the discounted sum of the first player's payoffs."""
     return values(game, own, other)[0] / (1 - game.discount)

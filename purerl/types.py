@@ -1,6 +1,6 @@
 """The glossary: data that learners exchange, and signatures of their replaceable parts.
 
-Axes are named once here and used in every docstring:
+Axes in docstrings:
 `T` steps of a rollout, `N` parallel environments of one agent, `B = T * N`, `U` updates of a run.
 No function in `purerl` has an axis for agents: a population is made by `jax.vmap` at the call.
 """
@@ -38,7 +38,7 @@ class Context(struct.PyTreeNode):
     progress: jax.Array | float = 0.0
     """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
     num_updates: jax.Array | int = 1
-    """updates of the whole training; traced where agents live for different times"""
+    """updates of the whole training; traced if lifetimes differ between agents"""
     frames: jax.Array | float = 0.0
     """[] environment steps done, a float: they may exceed an int32"""
     epoch: jax.Array | None = None
@@ -46,14 +46,14 @@ class Context(struct.PyTreeNode):
     minibatch: jax.Array | None = None
     """[] share of the epoch's minibatches that is done, in [0, 1), where there are minibatches"""
     key: jax.Array | None = None
-    """for random numbers of the slot, another one for every gradient step; None in Q-learning.
+    """random key for the slot, different in every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
     dormancy: Any = None
-    """how active the unit is that a parameter feeds, for every parameter; see
+    """activity of the unit that each parameter feeds; see
     `purerl.parts.parameters.dormancy`"""
     component: Any = None
-    """a learned part's own hyperparameters, where it has any; a learner leaves them alone"""
+    """hyperparameters of a learned part, if any; learners do not use them"""
 
     def extra_args(self) -> dict[str, Any]:
         """Return the extra arguments of an optax update."""
@@ -105,13 +105,13 @@ class Transition(NamedTuple):
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset."""
     legal: jax.Array | None = None
-    """[N, num_actions] bool, the legal actions; None where all always are."""
+    """[N, num_actions] bool, the legal actions; None if all actions are always legal."""
     memory: jax.Array | None = None
     """[N, M] memory of a recurrent agent when it saw `obs`."""
 
     @property
     def done(self) -> jax.Array:
-        """[N] bool: the episode ended with this step, for whatever reason."""
+        """[N] bool: the episode ended with this step, terminated or truncated."""
         return jnp.logical_or(self.terminated, self.truncated)
 
 
@@ -141,12 +141,12 @@ class Targets(NamedTuple):
     """Output of an update rule, towards which the agent takes one gradient step."""
 
     policy: jax.Array
-    """[T, N] weights of -log pi(action): positive ones make an action likelier."""
+    """[T, N] weights of -log pi(action); positive weights make an action more likely."""
     prediction: jax.Array
-    """[T, N, PREDICTION_SIZE] logits of the distribution that predictions are to become, or [T, N]
-    values that the first number of predictions is to become."""
+    """[T, N, PREDICTION_SIZE] logits of the target distribution of predictions, or [T, N] targets
+    of the first predicted number."""
     entropy: jax.Array | float = 0.0
-    """[] weight of the policy's entropy, which is to grow"""
+    """[] weight of an entropy bonus for the policy"""
 
 
 UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
@@ -154,9 +154,9 @@ UpdateRule = Callable[[MetaParams, Context, Trajectory], Targets]
 
 
 class EpisodeSums(NamedTuple):
-    """Sums over the episodes that finished (and the steps that were taken) in a stretch of time.
+    """Sums over the episodes that finished and the steps taken in a period of training.
 
-    Sums, not means, so that stretches can be added; see `mean_return`.
+    Sums, not means, so that periods can be added; see `mean_return`.
     """
 
     episodes: jax.Array
@@ -223,7 +223,7 @@ class Learner(Protocol):
         """Train one agent from scratch."""
 
     def policy(self, state: Any) -> Any:
-        """Return the part of the state that acting needs: a pytree that can be saved."""
+        """Return the policy parameters: a pytree that can be saved."""
 
     def action_distribution(
         self, policy: Any, obs: jax.Array, memory: Any = None, legal: jax.Array | None = None

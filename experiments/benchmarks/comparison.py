@@ -17,12 +17,12 @@ from experiments.benchmarks.processes import (
 )
 
 OURS = "ours"
-"""The variant that all others are compared with."""
+"""Reference variant for all comparisons."""
 Cell = str | int | float
 
 
 class Table:
-    """A table in markdown, printed row by row."""
+    """A Markdown table, printed row by row."""
 
     def __init__(self, *columns: str):
         """Print the head."""
@@ -48,7 +48,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Return the spread of some values."""
+        """Return the smallest, the middle and the largest value."""
         values = list(values)
         return cls(min(values), statistics.median(values), max(values))
 
@@ -67,9 +67,9 @@ class Row:
     cpu_rate: Spread | None
     """units of work per CPU second"""
     ratio: Spread | None
-    """of the rate; see `Comparison`"""
+    """ratios of the rate; see `Comparison`"""
     cpu_ratio: Spread | None
-    """of the rate per CPU second"""
+    """ratios of the rate per CPU second"""
     peak_bytes: float | None
     about: dict[str, str | float]
     """the worker's description of itself"""
@@ -93,10 +93,10 @@ class Comparison:
         """Print the head of the table.
 
         Args:
-            unit: of the work.
+            unit: unit of the work.
             labels: columns that distinguish the cases.
             faster_than: the variant in the denominator of the ratios.
-            extra: further numbers of the samples by the head of their column.
+            extra: further numbers of the samples by column head.
         """
         self.rows: list[Row] = []
         self.failures: list[dict[str, Cell]] = []
@@ -119,14 +119,14 @@ class Comparison:
     ) -> None:
         """Measure a case and print its rows. A variant that cannot start is left out.
 
-        The whole case is left out if the variant of reference cannot start, or if a process exits
+        The whole case is left out if the reference variant cannot start, or if a process exits
         later; see `failures`.
 
         Args:
-            variants: by name.
-            repeats: measurements of each.
-            labels: of this case, as many as the table has.
-            amount: of the work, for workers that do not report it.
+            variants: variants by name.
+            repeats: measurements of each variant.
+            labels: labels of this case, one for each label column.
+            amount: amount of work, for workers that do not report it.
         """
         try:
             with ExitStack() as stack:
@@ -134,9 +134,7 @@ class Comparison:
                 samples = measure_in_turns(workers, repeats)
                 abouts = {name: worker.about for name, worker in workers.items()}
         except BenchmarkError as error:
-            self._failed(
-                labels, self._reference, error
-            )  # the other cases are measured all the same
+            self._failed(labels, self._reference, error)  # the other cases are still measured
             return
         samples = {
             name: [{"amount": amount, **each} for each in own] for name, own in samples.items()
@@ -225,6 +223,6 @@ def _extra(samples: list[Sample], key: str) -> str:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a value with so many significant digits, and a comma between thousands."""
+    """Format a value with a number of significant digits and commas between thousands."""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"

@@ -16,15 +16,15 @@ ENVIRONMENTS = (
 )  # fmt: skip
 IN_GYMNASIUM = {
     **dict.fromkeys(("CartPole-v1", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1"), "Gymnasium"),
-    "Doors": "Gymnasium",  # our NumPy version
+    "Doors": "Gymnasium",  # the NumPy version in purerl
     "Breakout-MinAtar": "MinAtar",
 }
-"""The package of the environments that are also measured in Gymnasium's vectors."""
+"""Packages of the environments that are also measured in Gymnasium's vectors."""
 ASYNC_MOST = 500
 """processes of an AsyncVectorEnv"""
 NUM_ENVS = (10, 2048)
 STEPS = 2**20
-"""of all environments in one measurement"""
+"""steps of all environments in one measurement"""
 GYMNASIUM_STEPS = 2**14
 
 
@@ -56,7 +56,7 @@ def suite(options: argparse.Namespace) -> Comparison:
 
 
 def rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
-    """Return a function from a key to the sum of all rewards; environments reset themselves."""
+    """Return a function from a key to the sum of all rewards; environments reset automatically."""
     import jax
     import jax.numpy as jnp
 
@@ -73,7 +73,7 @@ def rollout(name: str, num_envs: int, steps: int) -> Callable[[Any], Any]:
         obs, states, reward, *_ = jax.vmap(env.step, in_axes=(0, 0, 0, None))(
             keys, states, action, params
         )
-        total += jnp.sum(reward) + jnp.sum(obs)  # XLA removes an observation that is not used
+        total += jnp.sum(reward) + jnp.sum(obs)  # XLA removes unused observations
         return (states, total), None
 
     def run(key):
@@ -113,7 +113,7 @@ def one_device(name: str, num_envs: int, steps: int) -> Made:
 
 
 def in_gymnasium(name: str, num_envs: int, steps: int, kind: Literal["sync", "async"]) -> Made:
-    """Gymnasium's SyncVectorEnv or AsyncVectorEnv with actions that are drawn beforehand."""
+    """Gymnasium's SyncVectorEnv or AsyncVectorEnv with actions drawn in advance."""
     import numpy as np
 
     from experiments.reproductions.gym_envs import make_vector

@@ -14,7 +14,7 @@ SHAPES = ("ppo", "standard", "blog")
 """Presets of configs/evolve_value_loss."""
 GAME = "shaping/ipd"
 GAMES, CANDIDATES = 16, 128
-"""games of a candidate, and candidates"""
+"""Games per candidate, and number of candidates."""
 HIDDEN = (16, 256)
 """units of a meta-policy: in our preset, and in the authors' M-FOS"""
 GAME_GENERATIONS = 4

@@ -1,4 +1,4 @@
-"""Workers of other projects: commands that are measured together with ours."""
+"""Workers of other projects: commands that are measured in the same comparison."""
 
 import argparse
 import shlex
@@ -7,15 +7,15 @@ import shutil
 from experiments.benchmarks.processes import Argument, Variant
 
 FIELDS = ("suite", "task", "agents", "updates", "generations", "agent_steps", "games", "hidden")
-"""The placeholders `{name}` of a command; 0 if a suite has no such number."""
+"""Placeholders `{name}` in a command; 0 if a suite does not have the number."""
 
 
 def external(text: str) -> tuple[str, list[str]]:
     """Parse `NAME=COMMAND`.
 
     Raises:
-        argparse.ArgumentTypeError: for anything else, a program that does not exist, or unknown
-            fields.
+        argparse.ArgumentTypeError: if the format is wrong, the program does not exist, or a field
+            is unknown.
     """
     name, separator, command = text.partition("=")
     if not (separator and name.strip() and command.strip()):
@@ -32,7 +32,7 @@ def external(text: str) -> tuple[str, list[str]]:
 
 
 def externals(options: argparse.Namespace, **fields: Argument) -> dict[str, Variant]:
-    """Return the variants that the command line adds, for one amount of work."""
+    """Return the variants from the command line for one amount of work."""
     values = {**dict.fromkeys(FIELDS, 0), **fields}
     return {name: Variant(_fill(words, values)) for name, words in options.external}
 

@@ -13,13 +13,13 @@ FORMATS = (".png", ".svg", ".pdf")
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Draw all variants, a panel for each learner and task.
+    """Draw all variants, with a panel for each learner and task.
 
-    Points are medians, bars reach from the smallest to the largest value.
+    Points are medians; bars range from the smallest to the largest value.
 
     Args:
-        results: of the suites, as `benchmark.py --json` writes them.
-        path: ends in one of `FORMATS`.
+        results: results of the suites, as `benchmark.py --json` writes them.
+        path: file with a suffix in `FORMATS`.
     """
     from matplotlib.figure import Figure
 
@@ -60,7 +60,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
 
 
 def main(*names: str) -> None:
-    """Draw the rows of several files as one chart, into the last."""
+    """Draw the rows of all files but the last in one chart, and write it to the last."""
     results: dict[str, Any] = {suite: {"rows": []} for suite in SUITES}
     for name in names[:-1]:
         for suite, content in json.loads(Path(name).read_text(encoding="utf-8")).items():

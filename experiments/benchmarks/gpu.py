@@ -24,16 +24,16 @@ from metaevo.config import ConfigError, exit_on_config_error
 
 BENCHMARK = "experiments/benchmark.py"
 MINUTES = 40.0
-"""for all commands together"""
+"""time limit for all commands together"""
 
 
 class Step(NamedTuple):
     """One command."""
 
     name: str
-    """of the step and its files"""
+    """name of the step and its files"""
     minutes: float
-    """at most"""
+    """time limit"""
     words: str
     """the arguments of `python`; OUTPUT is the path of the step's results"""
 
@@ -92,12 +92,12 @@ def run(steps: tuple[Step, ...], output: Path, minutes: float) -> int:
     """Run commands one after the other.
 
     Args:
-        steps: the most important first. Steps without time left are listed as left out.
-        output: a directory.
-        minutes: for all steps together.
+        steps: the most important step first. Steps without time left are listed as left out.
+        output: directory of the results.
+        minutes: time limit for all steps together.
 
     Returns:
-        1 if a command failed, else 0. A step that ran out of time has not failed.
+        1 if a command failed, else 0. A step that ran out of time does not count as failed.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as behind nohup
     end, ended = time.monotonic() + 60 * minutes, []
@@ -127,7 +127,7 @@ def _run(command: list[str], log: Path, limit: float) -> str:
             return "done" if process.wait(limit) == 0 else "failed"
         except subprocess.TimeoutExpired:
             return "out of time"
-        finally:  # with the workers that it started
+        finally:  # including the workers that it started
             for number in (signal.SIGINT, signal.SIGKILL):
                 try:
                     os.killpg(process.pid, number)
@@ -137,7 +137,7 @@ def _run(command: list[str], log: Path, limit: float) -> str:
 
 
 def _platform() -> str:
-    """Return JAX's platform, from a new process, because JAX would allocate the GPU's memory."""
+    """Return JAX's platform, read in a new process because JAX would allocate GPU memory."""
     text = "import jax; print(jax.devices()[0].platform)"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "no device at all"

@@ -8,7 +8,7 @@ from metaevo.evolution.meta_gradient import LARGEST
 def clipped(gradients: np.ndarray) -> np.ndarray:
     """Return gradients [keys, numbers] as the strategy uses them.
 
-    None is longer than `LARGEST`, and non-finite gradients are 0.
+    Lengths are clipped to `LARGEST`, and non-finite gradients become 0.
     """
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
     finite = np.isfinite(norms)
@@ -17,10 +17,10 @@ def clipped(gradients: np.ndarray) -> np.ndarray:
 
 
 def squared_mean(vectors: np.ndarray) -> float:
-    """Return the squared length of the expected vector, without the bias by noise.
+    """Return the squared length of the expected vector, without the bias from noise.
 
     Args:
-        vectors: [keys, numbers], independent.
+        vectors: [keys, numbers] independent estimates.
     """
     count = len(vectors)
     total = vectors.sum(axis=0, dtype=np.float64)
@@ -30,7 +30,7 @@ def squared_mean(vectors: np.ndarray) -> float:
 
 
 def noise(vectors: np.ndarray) -> float:
-    """Return the number of keys for which the mean is as long as its standard error.
+    """Return the number of keys at which the mean is as long as its standard error.
 
     Infinite if the mean cannot be distinguished from zero.
     """
@@ -43,8 +43,8 @@ def cosine(vectors: np.ndarray, others: np.ndarray) -> float:
     """Return the cosine of two expected vectors, estimated on the same keys.
 
     Args:
-        vectors: [keys, numbers].
-        others: [keys, numbers], rows of the same keys.
+        vectors: [keys, numbers] estimates of the first vector.
+        others: [keys, numbers] estimates of the second vector on the same keys.
     """
     count = len(vectors)
     both = vectors.sum(axis=0, dtype=np.float64) @ others.sum(axis=0, dtype=np.float64)

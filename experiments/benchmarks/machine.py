@@ -43,10 +43,10 @@ def save(path: Path, command: str, tables: Mapping[str, Table], note: str = "") 
     """Write a file for the documentation: tables, the machine and the command.
 
     Args:
-        path: of the file, docs/results/NAME.json.
-        command: that repeats the measurement.
-        tables: by title.
-        note: shown below the tables.
+        path: the file, docs/results/NAME.json.
+        command: command that repeats the measurement.
+        tables: tables by title.
+        note: text below the tables.
     """
     about = machine()
     content = {
@@ -78,7 +78,7 @@ def command_line() -> str:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

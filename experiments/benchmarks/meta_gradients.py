@@ -51,13 +51,13 @@ from metaevo.studies.settings import experiment_class
 
 COMPONENTS = "value_loss", "drift", "optimizer"
 SHORT, LONG = 4_096, 8_192
-"""Environment steps of a training: 32 and 64 updates."""
+"""Environment steps of a training run: 32 and 64 updates."""
 CHUNK = 16
-"""Agents that are trained at once."""
+"""Number of agents that train at once."""
 SIGMA = 0.1
 """Standard deviation of evolution's perturbations."""
 STEPS = 0.0003, 0.002, 0.01, 0.05
-"""Lengths of a step: the root mean square of a number's change."""
+"""Step lengths: root mean square of the changes of the numbers."""
 STRATEGIES = {
     "Open_ES": StrategyConfig("Open_ES", 64, sigma=SIGMA, learning_rate=0.05),
     **{
@@ -78,15 +78,15 @@ class Estimate:
     noise: float
     """agents for which the mean is as long as its standard error"""
     cosine: float
-    """to the gradient through the whole training"""
+    """cosine to the gradient through the whole training"""
     norm: float
-    """median, of one agent's gradient"""
+    """median length of one agent's gradient"""
     clipped: float
     """share of the agents"""
     step: float
     """the best length in `STEPS`"""
     gain: float
-    """in fitness, of that step"""
+    """gain in fitness of that step"""
     error: float
     """1.96 standard errors of the gain"""
 
@@ -95,7 +95,7 @@ class Landscape:
     """The fitness around one point of a problem's search space."""
 
     def __init__(self, problem: MetaProblem, start: Any):
-        """Bind a problem and the meta-parameters at the point."""
+        """Store a problem and the meta-parameters at the point."""
         self.problem = problem
         self.start, self.unravel = ravel_pytree(start)
         self._fitness = jax.jit(lambda keys, points: self._mapped(self._one, keys, points))
@@ -107,7 +107,7 @@ class Landscape:
         return jax.lax.map(lambda each: function(*each), arguments, batch_size=CHUNK)
 
     def fitness(self, keys: jax.Array, points: jax.Array) -> np.ndarray:
-        """Return the fitness [keys] of points [keys, numbers]; a diverged agent's is 0."""
+        """Return the fitness [keys] of points [keys, numbers]; 0 for diverged agents."""
         found = np.asarray(self._fitness(keys, points))
         return np.where(np.isfinite(found), found, 0.0)
 
@@ -121,7 +121,7 @@ class Landscape:
         return np.asarray(jax.jit(lambda keys: self._mapped(gradient, keys))(keys))
 
     def pairs(self, keys: jax.Array) -> np.ndarray:
-        """Return evolution's estimate of the gradient, of an antithetic pair for each key."""
+        """Return evolution's estimate of the gradient, from an antithetic pair for each key."""
         directions = jax.vmap(lambda key: jax.random.normal(key, self.start.shape))(
             jax.vmap(partial(jax.random.fold_in, data=1))(keys)
         )
@@ -133,8 +133,8 @@ class Landscape:
         """Return the gains in fitness of steps in a direction [len(STEPS), keys].
 
         Args:
-            keys: of agents.
-            direction: [numbers], of any length.
+            keys: keys of the agents.
+            direction: [numbers] direction of any length.
         """
         unit = direction / max(float(np.linalg.norm(direction)), 1e-30)
         count = len(keys)
@@ -147,7 +147,7 @@ class Landscape:
 
 
 def problem_of(component: str, total_timesteps: int) -> MetaProblem:
-    """Return the problem of a component's preset, with trainings of another length."""
+    """Return the problem of a component's preset, with a different length of training."""
     plain = load_yaml(presets.find(f"evolve_{component}/ppo"))
     plain = merge(plain, {"train": {"total_timesteps": total_timesteps}})
     return LearnerStudy(from_dict(experiment_class(plain, None), plain)).problem({})
@@ -171,14 +171,14 @@ def estimates(
     """Measure the gradient through each window, and evolution's estimate from as many agents.
 
     Args:
-        landscape: around the start.
-        windows: in updates; the last is the whole training.
-        agents: of each estimate.
-        tests: fresh agents that measure the gain of a step.
-        seed: of the agents.
+        landscape: fitness around the start.
+        windows: lengths in updates; the last is the whole training.
+        agents: number of agents per estimate.
+        tests: number of fresh agents that measure the gain of a step.
+        seed: seed of the agents.
 
     Returns:
-        one estimate per window, then evolution's.
+        One estimate per window, then evolution's estimate.
     """
     keys = keys_of(seed, Purpose.EVOLUTION, 0, agents)
     fresh = keys_of(seed, Purpose.HELD_OUT, 0, tests)
@@ -196,14 +196,14 @@ def estimates(
     pairs = landscape.pairs(keys_of(seed, Purpose.EVOLUTION, 1, agents // 2))
     norm, nan = float(np.median(np.linalg.norm(pairs, axis=1))), float("nan")
     gain = _gain(landscape, fresh, pairs.mean(axis=0))
-    # A pair is two agents.
+    # A pair consists of two agents.
     return [*found, Estimate(None, 2 * noise(pairs), nan, norm, nan, *gain)]
 
 
 def _gain(
     landscape: Landscape, keys: jax.Array, direction: np.ndarray
 ) -> tuple[float, float, float]:
-    """Return the best step, chosen by half of the agents, its gain for the others, the error."""
+    """Return the best step for half of the agents, and its gain and error for the other half."""
     gains = landscape.gains(keys, direction)
     half = len(keys) // 2
     best = int(np.argmax(gains[:, :half].mean(axis=1)))
@@ -217,18 +217,18 @@ class Evolved:
     """Evolutions with one strategy."""
 
     scores: list[float]
-    """[seeds], of the means on fresh agents"""
+    """[seeds] scores of the means on fresh agents"""
     trained: float
-    """agents of an evolution"""
+    """number of agents in an evolution"""
 
 
 def at_equal_compute(
     problem: MetaProblem, seconds: float, seeds: int, tests: int
 ) -> tuple[list[float], dict[str, Evolved]]:
-    """Evolve with each strategy for as many CPU seconds.
+    """Evolve with each strategy for the same number of CPU seconds.
 
     Returns:
-        the scores of the starts [seeds], and the evolutions by strategy.
+        The scores of the starts [seeds], and the evolutions by strategy.
     """
     score = jax.jit(
         lambda keys, point: jax.lax.map(
@@ -284,7 +284,7 @@ def table_of_estimates(found: dict[str, list[Estimate]]) -> Table:
 
 
 def add_scores(table: Table, name: str, starts: list[float], found: dict[str, Evolved]) -> None:
-    """Print the scores of each strategy, and the differences from the first one."""
+    """Print the scores of each strategy, and the differences from the first strategy."""
     first, *others = found.values()
     cells = [f"{np.mean(starts):.1f}"]
     for each in found.values():
@@ -296,7 +296,7 @@ def add_scores(table: Table, name: str, starts: list[float], found: dict[str, Ev
 
 
 def _difference(differences: np.ndarray) -> str:
-    """Return the mean with Student's interval, because there are few seeds."""
+    """Return the mean with Student's t interval, because there are few seeds."""
     middle = float(differences.mean())
     if len(differences) < 2:
         return f"{middle:+.1f}"

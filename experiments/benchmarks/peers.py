@@ -1,8 +1,8 @@
-"""Peers from PyPI, at our settings: rejax.
+"""Peers from PyPI at the same settings: rejax.
 
-Its differences that cannot be set from outside: one optimiser each for actor and critic, gradients
-clipped by element, no annealing, another initialisation. These do not change the matrix products of
-a step.
+Some differences in rejax are not configurable: separate optimisers for actor and critic, gradients
+clipped by element, no annealing, a different initialisation. They do not change the matrix products
+of a step.
 """
 
 import importlib
@@ -14,11 +14,11 @@ from experiments.benchmarks.tasks import WORK, make_learner
 from experiments.benchmarks.work import Made, timed
 
 NEEDS = {"rejax": "rejax", "Gymnasium": "gymnasium", "MinAtar": "minatar"}
-"""Names of the peers and the packages that they need."""
+"""Peers and the packages that they need."""
 
 
 def available(name: str) -> bool:
-    """Return whether a peer is installed; print that it is left out otherwise."""
+    """Return whether a peer is installed; if not, print that it is left out."""
     if importlib.util.find_spec(NEEDS[name]):
         return True
     progress(f"{name} is left out: {NEEDS[name]} is not installed")
@@ -26,14 +26,14 @@ def available(name: str) -> bool:
 
 
 class FiveValues:
-    """An environment as before gymnax 1: `step` returns `obs, state, reward, done, info`."""
+    """An environment with the interface before gymnax 1: `step` returns a single `done` flag."""
 
     def __init__(self, env: Any):
         """Wrap `env`."""
         self._env = env
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_env":  # missing while it is being copied
+        if name == "_env":  # missing while the object is being copied
             raise AttributeError(name)
         return getattr(self._env, name)
 
@@ -83,7 +83,7 @@ def rejax_ppo(learner: str, task: str, agents: int, updates: int) -> Made:
 
 
 def rejax_dqn(learner: str, task: str, agents: int, updates: int) -> Made:
-    """Rejax's DQN with our network, because its own networks are dueling."""
+    """Rejax's DQN with purerl's network, because rejax only has dueling networks."""
     import flax.linen as nn
 
     networks: Any = importlib.import_module("rejax.networks")

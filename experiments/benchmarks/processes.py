@@ -1,10 +1,10 @@
 """The processes of a benchmark: started, measured in alternation, stopped.
 
-A worker is any command that speaks this protocol. As soon as it has compiled and run once, it
-prints one line of JSON that describes it: `layout` and, where known, `compile_seconds`; or
-`{"skip": "why"}` if it cannot do this work. For each line on its standard input it measures once
-and answers with a line of JSON: `seconds` and, where known, `cpu_seconds`, `amount` (of the work,
-if the benchmark cannot know it), `peak_bytes` and further numbers. It exits when its input ends.
+A worker is any command that implements this protocol. After it has compiled and run once, it prints
+one line of JSON that describes it: `layout` and, if known, `compile_seconds`; or `{"skip": "why"}`
+if it cannot do this work. For each line on its standard input it measures once and answers with a
+line of JSON: `seconds` and, if known, `cpu_seconds`, `amount` (of work, if the benchmark cannot
+know it), `peak_bytes` and further numbers. It exits when its input ends.
 """
 
 import json
@@ -44,11 +44,11 @@ def own(
     default_flags: bool = False,
     **arguments: Argument,
 ) -> Variant:
-    """Return a variant of ours.
+    """Return a variant that runs in this package.
 
     Args:
         worker: `module:function` in this folder.
-        work: arguments of the function that several variants share.
+        work: arguments of the function that are common to several variants.
         default_flags: start without the XLA flags of this process.
         arguments: further arguments of the function.
     """
@@ -63,7 +63,7 @@ class Worker:
         """Start the process and wait until it has compiled.
 
         Raises:
-            BenchmarkError: if it exits before.
+            BenchmarkError: if the process exits before that.
         """
         # Several processes share an accelerator, so none may allocate its memory in advance.
         environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ}
@@ -91,7 +91,7 @@ class Worker:
         self._process.communicate()
 
     def measure(self) -> Sample:
-        """Let the process measure once."""
+        """Make the process measure once."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("\n")

@@ -1,10 +1,10 @@
-"""The suite `q-learning`: ours against a loop in NumPy.
+"""The suite `q-learning`: purerl against a loop in NumPy.
 
 The speed of one agent on a CPU is bounded by a chain of dependent scalar operations on one core,
-about 90 ns per step. A few agents are as many chains, one after the other on each core, because
+about 90 ns per step. A few agents run as separate chains, one after another on each core, because
 batching them costs more than it gains. From hundreds of agents on, chunks of 128 are vectorised,
-and half of the time goes to random numbers; longer stretches or larger chunks would push those out
-of the cache.
+and half of the time is spent on random numbers, which longer stretches or larger chunks would push
+out of the cache.
 """
 
 import argparse

@@ -1,9 +1,9 @@
-"""The suite `robots`: whole trainings in a robot of Brax, by ours, brax's own PPO and others.
+"""The suite `robots`: whole trainings in a Brax robot, by purerl, brax's own PPO and others.
 
-All take the frames, environments, minibatches, networks and settings of our preset, which squashes
-actions by tanh and lets their deviation depend on the state, as brax's PPO always does. Differences
-that cannot be set from outside: brax's minibatches are whole stretches, and its rewards are scaled
-by a constant, where ours are normalised. An external worker also reports the `return` of its policy
+All use the frames, environments, minibatches, networks and settings of our preset, which squashes
+actions by tanh with a state-dependent standard deviation, as brax's PPO always does. Two
+differences are not configurable: brax's minibatches are whole stretches, and it scales rewards by a
+constant, whereas purerl normalises them. An external worker also reports the `return` of its policy
 in every sample.
 """
 
@@ -24,7 +24,7 @@ PRESET = "train/ppo_brax_ant"
 REWARD_SCALING = 0.1
 """of brax's PPO"""
 EPOCHS = 8
-"""Calls into which brax's training is split; the first two compile, and are not timed."""
+"""Number of calls that brax's training is split into; the first two compile and are not timed."""
 EPISODES = 64
 """that every trained policy plays greedily, in brax's own loop"""
 PHYSICS_STEPS = 2**16
@@ -56,7 +56,7 @@ def suite(options: argparse.Namespace) -> Comparison:
 
 
 def _settings(steps: int | None) -> Any:
-    """Return the preset, with another number of environment steps if it is given."""
+    """Return the preset, optionally with a different number of environment steps."""
     from metaevo.config import from_dict, load_yaml, merge, presets
     from metaevo.training.settings import training_class
 
@@ -159,7 +159,7 @@ def brax(steps: int | None) -> Made:
 
 
 def _module(name: str) -> Any:
-    """Import a module of brax; some print."""
+    """Import a module of brax without its output."""
     from purerl.envs import brax_suite, suite
 
     return suite.imported("brax", f"brax.{name}", brax_suite.VERSION)

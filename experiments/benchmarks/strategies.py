@@ -4,9 +4,10 @@ python -m experiments.benchmarks.strategies [--seeds 8] [--generations 15 60] [-
 
 Tabular Q-learning's value loss of configs/evolve_value_loss/q_learning.yaml, 33 numbers: agents of
 5,000 steps on GridWorld 8 x 8, or on two such tasks with cells that slip seldom and often. Every
-row of a table trains as many agents: 64 candidates a generation, one agent each on every task.
-Scores are means over fresh agents, of a generation's mean and, at the end, of the average over the
-last third of the means. Prints tables, and writes them for docs/explanation/strategies.md.
+row of a table trains the same number of agents: 64 candidates per generation, one agent each on
+every task. Scores are means over fresh agents, of a generation's mean and, at the end, of the
+average over the last third of the means. Prints tables, and writes them for
+docs/explanation/strategies.md.
 """
 
 import argparse
@@ -53,11 +54,11 @@ class Variant(NamedTuple):
     name: str
     algorithm: str = "Open_ES"
     own_keys: bool = False
-    """a key for each antithetic pair, not one for the whole generation"""
+    """use a key for each antithetic pair instead of one key for the whole generation"""
     one_task: bool = False
-    """every pair trains on one task only, twice as many agents there"""
+    """train every pair on one task only, with twice as many agents"""
     rank: Callable[[jax.Array], jax.Array] | None = None
-    """from scores [tasks, candidates] to the fitness that the strategy uses without shaping"""
+    """maps scores [tasks, candidates] to the fitness that the strategy uses without shaping"""
     learning_rate: float = 0.05
     """of the mean, if the algorithm has an optimizer"""
 
@@ -100,7 +101,7 @@ class Scores:
     """Trains agents: one compiled program for batches of one size."""
 
     def __init__(self, rows: int):
-        """Compile for so many agents at once."""
+        """Compile for a fixed number of agents."""
         env, self._params = envs.make("GridWorld", observations="index", size=8)
         self._rows = rows
         config = q_learning.Config(STEPS, 100)
@@ -115,7 +116,7 @@ class Scores:
         return jnp.sum(train(key, hyperparams, meta_params, env_params).episodes.rewards)
 
     def __call__(self, keys: jax.Array, slips: jax.Array, meta_params: Any) -> jax.Array:
-        """Return the reward that each of [rows] agents earned while it learned."""
+        """Return the reward that each agent earned while it learned [rows]."""
         hyperparams = jax.tree.map(lambda x: jnp.full(self._rows, x), HYPERPARAMS)
         self.agents += self._rows
         return self._learned(keys, slips, hyperparams, meta_params)
@@ -139,11 +140,11 @@ def evolve(
     seeds: int,
     generations: list[int],
 ) -> np.ndarray:
-    """Evolve with all seeds and sigmas side by side.
+    """Evolve with all seeds and sigmas in parallel.
 
     Returns:
-        scores [len(generations) + 1, sigmas, seeds] of the means after so many generations, and of
-        the average of the last third: the mean over tasks, normalised if there are several.
+        Scores [len(generations) + 1, sigmas, seeds] of the means after each number of generations,
+        and of the average of the last third: means over tasks, normalised if there are several.
     """
     runs = len(SIGMAS) * seeds
     config = StrategyConfig(
@@ -220,7 +221,7 @@ def test(
         found = []
         for index in range(-(-TEST_AGENTS // POPULATION)):
             key = jax.random.fold_in(key_for(0, Purpose.HELD_OUT), index)
-            keys = jnp.tile(jax.random.split(key, POPULATION), runs)  # the same for all
+            keys = jnp.tile(jax.random.split(key, POPULATION), runs)  # the same for all runs
             flat = jax.tree.map(lambda x: jnp.repeat(x, POPULATION, axis=0), means)
             rewards = score(keys, jnp.full(runs * POPULATION, slip), flat)
             found.append(np.asarray(rewards).reshape(runs, POPULATION))

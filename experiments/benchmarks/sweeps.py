@@ -1,8 +1,8 @@
 """The suite `sweep`: the same PPO trials, as a sweep and one by one.
 
-All variants train with the same learner, environment, range of settings and number of steps. Two of
-the references call a training that is compiled once, before the measurement, as our sweep's is; the
-third compiles its settings into every trial, like a script with a config of constants.
+All variants train with the same learner, environment, range of settings and number of steps. Two
+references, like our sweep, call a training that is compiled once before the measurement. The third
+compiles its settings into every trial, like a script with a config of constants.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def _study(seed: int) -> Any:
 
 
 def vmapped(trials: int, steps: int) -> Made:
-    """All trials as one population, asked for and told in one batch."""
+    """All trials as one population, sampled and reported in one batch."""
     from metaevo.evolution import devices
 
     devices.setup()

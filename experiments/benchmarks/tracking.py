@@ -26,7 +26,7 @@ from experiments.benchmarks.work import Made
 
 AGENTS, AGENT_STEPS = 512, 100_000
 WAIT = 10
-"""seconds that a run waits at its end, at most"""
+"""maximum seconds that a run waits at its end"""
 NONE = "none"
 FLAGS = {
     NONE: [],

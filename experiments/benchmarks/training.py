@@ -14,7 +14,7 @@ from experiments.benchmarks.tasks import WORK, Work, make_learner
 from experiments.benchmarks.work import Made, timed
 
 FLAT = {"flat vmap": False, "flat vmap, single-threaded": True}
-"""References that train by our own function: their names, and whether they use one thread."""
+"""References that use purerl's own function, and whether they use one thread."""
 
 
 def suite_ppo(options: argparse.Namespace) -> Comparison:
@@ -150,9 +150,10 @@ def _train(
     part: str | None = None,
     settings: dict[str, int] | None = None,
 ) -> tuple[Callable[[Any], Any], Any, Any]:
-    """Return `train` from a key to the mean return, the learner's task, its hyperparameters.
+    """Return `train` (from a key to the mean return), the learner's task, and its hyperparameters.
 
-    With the name of a component, this is in its slot, with its settings and random parameters.
+    With the name of a component, `train` uses it in its slot, with its settings and random
+    parameters.
     """
     import jax
 

@@ -1,4 +1,4 @@
-"""A worker of ours: compile, then measure once for every line of input; see `processes`."""
+"""Worker process: compile, then measure once for every line of input; see `processes`."""
 
 import importlib
 import json
@@ -11,9 +11,9 @@ from typing import Any
 from experiments.benchmarks.processes import Argument, Sample
 
 Measure = Callable[[int], Sample]
-"""From the number of the repetition to its sample."""
+"""`(number of the repetition) -> sample`."""
 Made = tuple[Measure, dict[str, str | float]]
-"""What a worker's function returns: how to measure, and what describes it."""
+"""Result of a worker's function: the measurement, and a description of the worker."""
 
 
 class Clock:
@@ -26,7 +26,7 @@ class Clock:
         """Return the sample of a measurement that ends now.
 
         Args:
-            amount: of the work that was done.
+            amount: amount of work done.
             others: further numbers of the sample.
         """
         seconds, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
@@ -53,7 +53,7 @@ def work(name: str, arguments: dict[str, Argument]) -> None:
 
     Args:
         name: `module:function` in this folder.
-        arguments: of the function.
+        arguments: arguments of the function.
     """
     import jax
 
@@ -76,7 +76,7 @@ def work(name: str, arguments: dict[str, Argument]) -> None:
 
 
 def _peak_bytes() -> int:
-    """Return the largest memory so far: of the accelerators, or of this process."""
+    """Return the peak memory so far, of the accelerators or of this process."""
     import jax
 
     statistics = [device.memory_stats() or {} for device in jax.devices()]

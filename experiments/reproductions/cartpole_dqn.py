@@ -34,7 +34,7 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
     config = dqn.Config(
         total_timesteps=settings.frames,
         num_envs=1,
-        num_steps=1,  # every step is a point of the curve, so that no two episodes share one
+        num_steps=1,  # every step is a point of the curve, so episodes do not share points
         train_interval=1,
         batch_size=64,
         buffer_size=10_000,
@@ -50,7 +50,7 @@ def _learner(settings: Settings) -> tuple[dqn.DQN, Any, dqn.Hyperparams]:
 
 
 def episode_returns(episodes: Any) -> list[np.ndarray]:
-    """Return each agent's episode returns in their order, from sums per step [A, steps]."""
+    """Return each agent's episode returns in order, from sums per step [A, steps]."""
     return [
         returns[count > 0]
         for count, returns in zip(episodes.episodes, episodes.returns, strict=True)

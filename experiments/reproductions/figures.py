@@ -33,7 +33,7 @@ class Curve(NamedTuple):
     returns: ArrayLike
     """[seeds, points], NaN if no episode finished"""
     seconds: ArrayLike | None = None
-    """[points], since the start"""
+    """[points] seconds since the start"""
 
 
 def plot_curves(
@@ -47,7 +47,7 @@ def plot_curves(
     """Draw means over seeds with 95% intervals against x, and against time if it is known.
 
     Returns:
-        the path.
+        The path.
     """
     timed = any(curve.seconds is not None for curve in curves.values())
     figure = _figure(4.8, title=title)

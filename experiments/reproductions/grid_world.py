@@ -63,7 +63,7 @@ def _name(agents: int) -> str:
 
 
 def _quality(tables: np.ndarray) -> tuple[str, float]:
-    """Return the share of agents that found the shortest way, the median error at the start.
+    """Return the share of agents that found a shortest path, and the median error at the start.
 
     Args:
         tables: [agents, states, actions].

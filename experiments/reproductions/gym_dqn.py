@@ -23,7 +23,7 @@ class Network(NamedTuple):
     """A network of action values with its optimizer."""
 
     best: Callable[[np.ndarray], np.ndarray]
-    """from observations [N, ...] to the best actions [N]"""
+    """maps observations [N, ...] to the best actions [N]"""
     learn: Callable[[Batch], Any]
     """one gradient step"""
     update_target: Callable[[], None]
@@ -31,7 +31,7 @@ class Network(NamedTuple):
 
 
 class Memory:
-    """The last transitions, in NumPy."""
+    """A ring of the last transitions, in NumPy."""
 
     def __init__(self, capacity: int, obs_size: int):
         self.capacity, self.size, self.next = capacity, 0, 0
@@ -63,7 +63,7 @@ class Record(NamedTuple):
     frames: np.ndarray
     """[points] environment steps"""
     seconds: np.ndarray
-    """[points] since the start"""
+    """[points] seconds since the start"""
     rewards: np.ndarray
     """[points] reward per step since the last point"""
     network: Network
@@ -78,16 +78,16 @@ def train(
     progress: Callable[[int], Any],
     points: int = 100,
 ) -> Record:
-    """Train one agent: act in all environments, remember, learn, in turns.
+    """Train one agent: alternately act in all environments, store transitions, and learn.
 
     Args:
-        config: its num_envs must be the vector's; n_step, double and the like are not for here.
-        hyperparams: with constant learning rate.
+        config: `num_envs` must equal the vector's; n_step, double and similar are not supported.
+        hyperparams: hyperparameters with a constant learning rate.
         vector: environments with flat observations that reset in the step that ends an episode.
-        network: untrained.
-        seed: of exploration, replay and the environments.
+        network: an untrained network.
+        seed: seed of exploration, replay and the environments.
         progress: called with the number of steps just taken.
-        points: of the learning curve.
+        points: number of points in the learning curve.
     """
     rng, count = np.random.default_rng(seed), config.num_envs
     num_actions = int(vector.single_action_space.n)  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ class MinAtar(gymnasium.Env):
     """
 
     def __init__(self, game: str, max_steps_in_episode: int = 1000):
-        logging.disable(logging.WARNING)  # it would like to have seaborn, to draw
+        logging.disable(logging.WARNING)  # it imports seaborn for drawing
         try:
             module = importlib.import_module("minatar")
         finally:

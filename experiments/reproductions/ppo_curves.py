@@ -64,7 +64,7 @@ def _learner(settings: CartPole, frames: int) -> tuple[ppo.PPO, Any, ppo.Hyperpa
             total_timesteps=frames, num_envs=64, num_minibatches=8, activation="relu"
         )
         hyperparams = ppo.Hyperparams(learning_rate=5e-3)
-    # Whoever trains for fewer steps anneals as over the whole length.
+    # Agents that train for fewer steps anneal as if over the whole length.
     hyperparams = hyperparams.replace(annealing_steps=float(settings.frames))
     learner = ppo.PPO(config, env, value_loss=losses.clipped_squared)
     return learner, env_params, hyperparams

@@ -1,7 +1,7 @@
-"""Tabular Q-learning as it is written without compilation, for comparison with ours.
+"""Tabular Q-learning in Python loops, for comparison with the compiled version.
 
-Both loops learn what `purerl.q_learning` learns with squared error: epsilon-greedy, ties broken at
-random, one entry of the table moved at every step.
+Both loops implement `purerl.q_learning` with squared error: epsilon-greedy, ties broken at random,
+one entry of the table updated at every step.
 """
 
 import time
@@ -15,7 +15,7 @@ from purerl.envs import grid
 
 
 class Settings(NamedTuple):
-    """The task and the learner, the defaults of `purerl`'s."""
+    """Settings of the task and the learner, with `purerl`'s defaults."""
 
     size: int = 8
     max_steps_in_episode: int = 100
@@ -56,7 +56,7 @@ def numpy_loop(
     """Learn step by step in Python with a NumPy table.
 
     Returns:
-        the table [states, 4] and the seconds that it took.
+        The table [states, 4] and the elapsed seconds.
     """
     env = NumpyGridWorld(settings)
     rng = np.random.default_rng(seed)
@@ -82,7 +82,7 @@ def jitted_loop(steps: int, seed: int = 0) -> tuple[np.ndarray, float]:
     """Learn step by step in Python, every step one call of a compiled function.
 
     Returns:
-        the table [states, 4] and the seconds that it took, without compilation.
+        The table [states, 4] and the elapsed seconds, without compilation.
     """
     from purerl import envs, q_learning
 
@@ -113,7 +113,7 @@ def optimal_values(settings: Settings = Settings()) -> np.ndarray:  # noqa: B008
 
 
 def greedy_steps(q: np.ndarray, settings: Settings = Settings()) -> int | None:  # noqa: B008
-    """Return how many steps the greedy policy takes to the goal, None if it never gets there."""
+    """Return the steps of the greedy policy to the goal; None if it does not reach the goal."""
     env = NumpyGridWorld(settings)
     state = env.reset()
     for step in range(1, settings.max_steps_in_episode + 1):

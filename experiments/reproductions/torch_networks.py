@@ -1,4 +1,4 @@
-"""PyTorch, and networks in it that are built and initialised as ours; loaded only when used."""
+"""PyTorch networks with purerl's architecture and initialisation; loaded only when used."""
 
 import importlib
 from collections.abc import Sequence
@@ -20,11 +20,12 @@ def perceptron(
     """Return a multilayer perceptron with zero biases.
 
     Args:
-        torch: the module.
-        sizes: inputs, then units of the hidden layers.
-        outputs: of the last layer.
+        torch: the module `torch`.
+        sizes: number of inputs, then units of the hidden layers.
+        outputs: number of outputs.
         activation: tanh or relu.
-        scale: of the last of orthogonal kernels (PPO); None for LeCun's normal ones (DQN).
+        scale: scale of the last kernel, with orthogonal kernels (PPO); None for LeCun's normal
+            kernels (DQN).
     """
     make_activation = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[activation]
     layers = []

@@ -1,8 +1,8 @@
 """PPO in PyTorch with Gymnasium's environments: the reference that compiled PPO is compared with.
 
-A plain implementation of what `purerl.ppo` does, in the usual shape: NumPy environments stepped in
-one process, one network call a step. Like the usual references it takes the value of a state after
-a time limit for zero.
+A plain implementation of the algorithm in `purerl.ppo`, in the usual form: NumPy environments
+stepped in one process, one network call per step. Like the usual references, it treats the value of
+a state after a time limit as zero.
 """
 
 import time
@@ -17,12 +17,12 @@ from purerl import ppo
 
 
 class Record(NamedTuple):
-    """The learning curve, a point an update."""
+    """The learning curve, with one point per update."""
 
     frames: np.ndarray
     seconds: np.ndarray
     returns: np.ndarray
-    """mean over the episodes that finished in the update, NaN where none did"""
+    """mean over the episodes that finished in the update, NaN if no episode finished"""
 
 
 def train(
@@ -38,8 +38,8 @@ def train(
         config: as for `purerl.ppo`; without normalised observations and rewards.
         hyperparams: as for `purerl.ppo`; the value loss is the clipped squared error.
         vector: `config.num_envs` environments that reset in the step that ends an episode.
-        seed: of everything.
-        progress: called after every update with its number of steps.
+        seed: seed of all random numbers.
+        progress: called after every update with the number of its steps.
     """
     torch = torch_networks.load(seed)
     obs_size = int(np.prod(vector.single_observation_space.shape or ()))

@@ -25,7 +25,7 @@ class Trained:
     agents: Any
     """the learner's states on the host, [agents, ...]"""
     episodes: EpisodeSums
-    """each [agents, windows]"""
+    """each field is [agents, windows]"""
     seconds: float
     """without compilation"""
     compile_seconds: float
@@ -83,9 +83,9 @@ def train(population: Population, seed: int, name: str) -> Trained:
     """Train all agents of a population.
 
     Args:
-        population: of `make_population`.
-        seed: of their keys.
-        name: in front of the progress bar.
+        population: result of `make_population`.
+        seed: seed of the agents' keys.
+        name: label of the progress bar.
     """
     assert population.agents is not None
     total = population.num_updates

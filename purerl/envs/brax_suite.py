@@ -26,15 +26,15 @@ NAMES = (
     "ant", "fast", "halfcheetah", "hopper", "humanoid", "humanoidstandup",
     "inverted_double_pendulum", "inverted_pendulum", "pusher", "reacher", "walker2d",
 )  # fmt: skip
-"""All of brax 0.14.2 but swimmer."""
+"""All robots of brax 0.14.2 except swimmer."""
 TIME_LIMITS = {"reacher": 50, "pusher": 100}
-"""Steps of an episode where they are not 1000, as in Gymnasium."""
+"""Time limits in steps that differ from 1000, as in Gymnasium."""
 FROM_ABOVE = {"reacher": 0.6, "pusher": 2.4}
-"""Robots on a table, and the metres that their pictures show; others are seen from the side."""
+"""Robots drawn from above, and the metres in their pictures; others are drawn from the side."""
 METRES = 4.0
 """Width of a picture from the side."""
 _SPHERE, _CAPSULE = 2, 3
-"""MuJoCo's numbers of shapes."""
+"""MuJoCo's identifiers of shapes."""
 
 
 class BraxParams(SuiteParams):
@@ -45,13 +45,13 @@ class Brax(SuiteEnvironment):
     """A robot. Scores of different backends cannot be compared, because the physics differ.
 
     Args:
-        name: the robot's.
-        backend: how physics are computed; `spring` is the fastest on a CPU.
-        pool: see `SuiteEnvironment`; by default none, as resets are rare here.
-        pool_seed: of the starts.
+        name: name of the robot.
+        backend: physics engine; `spring` is the fastest on a CPU.
+        pool: see `SuiteEnvironment`; None by default, because resets are rare here.
+        pool_seed: seed of the starts.
 
     Raises:
-        ValueError: for a backend that does not exist.
+        ValueError: if the backend is unknown.
     """
 
     suite = "brax"
@@ -74,11 +74,11 @@ class Brax(SuiteEnvironment):
 
     @property
     def default_params(self) -> BraxParams:
-        """With Gymnasium's time limit."""
+        """Default parameters, with Gymnasium's time limit."""
         return BraxParams(max_steps_in_episode=self._limit)
 
     def begin(self, key: jax.Array, params: BraxParams) -> tuple[jax.Array, Any]:
-        """Reset; `done` of what brax returns is the terminal state only, never a time limit."""
+        """Reset; brax's `done` marks a terminal state, never a time limit."""
         del params
         state = self.robot.reset(key)
         return state.obs, state
@@ -86,7 +86,7 @@ class Brax(SuiteEnvironment):
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: BraxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Step; brax writes into the dicts of the state that it is given, so it gets new ones."""
+        """Step; brax changes the dicts of the state in place, so it gets copies."""
         del key, params
         inner = inner.replace(metrics=dict(inner.metrics), info=dict(inner.info))
         state = self.robot.step(inner, action)
@@ -96,7 +96,7 @@ class Brax(SuiteEnvironment):
     def step(
         self, key: jax.Array, state: PyTree, action: jax.Array, params: BraxParams | None = None
     ) -> tuple:
-        """Step as gymnax does, but compute a reset only where an episode has ended.
+        """Step as gymnax does, but compute a reset only if an episode has ended.
 
         In ant it costs a tenth of a step.
         """
@@ -134,11 +134,11 @@ class Brax(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """Numbers of an action."""
+        """Dimensions of an action."""
         return int(self.robot.action_size)
 
     def action_space(self, params: PyTree = None) -> spaces.Box:
-        """A number in [-1, 1] for every actuator."""
+        """Return a box with a number in [-1, 1] for every actuator."""
         del params
         return spaces.Box(-1.0, 1.0, (self.num_actions,))
 

@@ -1,10 +1,10 @@
 """The Coin Game (Lerer & Peysakhovich 2017), as an environment of a learner.
 
 Two players move simultaneously on a 3 x 3 torus and may share a cell. There is one coin, in the
-colour of one player. A player that steps on it takes it and gets 1; both do if they arrive
-together. If a player takes a coin in the other's colour, the other player loses 2. Then a coin of a
-random colour appears on a random free cell. Two players that take every coin earn 0 on average;
-together they earn most if each takes only coins in its own colour.
+colour of one player. A player that steps on the coin takes it and gets 1; if both arrive together,
+both take it. If a player takes a coin in the other's colour, the other player loses 2. Then a coin
+of a random colour appears on a random free cell. Two players that take every coin earn 0 on
+average; their total is largest if each takes only coins in its own colour.
 
 The other player is part of the learner's environment, and its weights are among the environment's
 parameters. Its memory lasts over the learner's episodes, so it can shape the learner's training
@@ -38,7 +38,7 @@ class World(NamedTuple):
     coin: jax.Array
     """[] int32 its cell"""
     owner: jax.Array
-    """[] int32, the player in whose colour it is"""
+    """[] int32 player with the colour of the coin"""
 
 
 class Outcome(NamedTuple):
@@ -61,11 +61,11 @@ def start(key: jax.Array) -> World:
 
 
 def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
-    """Move both players, hand out coins and rewards, and replace a coin that was taken.
+    """Move both players, assign coins and rewards, and replace a coin that was taken.
 
     Args:
-        key: for the next coin.
-        world: before the move.
+        key: random key for the next coin.
+        world: positions before the move.
         actions: [2] int32: right, down, left, up.
     """
     step = jnp.array(MOVES)[actions]
@@ -86,7 +86,7 @@ def move(key: jax.Array, world: World, actions: jax.Array) -> Outcome:
 def observe(world: World, player: int) -> jax.Array:
     """Return a player's observation [27]: one-hot positions, relative to its own cell.
 
-    The position of the other player, of a coin in the own colour, and of one in the other's.
+    Positions of the other player, of a coin in its own colour, and of a coin in the other colour.
     """
     here = world.players[player]
     other = jax.nn.one_hot(_from(here, world.players[1 - player]), CELLS)
@@ -96,13 +96,13 @@ def observe(world: World, player: int) -> jax.Array:
 
 
 def _from(here: jax.Array, there: jax.Array) -> jax.Array:
-    """The cell of `there` on a torus that is moved so that `here` is its first cell."""
+    """Return the cell of `there` on a torus that is shifted so that `here` is the first cell."""
     row = (there // SIDE - here // SIDE) % SIDE
     return row * SIDE + (there - here) % SIDE
 
 
 def _free(number: jax.Array, one: jax.Array, other: jax.Array) -> jax.Array:
-    """The cell with that number among all cells except `one` and `other`."""
+    """Return the cell with this index among all cells except `one` and `other`."""
     low, high = jnp.minimum(one, other), jnp.maximum(one, other)
     cell = number + (number >= low)
     return cell + ((cell >= high) & (low != high))
@@ -112,7 +112,7 @@ class View(NamedTuple):
     """Input of the other player when it acts."""
 
     obs: jax.Array
-    """[27] as `observe` has it"""
+    """[27] result of `observe`"""
     rewards: jax.Array
     """[2] of the last step, its own first; zeros in the first step of an episode"""
     first: jax.Array
@@ -162,13 +162,13 @@ class CoinGame(Environment):
     """
 
     def __init__(self, player: Player):
-        """Bind the other player."""
+        """Set the other player."""
         super().__init__()
         self.player = player
 
     @property
     def default_params(self) -> CoinParams:
-        """Those of a player that has no parameters."""
+        """Default parameters, for a player without parameters."""
         return CoinParams(())
 
     @property
@@ -177,7 +177,7 @@ class CoinGame(Environment):
         return len(MOVES)
 
     def step(self, key: jax.Array, state: CoinState, action: Any, params: PyTree = None) -> tuple:
-        """Step, see gymnax; after an episode's end all but memory and sums begins anew."""
+        """Take a step; see gymnax. The end of an episode resets all state but memory and sums."""
         params = self.default_params if params is None else params
         step_key, start_key = jax.random.split(key)
         obs, state, reward, terminated, info = self.step_env(step_key, state, action, params)

@@ -1,4 +1,4 @@
-"""Craftax (Matthews et al. 2024): to survive, to mine and to craft in a world of 64 x 64 cells."""
+"""Craftax (Matthews et al. 2024): survive, mine and craft in a world of 64 x 64 cells."""
 
 import dataclasses
 from collections.abc import Callable
@@ -23,21 +23,21 @@ from purerl.types import Environment, PyTree
 
 VERSION = "1.6.1"
 NEVER = 2**30
-"""Steps after which craftax itself would cut an episode."""
+"""Replaces craftax's own time limit, so that it never ends an episode."""
 PIXELS, ENLARGED = 16, 2
-"""Side of a block in craftax's pictures, and pixels of a film for each of theirs."""
+"""Side of a block in craftax's pictures, and the factor by which films enlarge them."""
 
 
 class CraftaxParams(SuiteParams):
-    """The parameters of both games, as craftax names them."""
+    """Parameters of both games, with craftax's names."""
 
     max_steps_in_episode: int = 10_000
     day_length: int = 300
-    """steps of a day and its night"""
+    """steps of a day and a night"""
     always_diamond: bool = True
     """whether every world has a diamond"""
     mob_despawn_distance: int = 14
-    """cells from the player at which creatures vanish"""
+    """distance from the player in cells at which creatures disappear"""
 
 
 class ClassicParams(CraftaxParams):
@@ -58,9 +58,9 @@ class FullParams(CraftaxParams):
     max_steps_in_episode: int = 100_000
     always_diamond: bool = False
     max_attribute: int = 5
-    """to which dexterity, strength and intelligence can grow"""
+    """largest dexterity, strength and intelligence"""
     god_mode: bool = False
-    """whether the player cannot be hurt"""
+    """whether the player takes no damage"""
 
 
 GAMES: dict[str, tuple[str, str, CraftaxParams]] = {
@@ -69,16 +69,16 @@ GAMES: dict[str, tuple[str, str, CraftaxParams]] = {
     ),
     "Symbolic": ("craftax", "CraftaxSymbolicEnvNoAutoReset", FullParams()),
 }  # fmt: skip
-"""The folder and class of each, and its parameters."""
+"""Folder, class and parameters of each game."""
 
 
 class Craftax(SuiteEnvironment):
     """Surroundings and inventory as a vector; 22 achievements (Classic), each once a reward of 1.
 
     Args:
-        name: craftax's, without `Craftax-` and `-v1`.
-        pool: see `SuiteEnvironment`; a world is dear, so a pool of 256 takes seconds.
-        pool_seed: of the starts.
+        name: craftax's name, without `Craftax-` and `-v1`.
+        pool: see `SuiteEnvironment`; worlds are expensive, so a pool of 256 takes seconds.
+        pool_seed: seed of the starts.
     """
 
     suite = "craftax"
@@ -94,18 +94,18 @@ class Craftax(SuiteEnvironment):
 
     @property
     def default_params(self) -> CraftaxParams:
-        """Craftax's own."""
+        """Default parameters, with craftax's values."""
         return self._params
 
     def begin(self, key: jax.Array, params: CraftaxParams) -> tuple[jax.Array, Any]:
-        """Make a world; the key that craftax keeps only draws the noise of pictures at night."""
+        """Create a world. Craftax's own key only draws the noise of pictures at night."""
         obs, state = self.game.reset_env(key, self._own(params))
         return obs, state.replace(state_rng=None)
 
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: CraftaxParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Step; craftax's clock never ends an episode, so what does is a terminal state."""
+        """Step. Craftax's time limit never ends an episode, so `done` means a terminal state."""
         obs, state, reward, terminated, _ = self.game.step_env(
             key, inner, action, self._own(params)
         )
@@ -138,7 +138,7 @@ class Craftax(SuiteEnvironment):
         return draw
 
     def _own(self, params: CraftaxParams) -> Any:
-        """Return craftax's parameters: ours of the same names, without craftax's limit."""
+        """Convert to craftax's parameters, without craftax's time limit."""
         ours = dataclasses.fields(params)
         same = {field.name for field in dataclasses.fields(self._own_params)}
         changes = {field.name: getattr(params, field.name) for field in ours if field.name in same}

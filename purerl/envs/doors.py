@@ -1,4 +1,4 @@
-"""Two rooms and three doors: walk to the goal, wherever it is this time, and stay there."""
+"""Two rooms and three doors: walk to a goal, which varies by episode, and stay there."""
 
 from functools import partial
 from typing import Any
@@ -12,13 +12,13 @@ from gymnax.environments import environment, spaces
 from purerl.envs import grid
 
 EMPTY, AGENT, WALL, GOAL = range(4)
-"""What a cell shows: the index of its plane in an observation."""
+"""Contents of a cell: the index of its plane in an observation."""
 _CODES = np.eye(4, dtype=np.float32)
 
 
 @struct.dataclass
 class EnvParams(environment.EnvParams):
-    """What can vary without a recompilation."""
+    """Parameters that do not cause a recompilation when they change."""
 
     max_steps_in_episode: int = 38
 
@@ -39,22 +39,23 @@ class Doors(environment.Environment):
     A vertical wall with gaps, the doors, splits a square grid in the middle. Agent and goal begin
     in distinct free cells, drawn uniformly. Every step after which the agent is on the goal has
     reward 1, all others 0. An episode never terminates and is truncated after
-    `max_steps_in_episode` steps. A move off the grid or into the wall leads nowhere.
+    `max_steps_in_episode` steps. A move off the grid or into the wall has no effect.
 
-    Observed are one-hot planes [size, size, 4] of what a cell shows: empty, agent, wall, goal; on
-    the goal the agent hides it.
+    Observations are one-hot planes [size, size, 4]: empty, agent, wall, goal. An agent on the goal
+    hides it.
 
-    With the default settings a shortest way has 10.35 steps on average (28 at the most), and the
+    With the default settings a shortest path has 10.35 steps on average (28 at most), and the
     optimal policy's mean reward per step over random starts is 0.7540.
 
     Args:
         size: rows and columns of the grid.
         doors: the rows of the gaps in the wall; None for three, evenly spread.
-        goal: a cell (row, col) in which the goal always is; None for a new one in every episode.
-            With a fixed goal the agent's cell alone is a Markov state.
+        goal: fixed cell (row, col) of the goal; None for a new goal in every episode. With a fixed
+            goal, the agent's cell alone is a Markov state.
 
     Raises:
-        ValueError: for a grid too small for its doors and for a goal outside or on the wall.
+        ValueError: if the grid is too small for its doors, or the goal is outside the grid or on
+            the wall.
     """
 
     def __init__(
@@ -94,17 +95,17 @@ class Doors(environment.Environment):
     def step(
         self, key: jax.Array, state: EnvState, action: Any, params: EnvParams | None = None
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
-        """Step, and start the next episode where one ended.
+        """Step, and start the next episode if this one ended.
 
         Returns:
-            obs, state, reward, terminated, truncated, info; obs and state are the next episode's
-            first where the episode ended, `info["final_observation"]` is always this one's.
+            obs, state, reward, terminated, truncated, info. If the episode ended, obs and state are
+            the first of the next episode; `info["final_observation"]` belongs to this one.
         """
         params = self.default_params if params is None else params
         moved, reward = self._move(state, action)
         terminated = self.is_terminated(moved, params)
         truncated = self.is_truncated(moved, params)
-        start = self._start(key)  # the move draws nothing: the whole key is the reset's
+        start = self._start(key)  # the move is deterministic, so the reset uses the whole key
         state = jax.tree.map(lambda new, old: jnp.where(truncated, new, old), start, moved)
         info = {
             "terminated": terminated,
@@ -126,7 +127,7 @@ class Doors(environment.Environment):
         return self._planes(state), state
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> jax.Array:
-        """Never."""
+        """Return False: episodes never terminate."""
         return jnp.zeros((), bool)
 
     def observe(self, key: jax.Array, state: EnvState, action: Any, params: EnvParams) -> jax.Array:
@@ -173,7 +174,7 @@ class Doors(environment.Environment):
         else:
             fixed = self.goal[0] * self.size + self.goal[1]
             goal_index = jnp.int32(np.searchsorted(free, fixed))
-        # one of the other free cells: those from the goal's on are the ones after it
+        # draw from the other free cells: skip the goal's index
         agent_index = (agent_bits % (count - np.uint32(1))).astype(jnp.int32)
         agent_index += (agent_index >= goal_index).astype(jnp.int32)
         cells = jnp.asarray(free)

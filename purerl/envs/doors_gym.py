@@ -1,4 +1,4 @@
-"""Doors once more in plain NumPy: the reference that the JAX environment is compared with."""
+"""Doors in plain NumPy: the reference for the JAX environment."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from purerl.types import PyTree
 
 
 class DoorsGym(gymnasium.Env):
-    """The rules of `purerl.envs.doors.Doors`, written independently of it.
+    """An independent implementation of the rules of `purerl.envs.doors.Doors`.
 
-    `reset(options={"agent": (row, col), "goal": (row, col), "time": steps})` sets the state; what
-    is not given is drawn (time: 0).
+    `reset(options={"agent": (row, col), "goal": (row, col), "time": steps})` sets the state.
+    Positions that are not given are drawn, and the default time is 0.
 
     Args:
         size: rows and columns of the grid.
         doors: the rows of the gaps in the wall; None for three, evenly spread.
-        goal: a cell (row, col) in which the goal always is; None for a new one in every episode.
-        max_steps_in_episode: episodes are truncated after so many steps.
+        goal: fixed cell (row, col) of the goal; None for a new goal in every episode.
+        max_steps_in_episode: number of steps after which episodes are truncated.
         render_mode: None or "rgb_array".
 
     Raises:
-        ValueError: for a grid too small for its doors and for a goal outside or on the wall.
+        ValueError: if the grid is too small for its doors, or the goal is outside or on the wall.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012 - Gymnasium's
@@ -58,10 +58,10 @@ class DoorsGym(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin an episode, see the class for the options.
+        """Begin an episode; see the class for the options.
 
         Raises:
-            ValueError: for an unknown option, and for a cell outside or on the wall.
+            ValueError: if an option is unknown, or a cell is outside the grid or on the wall.
         """
         super().reset(seed=seed)
         options = {} if options is None else options
@@ -86,10 +86,10 @@ class DoorsGym(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Step, see Gymnasium.
+        """Take a step; see Gymnasium.
 
         Raises:
-            ValueError: for an action that is not 0 to 4, or before the first reset.
+            ValueError: if the action is not in 0 to 4, or before the first reset.
         """
         if self.agent is None:
             raise ValueError("reset must be called before step")

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 Colour = tuple[int, int, int]
 _WIDTH, _HEIGHT, _SCALE = 300, 200, 2
-"""Pixels of a canvas; it is drawn larger by the scale, which smooths edges."""
+"""Pixels of a canvas, and the factor by which it is drawn larger to smooth edges."""
 PAPER, INK, SOFT = (250, 250, 247), (60, 60, 68), (170, 170, 175)
 BODY, POLE, GOAL = (38, 92, 204), (213, 94, 0), (0, 140, 100)
 _PLANES = (
@@ -15,7 +15,7 @@ _PLANES = (
     (230, 159, 0), (120, 120, 128), (240, 228, 66), (150, 60, 60),
 )  # fmt: skip
 _CELL, _TILE = 24, 48
-"""Pixels of a cell, without and with a number."""
+"""Pixels of a cell without and with a number."""
 _GAP = 2
 """Pixels between tiles."""
 
@@ -62,11 +62,11 @@ class Canvas:
 
 
 def planes(cells: np.ndarray, colours: Sequence[Colour] = _PLANES) -> np.ndarray:
-    """Draw a grid of cells, each in the colour of its first channel that is on.
+    """Draw a grid of cells, each in the colour of its first active channel.
 
     Args:
-        cells: [rows, columns, channels], on where positive.
-        colours: of the channels.
+        cells: [rows, columns, channels]; positive values are active.
+        colours: colours of the channels.
     """
     channel = np.argmax(cells > 0, axis=-1)
     table = np.array([*colours, PAPER], np.uint8)
@@ -80,8 +80,8 @@ def tiles(labels: np.ndarray, colours: np.ndarray) -> np.ndarray:
     """Draw a board of square tiles.
 
     Args:
-        labels: [rows, columns] texts in the middle of the tiles.
-        colours: [rows, columns, 3].
+        labels: [rows, columns] texts of the tiles.
+        colours: [rows, columns, 3] colours of the tiles.
     """
     rows, columns = labels.shape
     image = Image.new("RGB", (columns * _TILE, rows * _TILE), PAPER)

@@ -1,4 +1,4 @@
-"""What the grid environments share, in NumPy: moves, distances and checks of their arguments."""
+"""Common code of the grid environments, in NumPy: moves, distances and argument checks."""
 
 import operator
 from typing import Any
@@ -15,7 +15,7 @@ _FREE, _WALL = np.array([[246, 246, 242], [70, 70, 78]], np.uint8)
 PIXELS = 24
 """Side of a cell in pictures."""
 MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
-"""What right, down, left and up add to (row, column)."""
+"""Changes of (row, column) by the moves right, down, left and up."""
 
 
 def checked_int(name: str, value: PyTree, *, at_least: int) -> int:
@@ -37,7 +37,7 @@ def checked_cell(name: str, value: PyTree, shape: tuple[int, int]) -> Cell:
     """Return `value` as a cell of a grid of this shape (rows, columns).
 
     Raises:
-        ValueError: if it is not a pair of whole numbers or lies outside the grid.
+        ValueError: if it is not a pair of whole numbers or is outside the grid.
     """
     try:
         row, col = (operator.index(number) for number in value)
@@ -50,7 +50,7 @@ def checked_cell(name: str, value: PyTree, shape: tuple[int, int]) -> Cell:
 
 
 def neighbours(is_wall: np.ndarray) -> np.ndarray:
-    """Return where each move leads from each cell; into a wall or off the grid it leads nowhere.
+    """Return the cell after each move from each cell; moves into a wall or off the grid stay.
 
     Args:
         is_wall: bool [rows, cols].
@@ -77,14 +77,14 @@ def distances(is_wall: np.ndarray, goal: Cell) -> np.ndarray:
         goal: a free cell.
 
     Returns:
-        float64 [rows, cols]; infinite for walls and where there is no way.
+        float64 [rows, cols]; infinite for walls and unreachable cells.
     """
     table = neighbours(is_wall)
     steps = np.full(is_wall.size, np.inf)
     steps[goal[0] * is_wall.shape[1] + goal[1]] = 0.0
     frontier = np.flatnonzero(steps == 0.0)
     distance = 0
-    while frontier.size:  # moves are reversible: what is next to a cell can also reach it
+    while frontier.size:  # moves are reversible, so neighbours of a cell can also reach it
         distance += 1
         reached = np.unique(table[:, frontier])
         frontier = reached[np.isinf(steps[reached])]

@@ -1,4 +1,4 @@
-"""A grid with a goal, for tabular learning: a step is a few integer operations and one draw."""
+"""A grid with a goal for tabular learning; a step takes a few integer operations and one draw."""
 
 from functools import partial
 from typing import Any, Literal
@@ -15,20 +15,20 @@ from purerl.types import PyTree
 
 @struct.dataclass
 class EnvParams(environment.EnvParams):
-    """What can vary without a recompilation; scalars."""
+    """Scalars that do not cause a recompilation when they change."""
 
     slip_probability: float = 0.0
-    """With this probability an action drawn uniformly from all four is taken instead."""
+    """Probability that an action drawn uniformly from all four replaces the chosen action."""
     step_reward: float = 0.0
-    """The reward of every step but the one that reaches the goal."""
+    """Reward of every step that does not reach the goal."""
     goal_reward: float = 1.0
-    """The reward of the step that reaches the goal."""
+    """Reward of the step that reaches the goal."""
     max_steps_in_episode: int = 100
 
 
 @struct.dataclass
 class EnvState(environment.EnvState):
-    """Where the agent is; both fields are int32 scalars."""
+    """Cell of the agent and time; both fields are int32 scalars."""
 
     cell: jax.Array
     """row * cols + col"""
@@ -37,7 +37,7 @@ class EnvState(environment.EnvState):
 
 
 class GridWorld(environment.Environment):
-    """Walk to the goal: actions 0 right, 1 down, 2 left, 3 up; observed is row * cols + col.
+    """Walk to the goal: actions 0 right, 1 down, 2 left, 3 up; observation row * cols + col.
 
     A move off the grid or into a wall leaves the agent where it is. An episode terminates at the
     goal and is truncated after `max_steps_in_episode` steps.
@@ -48,12 +48,12 @@ class GridWorld(environment.Environment):
             but the goal.
         goal: the cell to reach; None for the lower right corner.
         walls: cells that cannot be entered.
-        slippery: False for a grid without slips, whatever `slip_probability` says: a step with a
-            fixed start then draws no random number, which was most of its cost.
+        slippery: False disables slips and ignores `slip_probability`. Steps with a fixed start are
+            then much faster, because they draw no random number.
 
     Raises:
-        ValueError: for a start or goal that is outside the grid, on a wall or the same cell, and
-            for a goal that cannot be reached.
+        ValueError: if start or goal is outside the grid or on a wall, if they are the same cell,
+            or if the goal cannot be reached.
     """
 
     def __init__(
@@ -192,9 +192,9 @@ class GridWorld(environment.Environment):
     def _move(
         self, bits: jax.Array, state: EnvState, action: Any, params: EnvParams
     ) -> tuple[EnvState, jax.Array, jax.Array]:
-        """Return the state after a step, its reward (float32) and whether it is the goal."""
+        """Return the state after a step, its reward (float32) and whether it is terminal."""
         action = jnp.asarray(action, jnp.int32)
-        if self.slippery:  # one draw has room for both: 24 bits say whether to slip, 2 where to
+        if self.slippery:  # one draw for both: 24 bits for whether to slip, 2 for the action
             slips = (bits >> 8).astype(jnp.float32) * 2.0**-24 < params.slip_probability
             action = jnp.where(slips, (bits & 3).astype(jnp.int32), action)
         cell = self._neighbour(state.cell, action, params)

@@ -1,6 +1,6 @@
 """A distribution of grids: every agent learns in its own grid.
 
-What differs from task to task is traced, so agents in different ones are trained side by side.
+Differences between tasks are traced, so agents in different tasks can be trained together.
 """
 
 from typing import Any
@@ -17,21 +17,21 @@ from purerl.types import PyTree
 
 @struct.dataclass
 class Layout:
-    """Where an agent can go in a grid of `size` x `size` cells."""
+    """Walls, goal and starts in a grid of `size` x `size` cells."""
 
     is_wall: jax.Array
-    """[size * size] bool; cells outside a smaller grid are walls, too"""
+    """[size * size] bool; cells outside a smaller grid are also walls"""
     goal: jax.Array
     """[] int32 row * size + column"""
     cells: jax.Array
-    """[size * size] int32 all cells, first those in which episodes may begin"""
+    """[size * size] int32 all cells; the cells in which episodes may begin come first"""
     num_starts: jax.Array
-    """[] uint32 how many these are"""
+    """[] uint32 number of cells in which episodes may begin"""
 
 
 @struct.dataclass
 class TaskParams(EnvParams):
-    """A task; of a task that has not been drawn the extremes, see `GridWorlds.sample_params`."""
+    """Parameters of a task, or the ranges of the distribution; see `GridWorlds.sample_params`."""
 
     slip_probability: float = 0.2
     step_reward: float = -0.01
@@ -40,17 +40,17 @@ class TaskParams(EnvParams):
 
 
 class GridWorlds(GridWorld):
-    """`GridWorld` with a layout that is traced; `sample_params` draws a task.
+    """`GridWorld` with a traced layout; `sample_params` draws a task.
 
     Every episode begins in a random cell from which the goal can be reached.
 
     Args:
         size: rows and columns of the largest grid; at least 2.
-        smallest_size: rows and columns of the smallest; at least 2.
-        walls: the largest share of cells that are walls, in [0, 0.5].
+        smallest_size: rows and columns of the smallest grid; at least 2.
+        walls: largest share of cells that are walls, in [0, 0.5].
 
     Raises:
-        ValueError: for an argument out of its range.
+        ValueError: if an argument is out of range.
     """
 
     def __init__(self, size: int = 6, smallest_size: int = 3, walls: float = 0.3):
@@ -74,15 +74,15 @@ class GridWorlds(GridWorld):
     def sample_params(self, key: jax.Array, params: TaskParams) -> TaskParams:
         """Draw a task.
 
-        Rows and columns are uniform between the smallest size and the largest. A share of the
-        cells, uniform up to `walls`, is wall; the goal is any cell. If walls enclose it, the task
-        has none.
+        Rows and columns are uniform between the smallest and the largest size. The share of walls
+        is uniform between 0 and `walls`, and the goal is any cell. If walls would enclose the goal,
+        the task has no walls.
 
         Args:
-            key: of the task.
-            params: the extremes. `slip_probability` and `step_reward` are uniform between 0 and
-                theirs, `goal_reward` between half of its and all, and `max_steps_in_episode`
-                log-uniform between a fifth of its and all.
+            key: random key of the task.
+            params: the ranges. `slip_probability` and `step_reward` are uniform between 0 and the
+                given value, `goal_reward` is uniform between half of the given value and the value,
+                and `max_steps_in_episode` is log-uniform between a fifth of it and the value.
         """
         keys = jax.random.split(key, 4)
         size, cells = self.shape[0], self.is_wall.size
@@ -115,7 +115,7 @@ class GridWorlds(GridWorld):
         return grid.paint(is_wall, goal, cell)
 
     def _reaching(self, is_goal: jax.Array, is_wall: jax.Array) -> jax.Array:
-        """Return from which cells [cells] the goal can be reached: moves are reversible."""
+        """Return the cells that can reach the goal, [cells] bool; moves are reversible."""
         table = jnp.asarray(self._neighbours).reshape(len(grid.MOVES), -1)
 
         def spread(_, reached):
@@ -137,7 +137,7 @@ class GridWorlds(GridWorld):
 
 def _layout(is_wall: Any, goal: Any, starts: Any) -> Layout:
     xp: Any = jnp if isinstance(starts, jax.Array) else np
-    order = xp.argsort(~starts).astype(np.int32)  # any order will do among equals
+    order = xp.argsort(~starts).astype(np.int32)  # the order of equal values does not matter
     return Layout(is_wall, goal, order, xp.sum(starts).astype(np.uint32))
 
 

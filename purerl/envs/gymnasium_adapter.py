@@ -1,4 +1,4 @@
-"""Environments of this package as Gymnasium's, for tools that expect those."""
+"""Adapter from environments of this package to Gymnasium's interface."""
 
 from functools import partial
 from typing import Any
@@ -14,18 +14,18 @@ from purerl.types import Environment, EnvParams
 
 
 class GymnasiumEnv(gymnasium.Env):
-    """One environment with gymnax's interface, stepped by Gymnasium's.
+    """One gymnax environment with Gymnasium's interface.
 
     Randomness comes from the seed of `reset`. There are no automatic resets. With
-    `render_mode="rgb_array"`, `render` returns a picture where the environment can draw one.
+    `render_mode="rgb_array"`, `render` returns a picture if the environment can draw one.
 
     Args:
         env: an environment with gymnax's 1.x interface, wrapped or not.
-        env_params: its parameters; None for its defaults.
+        env_params: parameters of the environment; None for its defaults.
         render_mode: None or "rgb_array".
 
     Raises:
-        ValueError: for a space or a render mode that it does not have.
+        ValueError: if a space or the render mode is not supported.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012 - Gymnasium's
@@ -49,9 +49,9 @@ class GymnasiumEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; there are no options. Masks are in the info, as `action_mask`."""
+        """Begin an episode; there are no options. The info has masks as `action_mask`."""
         super().reset(seed=seed)
-        if seed is not None or self._key is None:  # else the stream of keys continues
+        if seed is not None or self._key is None:  # without a seed, the stream of keys continues
             self._key = jax.random.key(int(self.np_random.integers(2**31)))
         self._key, obs, self._state = _reset(self.jax_env, self._key, self.env_params)
         ask = getattr(self.jax_env, "legal_actions", None)
@@ -59,7 +59,7 @@ class GymnasiumEnv(gymnasium.Env):
         return self._observation(obs), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Step, see Gymnasium.
+        """Take a step; see Gymnasium.
 
         Raises:
             ValueError: before the first reset.
@@ -97,7 +97,7 @@ def make(name: str, render_mode: str | None = None, **overrides: Any) -> Gymnasi
     return GymnasiumEnv(env, env_params, render_mode)
 
 
-# Compiled once an environment object, which `purerl.envs.make` shares.
+# Compiled once per environment object, which `purerl.envs.make` shares.
 @partial(jax.jit, static_argnums=0)
 def _reset(env: Environment, key: jax.Array, params: Any) -> tuple[jax.Array, Any, Any]:
     key, reset_key = jax.random.split(key)

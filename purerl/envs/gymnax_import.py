@@ -1,8 +1,9 @@
-"""Imports gymnax; what some of its environments draw with is imported when they draw.
+"""Import gymnax without its plotting libraries, which are loaded on first use.
 
-Importing gymnax imports seaborn (with pandas and SciPy's statistics) and pyplot, a third of the
-time in which a script of ours starts. Meanwhile stand-ins are in their place. (Those of
-`importlib.util.LazyLoader` would not do: `import` itself looks at them, which loads the module.)
+Importing gymnax imports seaborn (with pandas and SciPy's statistics) and pyplot, which takes a
+third of the start-up time of a script. During the import, stand-ins replace both modules.
+(`importlib.util.LazyLoader` does not work here: `import` itself accesses an attribute of the
+module, which loads it.)
 """
 
 import importlib
@@ -11,7 +12,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-import flax  # noqa: F401 - and with it JAX: what gymnax imports besides sees no stand-ins
+import flax  # noqa: F401 - loads JAX too, so that only gymnax sees the stand-ins
 
 from purerl.types import PyTree
 
@@ -19,7 +20,7 @@ DRAWING = "seaborn", "matplotlib.pyplot"
 
 
 class StandIn(ModuleType):
-    """A module that is imported when it is first used."""
+    """A module that is imported on first use."""
 
     def _module(self) -> ModuleType:
         if sys.modules.get(self.__name__) is self:
@@ -27,7 +28,7 @@ class StandIn(ModuleType):
         return importlib.import_module(self.__name__)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the module has under that name; names with __ do not have it imported."""
+        """Return an attribute of the module; names that begin with `__` do not import it."""
         if name.startswith("__") and sys.modules.get(self.__name__) in (None, self):
             raise AttributeError(name)
         return getattr(self._module(), name)
@@ -44,13 +45,13 @@ class StandIn(ModuleType):
         delattr(self._module(), name)
 
     def __dir__(self) -> list[str]:
-        """Return the names that the module has."""
+        """Return the names in the module."""
         return dir(self._module())
 
 
 def _stand_in(name: str) -> StandIn:
     stand_in, spec = StandIn(name), find_spec(name)
-    stand_in.__spec__ = spec  # for whoever asks whether it is installed
+    stand_in.__spec__ = spec  # for checks that the package is installed
     if spec is not None and spec.submodule_search_locations is not None:
         stand_in.__path__ = spec.submodule_search_locations
     return stand_in
@@ -61,7 +62,7 @@ def _import() -> None:
     sys.modules.update(stand_ins)
     try:
         importlib.import_module("gymnax")
-    finally:  # others get the modules themselves
+    finally:  # later imports get the real modules
         for name, stand_in in stand_ins.items():
             if sys.modules.get(name) is stand_in:
                 sys.modules.pop(name, None)

@@ -14,7 +14,7 @@ from purerl.types import Environment, PyTree
 
 VERSION = "1.1.2"
 NEVER = 2**30
-"""Steps after which jumanji itself would end an episode, as if in a terminal state."""
+"""Replaces jumanji's own time limit, which would end episodes as if in a terminal state."""
 
 
 class Game(NamedTuple):
@@ -83,7 +83,7 @@ def _draw_puzzle(state: PyTree) -> np.ndarray:
 
 
 def _draw_mines(state: PyTree) -> np.ndarray:
-    """Draw what the player has opened: numbers of mines around, or a mine."""
+    """Draw the opened cells: the number of adjacent mines, or a mine."""
     board = np.asarray(state.board)
     is_mine = np.zeros(board.size, bool)
     is_mine[np.asarray(state.flat_mine_locations)] = True
@@ -113,11 +113,11 @@ GAMES: dict[str, Game] = {
         "Minesweeper-v0", 100, False, lambda obs: obs.board[..., None] + 1, _draw_mines, (10,)
     ),
 }
-"""The games by our names: jumanji's without the version."""
+"""Games by name: jumanji's name without the version."""
 
 
 class JumanjiParams(SuiteParams):
-    """The parameters of a game: none but the time limit."""
+    """Parameters of a game: only the time limit."""
 
 
 class Jumanji(SuiteEnvironment):
@@ -125,19 +125,19 @@ class Jumanji(SuiteEnvironment):
 
     | game | observation |
     |---|---|
-    | Snake | 12 x 12, 5 planes: body, head, tail, fruit, how far from the tail |
+    | Snake | 12 x 12, 5 planes: body, head, tail, fruit, distance from the tail |
     | Maze | 10 x 10, 3 planes: walls, agent, target |
     | Game2048 | 4 x 4, a plane for each exponent, the first for empty cells |
     | SlidingTilePuzzle | 5 x 5, a plane for each tile |
-    | Minesweeper | 10 x 10, a plane for unknown cells and one for each number of mines around |
+    | Minesweeper | 10 x 10, a plane for unknown cells and one for each number of adjacent mines |
 
     Illegal actions end a game of Snake and Minesweeper and have no effect in the others. A snake
     that cannot move dies with its next action. Minesweeper's action is a cell, row by row.
 
     Args:
-        name: one of `GAMES`.
-        pool: see `SuiteEnvironment`; Maze, SlidingTilePuzzle and Minesweeper have one of 1024.
-        pool_seed: of the starts.
+        name: a key of `GAMES`.
+        pool: see `SuiteEnvironment`; 1024 by default in Maze, SlidingTilePuzzle and Minesweeper.
+        pool_seed: seed of the starts.
     """
 
     suite = "jumanji"
@@ -156,7 +156,7 @@ class Jumanji(SuiteEnvironment):
 
     @property
     def default_params(self) -> JumanjiParams:
-        """With jumanji's time limit, or with a limit that is never reached."""
+        """Default parameters, with jumanji's time limit or a limit that is never reached."""
         return self._params
 
     def begin(self, key: jax.Array, params: JumanjiParams) -> tuple[jax.Array, Any]:

@@ -1,4 +1,4 @@
-"""Navix (Pignatelli et al. 2024): MiniGrid's tasks, seen as a whole."""
+"""Navix (Pignatelli et al. 2024): fully observed MiniGrid tasks."""
 
 from functools import partial
 from typing import Any
@@ -36,9 +36,9 @@ NAMES = (
 )
 """All of navix 0.7.4: other versions have other tasks under the same names."""
 ENLARGED = 3
-"""Pixels of a film for each pixel of navix's small pictures."""
+"""Factor by which navix's small pictures are enlarged."""
 NEVER = 2**30
-"""Steps after which navix itself would cut an episode."""
+"""Replaces navix's own time limit, so that it never ends an episode."""
 
 
 class NavixParams(SuiteParams):
@@ -51,9 +51,9 @@ class Navix(SuiteEnvironment):
     """A grid of symbols [height, width, 3]: object, colour and state of each cell.
 
     Args:
-        name: navix's own, without `Navix-` and `-v0`.
-        pool: see `SuiteEnvironment`; resets are dear.
-        pool_seed: of the starts.
+        name: navix's name, without `Navix-` and `-v0`.
+        pool: see `SuiteEnvironment`; resets are expensive.
+        pool_seed: seed of the starts.
     """
 
     suite = "navix"
@@ -67,11 +67,11 @@ class Navix(SuiteEnvironment):
 
     @property
     def default_params(self) -> NavixParams:
-        """With the time limit of `navix.make`."""
+        """Default parameters, with the time limit of `navix.make`."""
         return NavixParams()
 
     def begin(self, key: jax.Array, params: NavixParams) -> tuple[jax.Array, Any]:
-        """Reset; the picture that navix keeps of the grid is 12 of 13 kB of its state."""
+        """Reset, and drop navix's picture of the grid, which takes 12 of the 13 kB of its state."""
         del params
         timestep = self.grid.reset(key)
         return timestep.observation, _without_extras(timestep.state)
@@ -79,10 +79,10 @@ class Navix(SuiteEnvironment):
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: NavixParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Take navix's step without its reset, which comes a call late and ignores the action.
+        """Take navix's step without its reset, which is one call late and ignores the action.
 
-        What moves by itself moves by `key`, as no key is kept in the state. Navix writes into the
-        dict of the state that it is given, so it gets a new one.
+        Objects that move by themselves use `key`, because the state has no key. Navix changes the
+        dict of the state in place, so it gets a copy.
         """
         del params
         before = self._navix.Timestep(
@@ -107,7 +107,7 @@ class Navix(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """Those of MiniGrid."""
+        """Number of actions in MiniGrid."""
         return len(self.grid.action_set)
 
     def action_space(self, params: PyTree = None) -> spaces.Discrete:

@@ -1,4 +1,4 @@
-"""Pgx (Koyamada et al. 2023): its games for one player, MinAtar's five and 2048."""
+"""Single-player games of pgx (Koyamada et al. 2023): five MinAtar games and 2048."""
 
 from functools import partial
 from typing import Any
@@ -21,35 +21,36 @@ LIMITS = {
     "minatar-space_invaders": 1000,
     "2048": 10_000,
 }
-"""The games, and steps of an episode: pgx has no limits; MinAtar's are gymnax's."""
+"""Time limits of the games, in steps: pgx has none; the MinAtar limits are gymnax's."""
 PLAYERS = (
     *("animal_shogi", "backgammon", "bridge_bidding", "chess", "connect_four", "gardner_chess"),
     *("go_9x9", "go_19x19", "hex", "kuhn_poker", "leduc_holdem", "othello", "shogi"),
     *("sparrow_mahjong", "tic_tac_toe"),
 )
 NEVER = 2**30
-"""Steps after which Freeway itself would end an episode, as it does after 2,500."""
+"""Replaces Freeway's own limit of 2,500 steps, so that it never ends an episode."""
 
 
 class PgxParams(SuiteParams):
-    """The parameters of a game: none but the time limit."""
+    """Parameters of a game: only the time limit."""
 
 
 class Pgx(SuiteEnvironment):
-    """Images of MinAtar's games [10, 10, channels], or of the board of 2048 [4, 4, 31].
+    """Images of MinAtar games [10, 10, channels], or of the board of 2048 [4, 4, 31].
 
-    Moves in 2048 that change nothing are illegal; in MinAtar all are legal. A tenth of the actions
-    in MinAtar repeats the last one, as in its paper, and actions are the few that a game uses.
+    In 2048, moves without an effect are illegal; in MinAtar, all moves are legal. A MinAtar game
+    has only the actions that it uses, and a tenth of its actions repeat the last one, as in its
+    paper.
 
     Args:
-        name: pgx's own.
+        name: pgx's name of the game.
         pool: see `SuiteEnvironment`; resets are cheap.
-        pool_seed: of the starts.
-        sticky_action_prob: of MinAtar's games, how likely an action is to repeat the last one; null
-            for pgx's own. With 0, Breakout is gymnax's.
+        pool_seed: seed of the starts.
+        sticky_action_prob: probability that a MinAtar game repeats the last action; null for pgx's
+            default. With 0, Breakout equals gymnax's.
 
     Raises:
-        ValueError: for a probability that is none, or for a game that repeats no actions.
+        ValueError: if the probability is invalid, or the game does not repeat actions.
     """
 
     suite = "pgx"
@@ -75,11 +76,11 @@ class Pgx(SuiteEnvironment):
 
     @property
     def default_params(self) -> PgxParams:
-        """With the time limit of `LIMITS`."""
+        """Default parameters, with the time limit in `LIMITS`."""
         return self._params
 
     def begin(self, key: jax.Array, params: PgxParams) -> tuple[jax.Array, Any]:
-        """Reset; a clock of the game's own is wound up for good."""
+        """Reset, and disable the game's own time limit."""
         del params
         state = self.game.init(key)
         if hasattr(state, "_terminate_timer"):
@@ -114,11 +115,11 @@ class Pgx(SuiteEnvironment):
 
     @property
     def num_actions(self) -> int:
-        """The game's own."""
+        """Number of actions of the game."""
         return self._num_actions
 
     def action_space(self, params: PyTree = None) -> spaces.Discrete:
-        """Those that the game uses."""
+        """Return the actions that the game uses."""
         del params
         return spaces.Discrete(self.num_actions)
 
@@ -127,7 +128,7 @@ def check_sticky(name: str, value: PyTree) -> None:
     """Check the probability, and that the game can repeat actions.
 
     Raises:
-        ValueError: with the allowed values.
+        ValueError: if not; the message has the allowed values.
     """
     if not name.startswith("minatar-"):
         raise ValueError(f"sticky_action_prob = {value!r}: only MinAtar's games repeat actions")

@@ -1,4 +1,4 @@
-"""`make`: from an environment's name and overrides to `(env, env_params)`."""
+"""`make`: build `(env, env_params)` from the name of an environment and overrides."""
 
 import dataclasses
 import difflib
@@ -30,7 +30,7 @@ from purerl.types import Environment, PyTree
 Observations = Literal["auto", "flat", "raw", "index"]
 
 OWN: dict[str, type] = {"GridWorld": GridWorld, "GridWorlds": GridWorlds, "Doors": Doors}
-"""The environments of this package."""
+"""Environments of this package."""
 SUITES: dict[str, Suite] = {
     "brax": brax_suite.SUITE,
     "navix": navix_suite.SUITE,
@@ -39,14 +39,14 @@ SUITES: dict[str, Suite] = {
     "pgx": pgx_suite.SUITE,
     "jumanji": jumanji_suite.SUITE,
 }
-"""Those of packages that an extra installs, `suite/name`; all others are gymnax's."""
+"""Suites of environments, `suite/name`, that an extra installs; all others are gymnax's."""
 
 DOWNLOADED = {"MNISTBandit-bsuite"}
-"""Environments of gymnax that download data when they are built."""
+"""Gymnax environments that download data when they are built."""
 
 
 def names() -> list[str]:
-    """Return the names that need no extra, our own first; the others are `suite_names`."""
+    """Return the names that need no extra, purerl's own first; see `suite_names` for the others."""
     return [*OWN, *(name for name in gymnax.registered_envs if name not in OWN)]
 
 
@@ -58,23 +58,23 @@ def suite_names() -> list[str]:
 def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
     """Build an environment and its (traced) parameters.
 
-    Observations come out as float32 arrays: with `auto` images [height, width, channels] keep
-    their shape and everything else becomes a vector (a discrete observation one-hot), with `flat`
-    images are flattened as well. With `raw` they are what the environment gives, with `index` the
-    number of the state, for tabular learners.
+    Observations are float32 arrays. With `auto`, images [height, width, channels] keep their shape
+    and all other observations become vectors (one-hot if they are discrete). With `flat`, images
+    are flattened as well. With `raw`, observations are unchanged. With `index`, an observation is
+    the number of the state, for tabular learners.
 
-    A name may also be `my_env.py:Corridor` or `my_package.envs:Corridor`: a gymnax environment of
-    the user's own, which is imported.
+    A name may also refer to a gymnax environment of the user, which is imported:
+    `my_env.py:Corridor` or `my_package.envs:Corridor`.
 
     Overrides are fields of the environment's parameters (`max_steps_in_episode=200`) or arguments
     of its constructor (`size=10` for DeepSea-bsuite, `backend="mjx"` for brax/ant). Calls with
-    equal arguments return the same environment object, so that compiled functions are shared.
+    equal arguments return the same environment object, so compiled functions are shared.
 
     Raises:
-        ValueError: for an unknown name (close names are listed), an unknown override (those that
-            exist are listed) or one of the wrong type, for an environment that needs data which
-            cannot be downloaded or a suite that is not installed, and for `index` where states
-            have no number.
+        ValueError: if the name is unknown (the message lists close names), if an override is
+            unknown (the message lists the parameters) or has the wrong type, if the environment
+            needs data that cannot be downloaded, if its suite is not installed, or if
+            `observations` is `index` and states have no number.
     """
     if observations not in get_args(Observations):
         allowed = ", ".join(get_args(Observations))
@@ -96,7 +96,7 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
     fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
     if name not in names() and not is_custom(
         name
-    ):  # what else there is, such as a pool of starts, is drawn
+    ):  # other fields, such as a pool of starts, are drawn
         fields = {key: value for key, value in fields.items() if isinstance(value, int | float)}
     replacements = {}
     for key, value in overrides.items():
@@ -112,10 +112,11 @@ def make(name: str, *, observations: Observations = "auto", **overrides: Any) ->
 
 
 def check_name(name: str) -> None:
-    """Check that an environment is known.
+    """Check that the name of an environment is known.
 
     Raises:
-        ValueError: with the reason why a suite's is left out, or with close names.
+        ValueError: if it is not; the message has close names, or the reason why the environment of
+            a suite is not supported.
     """
     if is_custom(str(name)):
         _own_class(name)
@@ -130,13 +131,13 @@ def check_name(name: str) -> None:
 
 
 def _hint(name: str) -> str:
-    """Return names near one that is not known, also where the suite is missing or another."""
+    """Suggest close names for an unknown one, also if its suite is missing or wrong."""
     known: dict[str, list[str]] = {}
     for full in [*names(), *suite_names()]:
         for alias in {full.lower(), full.lower().partition("/")[2]} - {""}:
             known.setdefault(alias, []).append(full)
     suite, slash, rest = name.lower().partition("/")
-    elsewhere = slash and suite not in SUITES  # of a suite that is misspelt, or another's
+    elsewhere = slash and suite not in SUITES  # the suite is misspelt or wrong
     wanted, cutoff = (rest, 0.6) if elsewhere else (name.lower(), 0.4)
     near = difflib.get_close_matches(wanted, known, n=4, cutoff=cutoff)
     close = dict.fromkeys(full for alias in near for full in known[alias])
@@ -147,7 +148,7 @@ def _hint(name: str) -> str:
 
 
 def _prepared(env: Environment, params: PyTree) -> Any:
-    """Return the parameters with the data that an environment of a suite draws once."""
+    """Add the data that an environment of a suite draws once, such as a pool of starts."""
     while not isinstance(env, SuiteEnvironment):
         if not hasattr(env, "env"):
             return params
@@ -192,7 +193,7 @@ def _own_class(name: str) -> type:
 
 
 def _hashable(value: PyTree) -> Any:
-    """Return lists, as YAML gives them, as tuples, also inside others: the cache needs it."""
+    """Convert lists (from YAML) to tuples recursively, so that they can be cached."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
@@ -203,9 +204,9 @@ def _is_small(value: PyTree) -> bool:
 
 
 LARGEST_SIZE = 1024
-"""What an argument of a constructor may be at most: the cells of a grid are its square."""
+"""Largest value of a constructor's argument; a grid has as many cells as its square."""
 RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf"))}
-"""What parameters of these names may be, whatever the environment."""
+"""Allowed range of these parameters in every environment."""
 
 
 def _check_range(name: str, key: str, value: PyTree) -> None:
@@ -216,13 +217,13 @@ def _check_range(name: str, key: str, value: PyTree) -> None:
 
 
 def _checked(name: str, key: str, value: PyTree, *, default: Any) -> Any:
-    """Return the value in the type of the default, so that an override never changes a dtype."""
+    """Convert a value to the type of the default, so that an override never changes a dtype."""
     if not isinstance(default, bool | int | float):
         return value
     if isinstance(default, bool) or isinstance(value, bool):
         if isinstance(default, bool) and isinstance(value, bool):
             return value
-    elif isinstance(value, numbers.Real):  # NumPy's scalars too
+    elif isinstance(value, numbers.Real):  # includes NumPy's scalars
         number = float(value)
         if isinstance(default, float):
             return number

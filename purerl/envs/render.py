@@ -1,4 +1,4 @@
-"""Pictures of environments' states, and films of episodes."""
+"""Pictures of environment states, and films of episodes."""
 
 import math
 import os
@@ -14,13 +14,13 @@ from purerl.envs.drawing import BODY, GOAL, INK, POLE, SOFT, Canvas, planes
 from purerl.types import Environment, EnvParams, Learner, PyTree
 
 Renderer = Callable[[Any, Any], np.ndarray]
-"""From an environment's state and parameters to a picture, uint8 [height, width, 3]."""
+"""`(state, params) -> picture`, uint8 [height, width, 3]."""
 
 
 def save_gif(
     path: str | os.PathLike[str] | IO[bytes], frames: Sequence[np.ndarray], fps: float = 8.0
 ) -> None:
-    """Write a film that repeats endlessly: frames uint8 [height, width, 3], `fps` a second.
+    """Write a GIF that loops forever: frames uint8 [height, width, 3], `fps` per second.
 
     Raises:
         ValueError: if there are no frames, or `fps` is not between 0 and 100 (the format counts
@@ -36,9 +36,9 @@ def save_gif(
 
 
 def renderer(env: Environment) -> Renderer | None:
-    """Return the function that draws an environment's states; None if there is none.
+    """Return the function that draws an environment's states, or None if it cannot be drawn.
 
-    An environment of this package or of a user draws itself if it has a method
+    An environment of this package or of the user draws itself if it has a method
     `render(state, params)` that returns uint8 [height, width, 3]. Gymnax's classic control and
     MinAtar are drawn here, because their own `render` returns matplotlib figures.
 
@@ -67,7 +67,7 @@ def _own_renderer(env: Environment) -> Renderer | None:
 
 
 def _checked(name: str, picture: Any) -> np.ndarray:
-    """Return what somebody's `render` returns; raise `ValueError` if it is no picture."""
+    """Return the result of a user's `render`; raise `ValueError` if it is not a picture."""
     found = np.asarray(picture)
     if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3:
         raise ValueError(
@@ -78,7 +78,7 @@ def _checked(name: str, picture: Any) -> np.ndarray:
 
 
 def frames_per_second(env: Environment) -> float:
-    """Return the speed at which a film of an environment is pleasant to watch."""
+    """Return a comfortable frame rate for films of an environment."""
     return 30.0 if env.name in _CLASSIC_CONTROL or env.name.startswith("brax/") else 8.0
 
 
@@ -162,11 +162,11 @@ def record_episode(
     """Play one episode and draw every state, from the reset to the last.
 
     Args:
-        learner: the learner, in an environment that can be drawn.
+        learner: a learner with an environment that can be drawn.
         policy: the result of `learner.policy`.
-        key: for resets, moves and actions.
-        env_params: the environment's parameters; None for its defaults.
-        max_steps: stop after so many steps.
+        key: random key for the reset, steps and actions.
+        env_params: parameters of the environment; None for its defaults.
+        max_steps: maximum number of steps.
         greedy: take the best action instead of sampling.
 
     Returns:

@@ -17,19 +17,19 @@ Index = Callable[[jax.Array], jax.Array]
 class StateIndex(ObservationAdapter):
     """Observations as state numbers 0 .. num_states - 1; all else is the wrapped environment's.
 
-    Example, with an index of one's own:
+    Example with a custom index:
         >>> env, env_params = envs.make("FourRooms-misc", observations="raw")
         >>> env = StateIndex(env, 13 * 13, lambda obs: 13 * obs[0] + obs[1])
     """
 
     def __init__(self, env: Environment, num_states: int, index: Index):
-        """Wrap `env`; states of the same number are the same to the agent."""
+        """Wrap `env`; the agent cannot distinguish states with the same number."""
         super().__init__(env)
         self.num_states = num_states
         self.index = index
 
     def observation_space(self, params: PyTree) -> spaces.Discrete:
-        """The numbers of the states."""
+        """Return the space of state numbers."""
         del params
         return spaces.Discrete(self.num_states)
 
@@ -40,17 +40,17 @@ class StateIndex(ObservationAdapter):
 
 
 def _cell(obs: jax.Array) -> jax.Array:
-    """The number of the only cell that is set; 0 where none is (past the bottom of DeepSea)."""
+    """Return the index of the only set cell; 0 if no cell is set (past the bottom of DeepSea)."""
     return jnp.argmax(obs.ravel())
 
 
 def _agent_cell(obs: jax.Array) -> jax.Array:
-    """The agent's cell in one-hot planes [rows, columns, (empty, agent, wall, goal)]."""
+    """Return the agent's cell in one-hot planes [rows, columns, (empty, agent, wall, goal)]."""
     return jnp.argmax(obs[..., 1].ravel())
 
 
 def _four_rooms_cell(obs: jax.Array) -> jax.Array:
-    return 13 * obs[0] + obs[1]  # row, column; the rest is the goal's place
+    return 13 * obs[0] + obs[1]  # row, column; the rest is the goal's position
 
 
 _KNOWN: dict[str, tuple[Callable[[tuple[int, ...]], int], Index]] = {
@@ -65,7 +65,7 @@ def with_state_index(env: Environment, params: PyTree) -> Environment:
     """Return an environment with state numbers as observations.
 
     Raises:
-        ValueError: if none is known for the environment.
+        ValueError: if no index is known for the environment.
     """
     space = env.observation_space(params)
     if isinstance(space, spaces.Discrete):

@@ -1,7 +1,7 @@
 """A trained agent as an environment: the action is a message, the reward is nearness to a goal.
 
 Cheap talk at test time (Lu et al. 2023): a speaker tries to steer a frozen victim to a goal. The
-victim is a part of the speaker's environment.
+victim is part of the speaker's environment.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ class Place(NamedTuple):
 
     what: str
     of: Callable[[jax.Array], jax.Array]
-    """from an observation"""
+    """maps an observation to the quantity"""
     reach: Callable[[Any], float]
-    """from the environment's parameters: goals lie between minus this and this"""
+    """maps the environment's parameters to the largest absolute goal"""
 
 
 PLACES: dict[str, Place] = {
@@ -32,18 +32,18 @@ PLACES: dict[str, Place] = {
         "angle", lambda obs: jnp.arctan2(obs[1], obs[0]), lambda params: float(jnp.pi)
     ),
 }
-"""The steered quantity, by the environment's name. Distances are along a line, also of angles."""
+"""Steered quantity by environment name. Distances are linear, also between angles."""
 
 
 class SteeringParams(struct.PyTreeNode):
-    """The parameters of a steered victim. Traced."""
+    """Parameters of a steered victim. Traced."""
 
     env: Environment
-    """of the victim's environment"""
+    """parameters of the victim's environment"""
     victim: Any
-    """its policy"""
+    """the victim's policy"""
     scale: jax.Array | float = 1.0
-    """by which messages are multiplied"""
+    """factor on messages"""
     low: jax.Array | float = -1.0
     """the lowest goal"""
     high: jax.Array | float = 1.0
@@ -54,7 +54,7 @@ class SteeringState(struct.PyTreeNode):
     """State between two steps."""
 
     env: Environment
-    """of the victim's environment"""
+    """state of the victim's environment"""
     obs: jax.Array
     """[obs_size] the victim's observation without the message"""
     goal: jax.Array
@@ -66,8 +66,9 @@ class SteeringState(struct.PyTreeNode):
 class Steering(Environment):
     """A victim to be talked to: message in, nearness to the goal out.
 
-    An observation is the victim's, without a message, and the goal behind it. The reward of a step
-    is exp(-(place - goal)^2). An episode ends where the victim's ends, or after `steps`.
+    An observation is the victim's observation without a message, followed by the goal. The reward
+    of a step is exp(-(place - goal)^2). An episode ends with the victim's episode, or after
+    `steps`.
     """
 
     def __init__(
@@ -82,14 +83,14 @@ class Steering(Environment):
         """Wrap `env` and its victim.
 
         Args:
-            env: the victim's, without messages.
-            act: from the victim's policy and its observation [obs_size + width] to its action.
-            place: from an observation [obs_size] to the steered quantity.
-            width: numbers of a message.
-            steps: of an episode at most.
+            env: the victim's environment, without messages.
+            act: maps the victim's policy and observation [obs_size + width] to its action.
+            place: maps an observation [obs_size] to the steered quantity.
+            width: length of a message.
+            steps: maximum length of an episode.
 
         Raises:
-            ValueError: for an environment with illegal actions, which victims do not support.
+            ValueError: if the environment has illegal actions, which victims do not support.
         """
         super().__init__()
         if getattr(env, "legal_actions", None) is not None:
@@ -104,7 +105,7 @@ class Steering(Environment):
 
     @property
     def default_params(self) -> SteeringParams:
-        """The wrapped environment's, without a victim."""
+        """Default parameters of the wrapped environment, without a victim."""
         return SteeringParams(self.env.default_params, None)
 
     def reset_env(self, key: jax.Array, params: SteeringParams) -> tuple[jax.Array, SteeringState]:
@@ -124,7 +125,7 @@ class Steering(Environment):
     def step_env(
         self, key: jax.Array, state: SteeringState, action: jax.Array, params: SteeringParams
     ) -> tuple:
-        """Say `action` [width] times the scale, and let the victim act."""
+        """Send `action` [width] times the scale to the victim, and let it act."""
         heard = jnp.concatenate([state.obs, params.scale * action.astype(state.obs.dtype)])
         obs, env_state, _, terminated, info = self.env.step_env(
             key, state.env, self.act(params.victim, heard), params.env
@@ -142,12 +143,12 @@ class Steering(Environment):
         return self.env.is_terminated(state.env, params.env)
 
     def action_space(self, params: SteeringParams | None = None) -> spaces.Box:
-        """Messages before they are scaled."""
+        """Return the space of messages before they are scaled."""
         del params
         return spaces.Box(-1.0, 1.0, (self.width,), jnp.float32)
 
     def observation_space(self, params: SteeringParams) -> spaces.Box:
-        """A box with room for the goal."""
+        """Return the space of the victim's observations with the goal appended."""
         (size,) = self.env.observation_space(params.env).shape
         return spaces.Box(-jnp.inf, jnp.inf, (size + 1,), jnp.float32)
 
@@ -161,7 +162,7 @@ class Course(NamedTuple):
     """How episodes went; each field [steps]."""
 
     place: jax.Array
-    """where the victim was after each step"""
+    """the steered quantity after each step"""
     reward: jax.Array
     """0 after the episode's end"""
 
@@ -176,11 +177,11 @@ def steer(
     """Play one episode of `env.steps` steps towards a goal; rewards after its end are zero.
 
     Args:
-        env: with the victim.
-        speak: from an observation and goal [obs_size + 1] to a message [width] in [-1, 1].
-        key: of the start and of the environment.
-        goal: [] where to go.
-        params: of `env`.
+        env: environment with the victim.
+        speak: maps an observation and goal [obs_size + 1] to a message [width] in [-1, 1].
+        key: random key of the start and the environment.
+        goal: [] target of the steered quantity.
+        params: parameters of `env`.
     """
     start_key, key = jax.random.split(key)
     obs, state = env.reset_to(start_key, goal, params)

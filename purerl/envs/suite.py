@@ -1,7 +1,7 @@
-"""Base of the adapters of environment suites: optional packages, clocks, pools of starts.
+"""Base class of the adapters to environment suites: optional imports, time limits, start pools.
 
 A suite is a package that an extra of the same name installs (`metaevo[brax]`). It is imported when
-an environment is built. Environments are called `suite/name`.
+an environment is built. Its environments are named `suite/name`.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ SEEDS = range(2**32)
 
 
 class Suite(NamedTuple):
-    """A suite, as `make` uses it, without an import of the package."""
+    """A suite as `make` uses it; the package is not imported."""
 
     names: tuple[str, ...]
     """names of its environments"""
     constructor: Callable[[str], Callable[..., "SuiteEnvironment"]]
-    """from a name to the constructor of the environment, with arguments that can be overridden"""
+    """maps a name to the environment's constructor; overrides set the constructor's arguments"""
     refused: Mapping[str, str] = MappingProxyType({})
-    """names of the suite that are not supported, each with the reason"""
+    """environments of the suite that are not supported, each with the reason"""
 
 
 class SuiteParams(struct.PyTreeNode):
-    """The parameters that all suites have. Traced."""
+    """Parameters common to all suites. Traced."""
 
     max_steps_in_episode: int = 1000
     starts: Any = None
@@ -45,7 +45,7 @@ class SuiteParams(struct.PyTreeNode):
 
 
 class SuiteState(struct.PyTreeNode):
-    """A suite's state with our clock."""
+    """A suite's state with the number of steps."""
 
     inner: Environment
     """the suite's own state, without keys and without data that is only used for drawing"""
@@ -56,25 +56,25 @@ class SuiteState(struct.PyTreeNode):
 class SuiteEnvironment(Environment):
     """An environment of a suite with gymnax's interface.
 
-    A subclass says how the suite begins an episode and how it takes a step, without its time limit
-    and without its resets: the clock is ours, so that a limit is a truncation and never a terminal
-    state, and `info["final_observation"]` is what was seen before the reset.
+    A subclass implements `begin` and `advance`: the suite's reset and step, without its time limit
+    and automatic resets. This class counts the steps, so a time limit is a truncation and never a
+    terminal state, and `info["final_observation"]` is the observation before the reset.
 
     Args:
-        name: the environment's, without the suite's.
-        pool: episodes begin in one of so many starts, drawn once with `pool_seed`; None: the suite
-            resets anew for each. A reset is computed at every step, whether an episode ends or not.
-        pool_seed: of the starts.
+        name: name of the environment, without the suite.
+        pool: number of starts, drawn once with `pool_seed`, in which episodes begin; None: every
+            episode uses a new reset, which is computed at every step, even within an episode.
+        pool_seed: seed of the starts.
 
     Raises:
-        ValueError: for a pool smaller than 1, a seed that is none, and if the suite is not
+        ValueError: if the pool is smaller than 1, the seed is invalid, or the suite is not
             installed.
     """
 
     suite: str
     """name of the suite and of its extra"""
     planes: tuple[int, ...] | None = None
-    """values that each channel of an image of symbols can take; None: observations are numbers"""
+    """number of values of each channel of a symbolic image; None for numeric observations"""
 
     def __init__(self, name: str, *, pool: int | None, pool_seed: int = 0):
         super().__init__()
@@ -88,17 +88,17 @@ class SuiteEnvironment(Environment):
         self._seen: jax.ShapeDtypeStruct | None = None
 
     def begin(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
-        """Return an observation and the suite's state: its own reset."""
+        """Reset the suite's environment, and return the observation and the suite's state."""
         raise NotImplementedError
 
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: PyTree
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Return observation, state, reward, and whether the state is terminal: its own step."""
+        """Step the suite's environment, and return observation, state, reward and terminal flag."""
         raise NotImplementedError
 
     def prepared(self, params: PyTree) -> Any:
-        """Return the parameters with a pool of starts, or as they are if there is to be none."""
+        """Return the parameters with a pool of starts, or unchanged if `pool` is None."""
         if self.pool is None:
             return params
         values = (getattr(params, field.name) for field in dataclasses.fields(params))
@@ -111,7 +111,7 @@ class SuiteEnvironment(Environment):
         return params.replace(starts=self._starts[known])
 
     def draw_starts(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, Any]:
-        """Return a pool of the suite's own starts [pool, ...], one a key split from `key`."""
+        """Draw a pool of starts [pool, ...] from the suite's resets, with keys split from `key`."""
         assert self.pool is not None
         keys = jax.random.split(key, self.pool)
         return jax.lax.map(lambda each: self.begin(each, params), keys, batch_size=16)
@@ -122,7 +122,7 @@ class SuiteEnvironment(Environment):
         return self._name
 
     def reset_env(self, key: jax.Array, params: PyTree) -> tuple[jax.Array, SuiteState]:
-        """Begin an episode: in a start of the pool, each as likely, or in a new one."""
+        """Begin an episode in a start drawn uniformly from the pool, or in a new one."""
         with tolerant():
             if params.starts is None:
                 obs, inner = self.begin(own_key(key), params)
@@ -133,7 +133,7 @@ class SuiteEnvironment(Environment):
         return obs, SuiteState(inner, jnp.int32(0))
 
     def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: PyTree) -> tuple:
-        """Step without a reset, see gymnax."""
+        """Step without an automatic reset; see gymnax."""
         with tolerant():
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)
         reward, terminated = jnp.float32(reward), jnp.bool_(terminated)
@@ -143,8 +143,8 @@ class SuiteEnvironment(Environment):
         return obs, state, reward, terminated, info
 
     def observation_space(self, params: PyTree) -> spaces.Box:
-        """A box of the suite's shape and dtype."""
-        if self._seen is None:  # to trace a reset takes a second
+        """Return a box with the shape and dtype of the suite's observations."""
+        if self._seen is None:  # tracing a reset takes a second
             params = params.replace(starts=None)
             with tolerant():
                 self._seen, _ = jax.eval_shape(
@@ -155,10 +155,10 @@ class SuiteEnvironment(Environment):
 
 
 def own_key(key: jax.Array) -> jax.Array:
-    """Return a key of JAX's own generator, which draws what `key` draws.
+    """Convert a key to JAX's default generator; it draws the same numbers as `key`.
 
-    Suites put keys into their states, which a scan carries: all must be of one type. Learners split
-    theirs from keys of another type (`purerl.fast.threefry`).
+    Suites store keys in their states, which a scan carries, so all keys must have the same type.
+    Learners split keys of a different type (`purerl.fast.threefry`).
     """
     data = jax.random.key_data(key)
     return jax.random.wrap_key_data(data, impl="threefry2x32") if data.shape[-1] == 2 else key
@@ -166,7 +166,7 @@ def own_key(key: jax.Array) -> jax.Array:
 
 @contextlib.contextmanager
 def tolerant() -> Iterator[None]:
-    """Trace a suite's own code: let it warn, and promote ranks, as its authors chose."""
+    """Allow warnings and rank promotion in a suite's own code."""
     with warnings.catch_warnings(), jax.numpy_rank_promotion("allow"):
         warnings.simplefilter("ignore")
         yield
@@ -174,7 +174,7 @@ def tolerant() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Import or build what belongs to a suite; what it prints meanwhile is dropped."""
+    """Discard the output of a suite while it is imported or built."""
     with tolerant(), contextlib.redirect_stdout(io.StringIO()):
         yield
 
@@ -183,19 +183,19 @@ def imported(suite: str, module: str, version: str) -> Any:
     """Import a module of a suite.
 
     Args:
-        suite: its package, and our extra.
-        module: of the package.
-        version: of the package; others have different tasks under the same names.
+        suite: name of the package and of the extra.
+        module: name of a module in the package.
+        version: required version; others have different tasks under the same names.
 
     Raises:
-        ValueError: naming the extra, if the suite is not installed in that version.
+        ValueError: if this version of the suite is not installed; the message names the extra.
     """
     install = f"pip install 'metaevo[{suite}]'"
     try:
         found = metadata.version(suite)
         with quiet():
             imported_module = importlib.import_module(module)
-    except ModuleNotFoundError as error:  # metadata's error is one, too
+    except ModuleNotFoundError as error:  # includes `PackageNotFoundError`
         raise ValueError(f"{error.name} is not installed: {install}") from error
     if found != version:
         raise ValueError(f"{suite} {found} is installed, but its tasks are {version}'s: {install}")

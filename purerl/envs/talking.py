@@ -13,14 +13,14 @@ from purerl.types import Channel, EnvParams, MetaParams
 
 
 class TalkParams(struct.PyTreeNode):
-    """The parameters of an environment with a channel. Traced, as any environment's are."""
+    """Parameters of an environment with a channel. Traced."""
 
     env: EnvParams
-    """of the environment"""
+    """parameters of the environment"""
     channel: MetaParams
-    """of the channel"""
+    """parameters of the channel"""
     scale: jax.Array | float = 1.0
-    """by which messages are multiplied"""
+    """factor on messages"""
 
 
 class Talking(ObservationAdapter):
@@ -38,12 +38,12 @@ class Talking(ObservationAdapter):
         """Wrap `env`.
 
         Args:
-            env: with vectors as observations.
-            channel: computes the messages.
-            width: numbers of a message.
+            env: environment with vector observations.
+            channel: function that computes the messages.
+            width: length of a message.
 
         Raises:
-            ValueError: for a width below 1, and for observations that are no vectors.
+            ValueError: if the width is below 1, or observations are not vectors.
         """
         super().__init__(env)
         if width < 1:
@@ -58,7 +58,7 @@ class Talking(ObservationAdapter):
 
     @property
     def default_params(self) -> TalkParams:
-        """The wrapped environment's, with a channel that has no parameters."""
+        """Default parameters of the wrapped environment, with a channel without parameters."""
         return TalkParams(self.env.default_params, None)
 
     def inner(self, params: TalkParams) -> Any:
@@ -66,7 +66,7 @@ class Talking(ObservationAdapter):
         return params.env
 
     def observation_space(self, params: TalkParams) -> spaces.Box:
-        """A box with room for the message."""
+        """Return the space of observations with the message appended."""
         (size,) = self.env.observation_space(params.env).shape
         return spaces.Box(-jnp.inf, jnp.inf, (size + self.width,), jnp.float32)
 

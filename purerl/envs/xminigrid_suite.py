@@ -1,4 +1,4 @@
-"""XLand-MiniGrid (Nikulin et al. 2023): MiniGrid's tasks in part seen, and tasks made of rules."""
+"""XLand-MiniGrid (Nikulin et al. 2023): partially observed MiniGrid tasks and rule-based tasks."""
 
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ WORLDS = (
     *(f"R6-{size}x{size}" for size in (13, 17, 19)),
     *(f"R9-{size}x{size}" for size in (16, 19, 25)),
 )
-"""Rooms and size of XLand's worlds."""
+"""XLand worlds: number of rooms and size."""
 TASKS = (
     "BlockedUnlockPickUp",
     *(f"{kind}-{size}" for kind in ("DoorKey", "Empty", "EmptyRandom")
@@ -37,32 +37,35 @@ TASKS = (
     "Unlock",
     "UnlockPickUp",
 )  # fmt: skip
-"""MiniGrid's."""
+"""MiniGrid tasks."""
 BENCHMARKS = (
     "trivial-21k", "small-1m", "medium-1m", "medium-3m", "high-1m", "high-3m",
 )  # fmt: skip
-"""Sets of rules that xminigrid downloads on demand; they are not used here."""
+"""Rule sets that xminigrid downloads on demand; not supported."""
 MAX_DEPTH = 8
 OBJECTS = 3, 4, 5, 11, 12
-"""ball, square, pyramid, hexagon, star: objects that can be carried, without keys"""
+"""Objects that can be carried, except keys: ball, square, pyramid, hexagon, star."""
 COLOURS = 1, 2, 3, 4, 5, 6, 8, 9, 10, 11
 
 
 class XMiniGridParams(SuiteParams):
-    """The parameters of a grid; its reward falls with the share of the limit that was needed."""
+    """Parameters of a grid; the reward falls with the share of the time limit that was used."""
 
     max_steps_in_episode: int = 243
     ruleset: Any = None
-    """of XLand: goal [5], rules [rules, 7] and tiles at the start [tiles, 2]; uint8"""
+    """XLand only: goal [5], rules [rules, 7] and initial tiles [tiles, 2]; uint8"""
 
 
 class XMiniGrid(SuiteEnvironment):
-    """The view in front of the agent, [size, size, 2]: object and colour of each cell.
+    """An xminigrid environment.
+
+    An observation is the view in front of the agent, [size, size, 2]: object and colour of each
+    cell.
 
     Args:
-        name: xminigrid's, without `MiniGrid-` or `XLand-MiniGrid-`.
-        pool: see `SuiteEnvironment`; resets are dear.
-        pool_seed: of the starts.
+        name: xminigrid's name, without `MiniGrid-` or `XLand-MiniGrid-`.
+        pool: see `SuiteEnvironment`; resets are expensive.
+        pool_seed: seed of the starts.
     """
 
     suite = "xminigrid"
@@ -78,18 +81,18 @@ class XMiniGrid(SuiteEnvironment):
 
     @property
     def default_params(self) -> XMiniGridParams:
-        """With xminigrid's own time limit."""
+        """Default parameters, with xminigrid's time limit."""
         return XMiniGridParams(max_steps_in_episode=self._static.max_steps)
 
     def begin(self, key: jax.Array, params: XMiniGridParams) -> tuple[jax.Array, Any]:
-        """Reset; xminigrid's key is unused later."""
+        """Reset, and drop xminigrid's key, which is not used later."""
         timestep = self.grid.reset(self._own(params), key)
         return timestep.observation, timestep.state.replace(key=None)
 
     def advance(
         self, key: jax.Array, inner: Environment, action: jax.Array, params: XMiniGridParams
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array]:
-        """Step; a discount of 0 is a terminal state, the time limit is ours."""
+        """Step; a discount of 0 marks a terminal state. The base class applies the time limit."""
         del key
         before = self._types.TimeStep(
             state=inner, step_type=None, reward=None, discount=None, observation=None
@@ -125,24 +128,24 @@ class XMiniGrid(SuiteEnvironment):
 class XLand(XMiniGrid):
     """A distribution of tasks: every agent gets its own goal and rules.
 
-    The depth of a task is how many rules must be used in turn before its goal can be reached. It
-    is uniform between `min_depth` and `max_depth`. Each rule makes the next object of the last:
-    when that is picked up, when the agent steps beside it, or when it is put down beside another
-    object. The goal is to pick up the last object, to step beside it, or to put it down beside
-    another one. What each object is, and which rules and goal there are, is drawn.
-    Reward: 1 - 0.9 x (share of the time limit that was needed), at the goal.
+    The depth of a task is the number of rules that must be applied in turn before its goal can be
+    reached. It is uniform between `min_depth` and `max_depth`. Each rule turns the current object
+    into the next one: when the agent picks the object up, steps next to it, or puts it down next to
+    a second object. The goal is to pick up the last object, to step next to it, or to put it down
+    next to a second object. Objects, rules and goals are drawn at random.
+    Reward at the goal: 1 - 0.9 x (share of the time limit that was used).
 
     Args:
         name: rooms and size, such as `R1-9x9`.
-        min_depth: rules of the simplest task.
-        max_depth: rules of the hardest; also the number of rules that are checked at every step.
-        distractors: objects without a use.
-        task: one task for all agents, by number; None: a distribution.
+        min_depth: number of rules in the simplest tasks.
+        max_depth: number of rules in the hardest tasks; also the number checked at every step.
+        distractors: number of objects that no rule uses.
+        task: number of a fixed task for all agents; None for a distribution of tasks.
         pool: starts of every task, see `SuiteEnvironment`.
-        pool_seed: of the starts.
+        pool_seed: seed of the starts.
 
     Raises:
-        ValueError: for depths out of order, or more objects than fit.
+        ValueError: if the depths are out of order or the objects do not fit.
     """
 
     def __init__(
@@ -168,13 +171,13 @@ class XLand(XMiniGrid):
 
     @property
     def default_params(self) -> XMiniGridParams:
-        """The task of that number, 0 where each agent gets its own."""
+        """Parameters of task number `task`, or of task 0 if each agent gets its own."""
         key = jax.random.key(self.task or 0)
         return super().default_params.replace(ruleset=jax.device_get(self.draw_rules(key)))
 
     @property
     def sample_params(self) -> Any:
-        """What draws a task and its starts; None where there is only one task."""
+        """Function that draws a task and its starts; None for a fixed task."""
         return self._sample if self.task is None else None
 
     def _sample(self, key: jax.Array, params: XMiniGridParams) -> XMiniGridParams:
@@ -188,12 +191,12 @@ class XLand(XMiniGrid):
         """Draw a task: xminigrid's `RuleSet`.
 
         Args:
-            key: of the task.
+            key: key of the task.
         """
         depth_key, tiles_key, rules_key, goal_key = jax.random.split(key, 4)
         low, high = self.depths
         depth = jax.random.randint(depth_key, (), low, high + 1)
-        # The chain of objects, a partner for each rule, one for the goal, and objects of no use.
+        # The chain of objects, a partner for each rule, one for the goal, and the distractors.
         count = 2 * high + 2 + self.distractors
         kinds = jnp.array([(kind, colour) for kind in OBJECTS for colour in COLOURS], jnp.uint8)
         tiles = jax.random.permutation(tiles_key, kinds)[:count]
@@ -215,7 +218,7 @@ class XLand(XMiniGrid):
         last = chain[depth]
         second = jnp.where(goal_kind == 4, goal_partner, nothing)
         goal = jnp.concatenate([goal_kind[None], last, second])
-        # A partner that no rule and no goal needs is left out.
+        # Leave out partners that neither a rule nor the goal needs.
         together = [(kind[index] == 3) & (index < depth) for index in range(high)]
         needed = [jnp.where(use, partners[i], nothing) for i, use in enumerate(together)]
         tiles = jnp.stack([chain[0], second, *needed, *others])

@@ -1,4 +1,4 @@
-"""What computes the same as a few lines of plain JAX, which each file opens with, but faster."""
+"""Faster equivalents of a few lines of plain JAX, which each file begins with."""
 
 from purerl.fast.switch import use_cpu_arithmetic
 

@@ -5,7 +5,7 @@ In place of
     def tanh(x):
         return jnp.tanh(x)
 
-of which it leaves out a branch for small numbers.
+without the branch for small numbers.
 """
 
 from collections.abc import Callable
@@ -37,12 +37,12 @@ LIMIT = 7.99881172180175781
 
 
 def tanh(x: jax.Array) -> jax.Array:
-    """Hyperbolic tangent of every element; not a number where `x` is not.
+    """Compute the hyperbolic tangent of every element; NaN where `x` is NaN.
 
-    In float32, with `purerl.fast.use_cpu_arithmetic`, the arithmetic of `jnp.tanh` without its
-    branch for |x| < 4e-4: once compiled the same bits above, below a relative error of at most
-    3e-7, and 0 for |x| < 2.5e-36. Elsewhere `jnp.tanh` itself. Derivatives of any order, forwards
-    and backwards.
+    In float32 and with `purerl.fast.use_cpu_arithmetic`, this is the arithmetic of `jnp.tanh`
+    without its branch for |x| < 4e-4. Once compiled, larger |x| give the same bits, smaller |x| a
+    relative error of at most 3e-7, and |x| < 2.5e-36 gives 0. Otherwise this is `jnp.tanh`.
+    Supports derivatives of any order in forward and reverse mode.
     """
     if jnp.result_type(x) != jnp.float32 or not cpu_arithmetic():
         return jnp.tanh(x)
@@ -55,9 +55,9 @@ def _rational(x: jax.Array) -> jax.Array:
         return _quotient(x)
 
 
-@partial(jax.jit, inline=True)  # traced once for a shape
+@partial(jax.jit, inline=True)  # traced once per shape
 def _quotient(x: jax.Array) -> jax.Array:
-    x = jnp.where(x < -LIMIT, -LIMIT, jnp.where(x > LIMIT, LIMIT, x))  # keeps what is no number
+    x = jnp.where(x < -LIMIT, -LIMIT, jnp.where(x > LIMIT, LIMIT, x))  # keeps NaN
     square = x * x
     return x * _polynomial(NUMERATOR, square) / _polynomial(DENOMINATOR, square)
 

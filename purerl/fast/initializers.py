@@ -8,8 +8,8 @@ In place of
 with the same distribution of kernels.
 
 The usual initialiser calls a QR factorisation. Batched over agents on a CPU with few cores, such
-LAPACK calls wait for the thread pool that they themselves occupy and hang; on a GPU they
-run one after another. The polar factor of a Gaussian matrix has the same distribution (Haar) and
+LAPACK calls deadlock, because they wait for the thread pool that they occupy; on a GPU they run
+one after another. The polar factor of a Gaussian matrix has the same distribution (Haar) and
 only needs matrix products.
 """
 
@@ -28,12 +28,12 @@ NEWTON_SCHULZ_COEFFICIENTS = (
     (1.875, -1.25, 0.375),
     (1.875, -1.25, 0.375),
 )
-"""Of a x + b x^3 + c x^5, one step a row: together they bring 2e-8 and all up to 1.95 to one.
+"""Coefficients of a x + b x^3 + c x^5, one row per step. All steps map [2e-8, 1.95] to one.
 
-The first is the closest to one that a quintic can be on [0.05, 1.95], which it maps into
-[0.19, 1.81]; it multiplies smaller values by 3.85 until they are in there. The next two are the
-closest to one on what that leaves (minimax, as in Amsel et al. 2025, "The Polar Express"), the last
-two are Pade's, which triple the number of correct digits.
+The first polynomial is the minimax approximation of one on [0.05, 1.95], which it maps into
+[0.19, 1.81]; its repetitions multiply smaller values by 3.85 until they reach this interval. The
+next two are minimax on the remaining intervals (as in Amsel et al. 2025, "The Polar Express"). The
+last two are Pade approximants, which triple the number of correct digits.
 """
 
 
@@ -57,7 +57,7 @@ def polar_factor(matrix: jax.Array) -> jax.Array:
         gram = x.T @ x
         return x @ (a * identity + b * gram + c * gram @ gram), None
 
-    # The Frobenius norm is at least the largest singular value: all of them are at most 1.95.
+    # The Frobenius norm bounds the largest singular value, so no singular value exceeds 1.95.
     start = matrix * (1.95 / jnp.linalg.norm(matrix))
     with jax.default_matmul_precision("highest"):
         factor, _ = jax.lax.scan(step, start, jnp.asarray(NEWTON_SCHULZ_COEFFICIENTS, matrix.dtype))
@@ -83,7 +83,7 @@ def orthogonal(scale: float = 1.0) -> Initializer:
     return init
 
 
-# Traced once for a shape: flax asks for the shapes of parameters whenever a network is applied.
+# Traced once per shape: flax evaluates the shapes of parameters whenever a network is applied.
 @partial(jax.jit, static_argnames=("shape", "scale", "dtype"))
 def _orthogonal(key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any) -> jax.Array:
     rows, columns = math.prod(shape[:-1]), shape[-1]

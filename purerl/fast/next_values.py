@@ -35,16 +35,16 @@ def next_values(
     one evaluation of all steps would be cheaper. Derivatives, in reverse mode only, evaluate all.
 
     Args:
-        critic: from parameters and inputs [N, ...] to values [N]. It must not close over tracers.
-        parameters: of the critic.
-        value: [T, N] the critic's values of the observations in which actions were taken.
+        critic: maps parameters and inputs [N, ...] to values [N]. It must not close over tracers.
+        parameters: parameters of the critic.
+        value: [T, N] the critic's values of the observations before the actions.
         final_obs: [T, N, ...] inputs after the actions, before a reset; within an episode they
             equal the inputs of the next step. Any pytree, such as observations and memories.
         terminated: [T, N] bool.
         truncated: [T, N] bool.
 
     Returns:
-        [T, N]; arbitrary where an episode terminated.
+        [T, N] values; arbitrary where an episode terminated.
     """
     unanswered = jnp.logical_and(truncated, ~terminated).at[-1].set(True)
     return _answered_one_by_one(critic, unanswered, parameters, value, final_obs)

@@ -6,22 +6,22 @@ In place of
         keys = jax.random.split(key, count)
         return jax.vmap(lambda key: jax.random.permutation(key, size))(keys)
 
-It draws other numbers: orders are as likely, but not the same.
+The distribution is the same, but the random numbers are not.
 """
 
 import jax
 import jax.numpy as jnp
 
 RANDOM_BITS = 16
-"""The fewest bits of a word that must be left for chance."""
+"""Minimum number of random bits in a word."""
 
 
 def permutations(key: jax.Array, count: int, size: int) -> jax.Array:
     """Return random orders of 0, 1, ..., size - 1: [count, size] int32.
 
-    Number and index share a word, because XLA sorts words on a CPU five times as fast as pairs of
-    number and index. Where two numbers agree, which happens to a share of `size` x 2^-bits of them
-    with 32 - log2(size) bits, the smaller index comes first.
+    A random number and its index share a word, because on a CPU XLA sorts words five times as fast
+    as pairs. If two numbers are equal, the smaller index comes first. This happens to a share of
+    `size` x 2^-bits of the numbers, with bits = 32 - log2(size).
     """
     index_bits = max(size - 1, 1).bit_length()
     if index_bits > 32 - RANDOM_BITS:
@@ -38,13 +38,13 @@ def minibatch_order(
 ) -> jax.Array:
     """Return the rows of every minibatch [epochs * num_minibatches, rows] int32.
 
-    Every epoch goes through all rows once, in an order of its own.
+    Every epoch visits all rows once, in a new random order.
 
     Args:
-        key: of the orders.
+        key: random key of the orders.
         epochs: passes over the batch.
-        num_minibatches: minibatches of a pass.
-        batch_size: rows, those of all environments at the first step first.
+        num_minibatches: minibatches per pass.
+        batch_size: number of rows; the first step of all environments comes first.
         length: steps that stay together, such as whole rollouts of a recurrent agent.
     """
     steps, count = epochs * num_minibatches, batch_size // length

@@ -1,4 +1,4 @@
-"""The choice between JAX's own arithmetic for networks and a faster one for CPUs.
+"""Choose between JAX's arithmetic for networks and a faster implementation for CPUs.
 
     tanh(x) = jnp.tanh(x)
     dot_general(x, weights, ...) = jax.lax.dot_general(x, weights, ...)
@@ -13,9 +13,9 @@ _in_use = False
 
 
 def use_cpu_arithmetic(use: bool = True) -> None:
-    """Have programs that are traced from now on, for a CPU, use its own arithmetic, or JAX's.
+    """Select CPU arithmetic, or JAX's, for all programs that are traced for a CPU from now on.
 
-    It pays where XLA runs every operation on one thread, as `metaevo.devices.setup` arranges it.
+    It is faster if XLA runs every operation on one thread, as after `metaevo.devices.setup`.
     """
     global _in_use
     _in_use = use
@@ -27,5 +27,5 @@ def cpu_arithmetic() -> bool:
 
 
 def in_use() -> bool:
-    """Return the last argument of `use_cpu_arithmetic`; False at first."""
+    """Return the last argument of `use_cpu_arithmetic`; initially False."""
     return _in_use

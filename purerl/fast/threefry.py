@@ -5,10 +5,11 @@ In place of
     def with_fast_draws(function):
         return function
 
-On a CPU, JAX compiles every draw to a loop of five rounds whose body is a dozen tiny programs. In a
-scan over environment steps such loops cost more than the environment, and much of the compilation.
-For small draws only: XLA may repeat straight code in everything that uses its result. A population
-drawn so in `metaevo.evolution`, or with jax 0.11 a network, did not compile within minutes.
+On a CPU, JAX compiles every draw to a loop of five rounds with a dozen tiny programs in its body.
+In a scan over environment steps, such loops take longer than the environment, and much of the
+compile time. Use this for small draws only: XLA may duplicate straight-line code in every consumer
+of its result. With it, a population in `metaevo.evolution` (or a network, with jax 0.11) did not
+compile within minutes.
 """
 
 import functools
@@ -25,7 +26,7 @@ from purerl.types import PyTree
 ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 STRAIGHT = jax.__version_info__ < (0, 11)
-"""Whether XLA compiles straight code well."""
+"""Whether XLA compiles straight-line code well."""
 
 
 P = ParamSpec("P")
@@ -33,9 +34,9 @@ R = TypeVar("R")
 
 
 def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that computes the same, and draws its random numbers faster.
+    """Wrap a function so that it draws the same random numbers faster.
 
-    Keys in what it takes are `unrolled`, keys in what it returns are ordinary ones.
+    Keys in its arguments are `unrolled`; keys in its result are converted back.
     """
 
     @functools.wraps(function)

@@ -118,7 +118,7 @@ def dpo(
 ) -> jax.Array:
     """Discovered policy optimisation, negated: DPO (Lu et al. 2022, section 6).
 
-    The surrogate `ratio * advantage` minus a drift, a closed form of what evolution found: it
+    The surrogate `ratio * advantage` minus a drift, a closed form of the evolved drift. It
     bounds the move up by `hyperparams.dpo_alpha` and the move down by `hyperparams.dpo_beta`.
     """
     del meta_params
@@ -139,4 +139,4 @@ HAND_WRITTEN: dict[str, dict[str, Callable[..., jax.Array]]] = {
     },
     "policy_loss": {"clipped_surrogate": clipped_surrogate, "dpo": dpo},
 }
-"""The hand-written losses of every slot, by the names that configs use; first the reference."""
+"""Hand-written losses of each slot by their names in configs; the first is the reference."""

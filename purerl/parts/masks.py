@@ -1,11 +1,11 @@
 """Masks of legal actions, in environments that have them.
 
 Such an environment has a method `legal_actions(env_state, env_params)`, which returns [num_actions]
-bool, and the `info` of its steps has the same as `action_mask`, of the state that the step led to,
-before any reset. Where `legal_actions` is missing or None, every action is legal.
+bool. The `info` of its steps has the mask of the next state, before any reset, as `action_mask`. If
+`legal_actions` is missing or None, every action is legal.
 
-A learner never takes an illegal action and learns as if there were none. In a state without legal
-actions, as after the end of some games, all actions count as legal.
+A learner never takes an illegal action, and learns as if illegal actions did not exist. In a state
+without legal actions, such as after the end of some games, all actions count as legal.
 """
 
 from functools import cache
@@ -17,32 +17,32 @@ import jax.numpy as jnp
 from purerl.types import Environment, EnvParams, PyTree
 
 STARTS = 16
-"""number of episode starts that are checked for a legal action"""
+"""Number of episode starts that are checked for a legal action."""
 
 
 def of_state(env: Environment, env_state: PyTree, env_params: EnvParams) -> jax.Array | None:
-    """Return which actions are legal, [num_actions] bool; None where all always are."""
+    """Return the mask of legal actions, [num_actions] bool; None without masks."""
     ask = getattr(env, "legal_actions", None)
     return None if ask is None else usable(ask(env_state, env_params))
 
 
 def of_states(env: Environment, env_state: PyTree, env_params: EnvParams) -> jax.Array | None:
-    """Return the same for environments side by side: states [N, ...], masks [N, num_actions]."""
+    """Return the masks [N, num_actions] of parallel environments with states [N, ...]."""
     return jax.vmap(lambda state: of_state(env, state, env_params))(env_state)
 
 
 def of_info(env: Environment, info: dict[str, Any]) -> jax.Array | None:
-    """Return the same for the state [...] that a step led to, before any reset."""
+    """Return the mask after a step, before any reset, from its `info`."""
     return None if getattr(env, "legal_actions", None) is None else usable(info["action_mask"])
 
 
 def usable(legal: jax.Array) -> jax.Array:
-    """Return a mask [..., num_actions] that forbids something, but not everything."""
+    """Return a mask [..., num_actions] in which states without legal actions allow all actions."""
     return jnp.logical_or(legal, ~jnp.any(legal, axis=-1, keepdims=True))
 
 
 def draw(env: Environment, key: jax.Array, env_state: PyTree, env_params: EnvParams) -> jax.Array:
-    """Draw an action at random: each legal one is as likely."""
+    """Draw a legal action uniformly."""
     legal = of_state(env, env_state, env_params)
     if legal is None:
         action: jax.Array = env.action_space(env_params).sample(key)
@@ -51,7 +51,7 @@ def draw(env: Environment, key: jax.Array, env_state: PyTree, env_params: EnvPar
 
 
 def told(env: Environment, legal: jax.Array | None) -> jax.Array | None:
-    """Return the mask of legal actions that was given to `act`.
+    """Check the mask of legal actions that was passed to `act`, and return it.
 
     Raises:
         ValueError: if the mask is missing, but the environment has masks.
@@ -67,7 +67,7 @@ def told(env: Environment, legal: jax.Array | None) -> jax.Array | None:
 
 
 def check(env: Environment) -> None:
-    """Raise `ValueError` for masks that no learner can use.
+    """Check that learners can use the masks of an environment.
 
     Raises:
         ValueError: if actions are not discrete, if the masks are not as described above, or if the
@@ -107,10 +107,10 @@ def _check(env: Environment) -> None:
 
 
 def refuse(env: Environment, learner: str) -> None:
-    """Refuse an environment with masks.
+    """Check that an environment has no masks.
 
     Raises:
-        ValueError: if it has them.
+        ValueError: if it has masks.
     """
     if getattr(env, "legal_actions", None) is not None:
         raise ValueError(

@@ -26,7 +26,7 @@ from purerl.parts.recurrence import Recurrence
 from purerl.types import Environment
 
 LECUN_NORMAL = nn.initializers.lecun_normal()
-"""A kernel's variance is 1 / inputs (LeCun et al. 1998). With it DQN learns faster than with
+"""Initialiser with variance 1 / inputs (LeCun et al. 1998). DQN learns faster with it than with
 orthogonal kernels: docs/reference/dqn.md."""
 
 
@@ -97,10 +97,11 @@ class Torso(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """A policy head and a value head, on one shared torso or on a torso each.
+    """A policy head and a value head, on a shared torso or on separate torsos.
 
-    All kernels start orthogonal; the output layers start small (policy) and at unit scale (value),
-    as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et al. 2021).
+    All kernels are initially orthogonal, with a small scale in the policy's output layer and unit
+    scale in the value's, as in PPO's usual implementations (Engstrom et al. 2020; Andrychowicz et
+    al. 2021).
 
     With `recurrent_size`, every torso is followed by a recurrence.
     """

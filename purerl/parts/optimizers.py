@@ -94,7 +94,7 @@ def annealed(context: Context) -> jax.Array | float:
 def scale_by_annealed_learning_rate(context: Context) -> optax.GradientTransformationExtraArgs:
     """Multiply updates by minus the learning rate, linear in `annealed` and then constant.
 
-    It falls from `hyperparams.learning_rate` to `final_learning_rate` times that.
+    The learning rate decreases from `hyperparams.learning_rate` to `final_learning_rate` times it.
     """
     hyperparams = context.hyperparams
 
@@ -116,4 +116,4 @@ HAND_WRITTEN: dict[str, MakeOptimizer] = {
     "rmsprop": rmsprop,
     "sgd": sgd,
 }
-"""The optimizers by the names that configs use; first the reference, by its older name too."""
+"""Optimizers by their names in configs; the first is the reference, also by its older name."""

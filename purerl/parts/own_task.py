@@ -1,4 +1,4 @@
-"""Learners in which every agent has its own task, for environments that are distributions."""
+"""Learners that draw a task for every agent, for environments that are task distributions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from purerl.types import (
 )
 
 SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
-"""`(key, env_params) -> env_params`: draws a task between the given extremes."""
+"""`(key, env_params) -> env_params`: draws a task within the given ranges."""
 
 
 def sampler(env: Environment) -> SampleParams | None:
-    """Return the `sample_params` of an environment, with or without adapters; None: it has none."""
+    """Return the `sample_params` of an environment, wrapped or not; None if it has none."""
     while hasattr(env, "env"):
         env = env.env
     return getattr(env, "sample_params", None)
@@ -42,8 +42,8 @@ class State(struct.PyTreeNode):
 class OwnTask:
     """A learner that draws a task for every agent; conforms to `purerl.types.Learner`.
 
-    The task depends only on the agent's key and on `env_params`, which hold the extremes. Agents
-    with the same key learn in the same task, whatever their settings.
+    The task depends only on the agent's key and on `env_params`, which hold the ranges. Agents with
+    the same key learn in the same task, even if their settings differ.
     """
 
     learner: Learner
@@ -51,12 +51,12 @@ class OwnTask:
 
     @property
     def config(self) -> Any:
-        """What is static."""
+        """Static settings of the learner."""
         return self.learner.config
 
     @property
     def env(self) -> Any:
-        """The distribution."""
+        """The task distribution."""
         return self.learner.env
 
     def init(
@@ -104,7 +104,7 @@ class OwnTask:
         return found
 
     def policy(self, state: State) -> Any:
-        """Return the part of the agent that acting needs."""
+        """Return the policy parameters."""
         return self.learner.policy(state.agent)
 
     def begin(self) -> Any:
@@ -118,5 +118,5 @@ class OwnTask:
         return self.learner.action_distribution(policy, obs, memory, legal)
 
     def task_of(self, key: jax.Array, env_params: EnvParams) -> Any:
-        """Return the task of the agent with that key."""
+        """Return the task of the agent with this key."""
         return self.sample_params(jax.random.fold_in(key, 0x7A5C), env_params)

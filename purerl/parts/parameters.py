@@ -12,29 +12,28 @@ from purerl.fast.activations import ACTIVATIONS
 from purerl.types import PyTree
 
 POLICY = "actor_torso", "actor_memory", "policy_head", "log_std"
-"""The parts of `purerl.parts.networks.ActorCritic` that the policy needs; a shared torso too."""
+"""Parts of `purerl.parts.networks.ActorCritic` that the policy uses, including a shared torso."""
 TINY = 1e-9
-"""Below it, all units of a layer are dormant."""
+"""If a layer's mean activity is smaller, all its units are dormant."""
 
 
 def of_policy(params: PyTree) -> Any:
-    """Return which parameters the policy needs: a tree of bools, one for each array.
+    """Return a tree of bools, one for each array: whether the policy uses it.
 
     Args:
-        params: of a network of `purerl.parts.networks`. Of another tree, none are the policy's.
+        params: parameters of a network of `purerl.parts.networks`; for other trees, all are False.
     """
     return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
 
 
 def depth(params: PyTree) -> Any:
-    """Return how far from the observation each array is: a tree of floats, 0 to 1 for a head.
+    """Return the relative depth of each array: a tree of floats from 0 (observation) to 1 (head).
 
-    What lies behind the torso, a recurrence included, is at 1.
-
-    The layers of a torso are at 0, 1 / L, 2 / L, ... where it has L.
+    A torso with L layers has depths 0, 1 / L, 2 / L, ... All arrays after the torso, including a
+    recurrence, have depth 1.
 
     Args:
-        params: of a network of `purerl.parts.networks`. Of another tree, all are at 1.
+        params: parameters of a network of `purerl.parts.networks`; for other trees, all are 1.
     """
     layers: dict[str, set[str]] = {}
     for path, _ in jax.tree.leaves_with_path(params):
@@ -54,19 +53,20 @@ def depth(params: PyTree) -> Any:
 
 
 def dormancy(network: Any, params: PyTree, obs: jax.Array) -> Any:
-    """Return how active the unit is that each parameter feeds, relative to its layer.
+    """Return the activity of the unit that each parameter feeds, relative to its layer.
 
-    The mean of |activation| over observations, over the layer's mean of that (Sokar et al. 2023,
-    "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1 for an
-    average one and for all that feeds no hidden unit. Of a filter, the mean over positions counts.
+    This is the mean |activation| of the unit over observations, divided by the mean over the layer
+    (Sokar et al. 2023, "The dormant neuron phenomenon", definition 3.1): 0 for an inactive unit, 1
+    for an average unit. Parameters that do not feed a hidden unit get 1. The activity of a filter
+    is its mean over positions.
 
     Args:
-        network: of `purerl.parts.networks`.
-        params: its parameters.
-        obs: [B, *obs_shape], as it sees them.
+        network: a network of `purerl.parts.networks`.
+        params: parameters of the network.
+        obs: [B, *obs_shape] inputs of the network.
 
     Returns:
-        a tree like `params`.
+        A tree with the structure of `params`.
     """
     entering = entering_activations(network, params, obs)
 
@@ -86,9 +86,9 @@ def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[s
     """Return the inputs of the activation functions [B, ..., units], by torso and layer.
 
     Args:
-        network: of `purerl.parts.networks`.
-        params: its parameters.
-        obs: [B, *obs_shape], as it sees them.
+        network: a network of `purerl.parts.networks`.
+        params: parameters of the network.
+        obs: [B, *obs_shape] inputs of the network.
     """
     kinds = nn.Dense | nn.Conv | nn.LayerNorm
     _, seen = network.apply(
@@ -108,7 +108,7 @@ def entering_activations(network: Any, params: PyTree, obs: jax.Array) -> dict[s
 
 
 def for_each(values: Any, params: PyTree) -> jax.Array:
-    """Return the value of every single parameter [P], of a tree with one value for each array."""
+    """Expand a tree with one value for each array to one value for each parameter [P]."""
     leaves = zip(jax.tree.leaves(values), jax.tree.leaves(params), strict=True)
     return jnp.concatenate([jnp.full(leaf.size, value, jnp.float32) for value, leaf in leaves])
 
@@ -118,7 +118,7 @@ def _names(path: tuple[Any, ...]) -> list[str]:
 
 
 def _layer(path: tuple[Any, ...]) -> tuple[str, str | None]:
-    """Return the torso and the hidden layer that a parameter belongs to; of a head "", None."""
+    """Return the torso and the hidden layer of a parameter; `"", None` for a head."""
     names = _names(path)
     for torso, layer in itertools.pairwise(names):
         if torso.endswith("torso") and re.fullmatch(r"(Conv|Dense|LayerNorm)_\d+", layer):

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 ILLEGAL = -1e9
-"""The logit of an illegal action: its probability is 0, and its logarithm still a number."""
+"""Logit of an illegal action: its probability is 0, and its log-probability is finite."""
 SMALLEST = float(jnp.finfo(jnp.float32).min)
 LOG_STD = -20.0, 2.0
-"""Within them lies a log standard deviation that depends on the state (Haarnoja et al. 2018)."""
+"""Bounds of a state-dependent log standard deviation (Haarnoja et al. 2018)."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
-"""Of the quadrature of a standard normal distribution; the weights add up to (2 pi)^(1/2)."""
+"""Gauss-Hermite quadrature of a standard normal; the weights sum to (2 pi)^(1/2)."""
 
 
 class ActionValues(NamedTuple):
@@ -36,9 +36,9 @@ class ActionValues(NamedTuple):
         return jnp.sum(one_hot * self.values, axis=-1)  # cheaper than a gather, backwards
 
     def epsilon_greedy(self, key: jax.Array, epsilon: jax.Array) -> jax.Array:
-        """Return the best actions [...] int32, or with probability `epsilon` any, each its own.
+        """Return the best actions [...] int32, or with probability `epsilon` random actions.
 
-        Both are legal ones only.
+        The choice is independent for each action; only legal actions are returned.
         """
         count: Any = self.values.shape[-1] if self.legal is None else jnp.sum(self.legal, axis=-1)
         # One number decides both: below epsilon it is uniform, so it also selects the action.
@@ -95,7 +95,7 @@ class Categorical(NamedTuple):
         return -jnp.sum(jnp.exp(log_probs) * log_probs, axis=-1)
 
     def among(self, legal: jax.Array | None) -> "Categorical":
-        """Return the distribution if only some actions [..., num_actions] can be chosen."""
+        """Restrict the distribution to legal actions [..., num_actions]."""
         return self if legal is None else Categorical(jnp.where(legal, self.logits, ILLEGAL))
 
 
@@ -105,7 +105,7 @@ class Gaussian(NamedTuple):
     mean: jax.Array
     """[..., action_dim]."""
     log_std: jax.Array
-    """[action_dim] in all states alike, or [..., action_dim]."""
+    """[action_dim] if it is independent of the state, else [..., action_dim]."""
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw actions [..., action_dim]."""
@@ -133,31 +133,31 @@ class Gaussian(NamedTuple):
         return jnp.clip(action, *_bounds(action, space))
 
     def among(self, legal: jax.Array | None) -> "Gaussian":
-        """Return the distribution itself: numbers are never illegal (`purerl.parts.masks`)."""
+        """Return the distribution itself: only discrete actions have `purerl.parts.masks`."""
         del legal
         return self
 
     def _log_std(self) -> jax.Array:
-        # spelt out, so that tests can forbid implicit rank promotion
+        # explicit, so that tests can forbid implicit rank promotion
         return jnp.broadcast_to(self.log_std, self.mean.shape)
 
 
 class SquashedGaussian(Gaussian):
-    """The distribution of numbers before tanh, which maps them to actions.
+    """A distribution before the tanh that maps its samples to actions.
 
-    Log-probabilities refer to the numbers. Their ratios equal the ratios for the actions, where the
-    derivative of tanh cancels.
+    Log-probabilities refer to the samples before tanh. Their ratios equal the ratios for the
+    actions, because the derivative of tanh cancels.
     """
 
     def bounded(self, action: jax.Array, space: Any) -> jax.Array:
-        """Return samples [..., action_dim] brought between the bounds by tanh."""
+        """Map samples [..., action_dim] into the bounds of an action space by tanh."""
         low, high = _bounds(action, space)
         return low + (high - low) * (jnp.tanh(action) + 1.0) / 2.0
 
     def entropy(self) -> jax.Array:
         """Return differential entropies [...] of the actions in (-1, 1), in nats.
 
-        That of the numbers, and the expectation of log(1 - tanh^2) by Gauss-Hermite quadrature.
+        The entropy before tanh plus the mean of log(1 - tanh^2), by Gauss-Hermite quadrature.
         """
         std = jnp.exp(self._log_std())
         slope = sum(
@@ -168,7 +168,7 @@ class SquashedGaussian(Gaussian):
 
 
 def _bounds(action: jax.Array, space: Any) -> tuple[jax.Array, jax.Array]:
-    """Return the bounds of an action space, each as large as `action`."""
+    """Return the bounds of an action space, broadcast to the shape of `action`."""
     low, high = (
         jnp.broadcast_to(jnp.asarray(bound, action.dtype), action.shape)
         for bound in (space.low, space.high)

@@ -18,7 +18,7 @@ from flax import struct
 from purerl.parts.rollouts import RolloutConfig
 
 FAN_OUT = 16
-"""Children of a node of the tree of priorities: few levels, each summed by vector instructions."""
+"""Children per node of the priority tree: few levels, each summed by vector instructions."""
 
 
 @dataclass(frozen=True)
@@ -112,18 +112,18 @@ class Steps(NamedTuple):
     final_obs: jax.Array
     """[C, *obs_shape] the observation after the action and before any reset."""
     final_legal: jax.Array | None = None
-    """[C, num_actions] bool, which actions are legal there; None where all always are."""
+    """[C, num_actions] bool, the legal actions at `final_obs`; None without masks."""
 
 
 def empty(
     config: ReplayConfig, obs: jax.Array, legal: jax.Array | None
 ) -> "tuple[Steps, Priorities | None]":
-    """Return a replay memory without transitions, and its priorities; None for uniform replay.
+    """Return an empty replay memory and its priorities; None for uniform replay.
 
     Args:
-        config: of the replay memory.
+        config: settings of the replay memory.
         obs: [N, *obs_shape], an example.
-        legal: [N, num_actions] bool, an example; None where all actions always are legal.
+        legal: [N, num_actions] bool, an example; None without masks.
     """
     layout = config.layout
     ring = layout.empty(obs[0], config.store_observations, None if legal is None else legal[0])
@@ -145,11 +145,11 @@ class Returns(NamedTuple):
     final_obs: jax.Array
     """[B, *obs_shape] float32, from which to bootstrap."""
     final_legal: jax.Array | None = None
-    """[B, num_actions] bool, which actions are legal there; None where all always are."""
+    """[B, num_actions] bool, the legal actions at `final_obs`; None without masks."""
 
 
 class Layout(NamedTuple):
-    """How a ring is filled and read; all static. Time is counted in writes, each of equal size."""
+    """Static layout of a ring. Time is counted in writes, which all have the same size."""
 
     writes: int
     """that the ring holds before it starts over"""
@@ -171,7 +171,7 @@ class Layout(NamedTuple):
         return (self.n_step - 1) * self.num_envs
 
     def drawable(self, written: jax.Array) -> jax.Array:
-        """Return how many rows can be drawn after so many writes [] int32."""
+        """Return the number of rows that can be drawn after `written` writes [] int32."""
         return jnp.minimum(written, self.writes) * self.rows_per_write - self.waiting_rows
 
     def empty(
@@ -185,8 +185,8 @@ class Layout(NamedTuple):
 
         Args:
             obs: [*obs_shape], an example.
-            dtype: in which observations are stored.
-            legal: [num_actions] bool, an example; None where all actions always are legal.
+            dtype: dtype of the stored observations.
+            legal: [num_actions] bool, an example; None without masks.
             action: an example, by default a discrete one.
         """
         example = jnp.asarray(action)
@@ -203,7 +203,7 @@ class Layout(NamedTuple):
         )
 
     def write(self, ring: Steps, steps: Steps, written: jax.Array) -> Steps:
-        """Overwrite the oldest rows by `rows_per_write` new ones, after so many writes [] int32."""
+        """Overwrite the oldest rows with `rows_per_write` new ones, after `written` [] writes."""
         position = written % self.writes * self.rows_per_write
         return jax.tree.map(
             lambda rows, new: jax.lax.dynamic_update_slice_in_dim(
@@ -215,7 +215,7 @@ class Layout(NamedTuple):
 
     def draw_uniformly(self, key: jax.Array, written: jax.Array, count: int) -> jax.Array:
         """Draw rows [count] with equal probability, with replacement."""
-        # A remainder of 32 bits: the rows' probabilities differ by C / 2^32 at most.
+        # The remainder of 32 bits: probabilities of rows differ by at most C / 2^32.
         age = jax.random.bits(key, (count,)) % self.drawable(written).astype(jnp.uint32)
         oldest = jnp.where(written > self.writes, written % self.writes, 0) * self.rows_per_write
         return (oldest + age.astype(jnp.int32)) % self.capacity
@@ -229,10 +229,10 @@ class Layout(NamedTuple):
         *,
         exponent: jax.Array | float,
     ) -> tuple[jax.Array, jax.Array]:
-        """Draw rows [count] by their priorities, or uniformly where there are none.
+        """Draw rows [count] by their priorities, or uniformly without priorities.
 
         Returns:
-            the rows, and the weights [count] of their losses, at most 1: importance
+            The rows, and the weights [count] of their losses, at most 1: importance
             to the power of `exponent` (Schaul et al. 2016, section 3.4).
         """
         if priorities is None:
@@ -242,7 +242,7 @@ class Layout(NamedTuple):
         return rows, weight / jnp.max(weight)
 
     def admit(self, priorities: "Priorities | None", written: jax.Array) -> "Priorities | None":
-        """Give the rows that a write completes the largest priority so far.
+        """Assign the largest priority so far to the rows that a write completes.
 
         Args:
             priorities: the tree; None for uniform replay.
@@ -262,12 +262,12 @@ class Layout(NamedTuple):
 
             R = r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1),  discount = gamma^m (1 - terminated)
 
-        m is n, or fewer where the episode ended before, for whatever reason. After a truncation
-        the return is bootstrapped from the observation that the episode was cut at.
+        m is n, or less if the episode ended before (terminated or truncated). After a truncation,
+        the return is bootstrapped from the last observation of the episode.
 
         Args:
             ring: with C rows.
-            rows: [B] int32, which can be drawn.
+            rows: [B] int32, rows that can be drawn.
             gamma: discount factor in [0, 1].
         """
         ahead = self.num_envs * jnp.arange(self.n_step, dtype=jnp.int32)
@@ -293,8 +293,8 @@ class Layout(NamedTuple):
 class Priorities(NamedTuple):
     """A tree of sums: the leaves are the rows' priorities, a node is the sum of its children.
 
-    Drawing a row in proportion to its priority walks from the root to a leaf, and a change of a
-    priority walks back: FAN_OUT additions a level, for all rows of a batch at once.
+    Drawing a row in proportion to its priority descends from the root to a leaf, and changing a
+    priority ascends: FAN_OUT additions per level, for all rows of a batch at once.
     """
 
     levels: tuple[jax.Array, ...]
@@ -304,7 +304,7 @@ class Priorities(NamedTuple):
 
     @classmethod
     def empty(cls, capacity: int) -> "Priorities":
-        """Return a tree over `capacity` rows, none of which can be drawn yet."""
+        """Return a tree over `capacity` rows, all with priority zero."""
         levels, size = [], capacity
         while size > 1:
             families = -(-size // FAN_OUT)
@@ -324,7 +324,7 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
     levels = [priorities.levels[0].at[rows].set(values)]
     for level in priorities.levels[1:]:
         rows = rows // FAN_OUT
-        # Sums are recomputed, not corrected: rounding errors cannot pile up.
+        # Sums are recomputed, so rounding errors do not accumulate.
         sums = jnp.sum(levels[-1].reshape(-1, FAN_OUT)[rows], axis=1)
         levels.append(level.at[rows].set(sums))
     return Priorities(tuple(levels), jnp.maximum(priorities.largest, jnp.max(values)))
@@ -333,7 +333,7 @@ def set_priorities(priorities: Priorities, rows: jax.Array, values: jax.Array) -
 def with_errors(
     priorities: Priorities | None, rows: jax.Array, error: jax.Array, hyperparams: Hyperparams
 ) -> Priorities | None:
-    """Return the priorities after the errors [B] of some rows [B] were seen; None stays None."""
+    """Update the priorities of rows [B] from their errors [B]; None stays None."""
     if priorities is None:
         return None
     priority = jnp.abs(error) + hyperparams.priority_epsilon
@@ -344,7 +344,7 @@ def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array,
     """Draw rows in proportion to their priorities, one from each of `count` equal shares.
 
     Returns:
-        rows [count] int32 and the probabilities [count] with which one draw returns them.
+        Rows [count] int32, and their probabilities [count] in a single draw.
     """
     *below, root = priorities.levels
     total = root[0]
@@ -354,7 +354,7 @@ def draw(priorities: Priorities, key: jax.Array, count: int) -> tuple[jax.Array,
     for level in reversed(below):
         families = level.reshape(-1, FAN_OUT)[rows]
         sums = jnp.cumsum(families, axis=1)
-        # Rounding must not lead beyond the last child that has a priority.
+        # Rounding must not select a child after the last child with a priority.
         left = jnp.minimum(left, jnp.nextafter(sums[:, -1], jnp.zeros(count)))
         child = jnp.sum(sums <= left[:, None], axis=1, dtype=jnp.int32)
         before = jnp.take_along_axis(sums - families, child[:, None], axis=1)[:, 0]

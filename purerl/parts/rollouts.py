@@ -1,4 +1,4 @@
-"""Parallel environments of one agent: their number, their reset, steps and rollouts."""
+"""Parallel environments of one agent: number, reset, steps and rollouts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
     final_obs: jax.Array
     """[N, *obs_shape] the observation after the action and before any reset"""
     final_legal: jax.Array | None
-    """[N, num_actions] bool, the legal actions there; None where all always are"""
+    """[N, num_actions] bool, the legal actions at `final_obs`; None without masks"""
 
 
 Act = Callable[[jax.Array, Any], tuple[Any, Any]]
@@ -101,9 +101,9 @@ def step(
 
     Args:
         env: a gymnax environment.
-        env_params: its parameters.
-        keys: [N].
-        envs: before the step.
+        env_params: parameters of the environment.
+        keys: [N] random keys.
+        envs: environments before the step.
         sums: each [N], to which finished episodes are added.
         action: [N, ...].
     """
@@ -130,14 +130,14 @@ def collect(
 
     Args:
         env: a gymnax environment.
-        env_params: its parameters.
+        env_params: parameters of the environment.
         act: the policy.
-        keys: of the actions, and of the environments.
-        envs: before the rollout.
-        num_steps: T.
+        keys: random keys for the actions and for the environments.
+        envs: environments before the rollout.
+        num_steps: number of steps T.
 
     Returns:
-        the environments after the rollout, transitions [T, N, ...], and the sums over episodes.
+        The environments after the rollout, transitions [T, N, ...], and the sums over episodes.
     """
     action_key, env_key = keys
     num_envs = len(envs.obs)
