@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     value: jax.Array
     """[P] of the parameter"""
     policy: jax.Array
-    """[P] 1 for the policy's parameters, 0 for the others"""
+    """[P] 1 for parameters that the policy needs, 0 for the others"""
     progress: jax.Array
     """[] share of training that is done"""
     length: jax.Array
@@ -80,7 +80,7 @@ def optimizer(
     """Return an optimizer of the slot `make_optimizer`.
 
     Args:
-        direction: the function that returns the negative step.
+        direction: returns the direction to step against.
         context: of the slot.
         means: the required means of MEANS; others are neither computed nor stored.
         memory_size: numbers that the direction remembers of every parameter.
