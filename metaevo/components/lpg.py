@@ -4,7 +4,7 @@
     h_t = GRU(x_t, h_t+1),  from the end of the rollout to its beginning
     weight of -log pi(a_t|s_t), target of y_t = linear in relu(h_t)
 
-y_t is the softmax of what the agent predicts. The memory is forgotten where an episode ends.
+y_t is the softmax of the agent's prediction. The memory is reset at the end of an episode.
 At a termination there is no next step, so e(y_t+1) is zero; at a truncation y_t+1 comes from the
 true last state. With `temporal` (LPG-T, Jackson et al. 2024) x_t also has the share of training
 that is done, and the logarithm of its updates.

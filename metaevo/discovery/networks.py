@@ -1,4 +1,4 @@
-"""Smaller networks for a learned part: components of its own kind, with fewer hidden units.
+"""Smaller networks for a learned part: components of the same kind, with fewer hidden units.
 
 Like formulas, they are fitted to its recorded outputs during training. Several random starts are
 optimized, and the network with the smallest unexplained variance is kept.
@@ -22,7 +22,7 @@ from purerl.types import MetaParams
 UNITS = 2, 4
 """Of the hidden layer, where the component has more numbers with its own."""
 STEPS = 6_000
-"""Of descent."""
+"""Of gradient descent."""
 STARTS = 6
 BATCH = 512
 """Samples of a step."""
