@@ -3,7 +3,7 @@
 A component is a module with
 
 - `SLOT`: the learner's argument that it fills (`metaevo.components.slots`; `purerl.types` has the
-  signatures), or a tuple of several, of which `Config.slot` says the one,
+  signatures), or a tuple of several; then `Config.slot` selects the slot,
 - `Config`: a frozen dataclass of its settings, the `component:` section of a YAML,
 - `make(config) -> Component`,
 
@@ -17,8 +17,8 @@ and, where it has other things to show than any component of its slot, any of
 - `draw(found, figures)`: draws PNG files into the folder `figures`,
 - `CAPTIONS`: of these, by their file names,
 - `observe(found) -> dict[str, float]`: numbers to remember in evaluation.json,
-- `findings(found, observed) -> list[str]`: sentences about what was found,
-- `ablations(found) -> list[Ablation]`: what is trained on held-out seeds beside the contenders,
+- `findings(found, observed) -> list[str]`: sentences about the learned part,
+- `ablations(found) -> list[Ablation]`: trained on held-out seeds along with the contenders,
 - `tables(result, learner) -> list[Table]`: their tables for the report, from evaluation.json, which
   has no ablations if `evaluation.ablation_seeds` is 0.
 """

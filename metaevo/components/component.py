@@ -1,4 +1,4 @@
-"""What a component's `make` returns, and what the functions that draw and ablate it are given."""
+"""The result of a component's `make`, and the inputs of the functions that draw and ablate it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Component(NamedTuple):
     """The slot function: `(meta_params, context, ...)`, see `purerl.types`."""
     direction: Callable[[Any, Seen], jax.Array] | None = None
     """Of a learned optimizer without memory: `(meta_params, seen) -> direction [P]`, see
-    `metaevo.components.signals`; what is distilled of it."""
+    `metaevo.components.signals`; distillation fits this function."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Row(NamedTuple):
     """Something trained on held-out seeds: a row in a table of evaluation.json."""
 
     labels: PlainDict
-    """what the row begins with"""
+    """the first columns of the row"""
     function: Callable[..., Any] | str = LEARNED
-    """in the part's slot: what was found, a hand-written function by its name, or another one; rows
+    """in the part's slot: the learned function, a hand-written function's name, or a function; rows
     with the same function share a compiled program"""
     meta_params: MetaParams = None
     """of another function"""
@@ -67,7 +67,7 @@ class Ablation(NamedTuple):
     """A table of evaluation.json."""
 
     key: str
-    """under which it stands there"""
+    """its key there"""
     rows: list[Row]
     more: PlainMapping = {}  # noqa: RUF012 - a NamedTuple's default, only read
     """what else goes into evaluation.json, by its keys"""

@@ -19,7 +19,7 @@ class Kind(NamedTuple):
     setting: str
     """key of the setting, also the slot of such entries in the zoo"""
     noun: str
-    """what they are: "channel" """
+    """the kind of component: "channel" """
     allowed: str
     """the values of the setting, in words"""
     names: Sequence[str]

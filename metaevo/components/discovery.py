@@ -1,7 +1,7 @@
 """What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`.
 
-Nothing that lies in a run's directory is executed, and nothing that it names outside of this
-package imported, unless the caller says `trust_source`. An entry of the package's zoo brings the
+Code in a run's directory is not executed, and modules outside of this package are not imported,
+unless the caller passes `trust_source`. An entry of the package's zoo brings the
 source that it was made with, which is a part of the package.
 """
 
@@ -27,9 +27,9 @@ from purerl.learners import HAND_WRITTEN
 from purerl.types import MetaParams, PyTree
 
 SOURCES = "component"
-"""The folder of a run with the source code of what it evolves, and its key in `resolved`."""
+"""A run's folder with the source code of its components, and its key in `resolved`."""
 OTHERS = channels, players
-"""What is evolved and loaded beside parts of a learner."""
+"""Components that can be evolved and loaded in addition to the parts of a learner."""
 
 
 def save(
@@ -40,7 +40,7 @@ def save(
     learner: str | None = None,
     envs: Sequence[str] = (),
 ) -> None:
-    """Write what was discovered, of this learner on these environments, into the run directory."""
+    """Write the discovered parts, with their learner and environments, to the run directory."""
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
         | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
@@ -73,20 +73,20 @@ def load(
         >>> result = train(key, ppo.Hyperparams(), meta_params, env_params)
 
     Args:
-        run_dir: of an evolution; of several, the one that was best on its validation seeds, and a
-            line on stderr says which. Or `zoo:NAME`, an entry of the zoo. Of cheap talk, a channel
+        run_dir: of an evolution; of several, the best run on its validation seeds, which is printed
+            to stderr. Or `zoo:NAME`, an entry of the zoo. Of cheap talk, a channel
             for `purerl.envs.talking.Talking`; of opponent shaping, a meta-policy for
             `purerl.games`.
         slot: that the function is to fill; needed if several parts were evolved.
-        trust_source: execute the source code that the run has saved, so that it needs nothing
-            beside its directory. Only for runs whose origin you trust.
-        learner: by its name, that is to use the function; what that does not tell an optimizer
-            must not have been told where it was evolved.
+        trust_source: execute the source code that the run has saved, so that only its directory is
+            needed. Only for runs from a source that you trust.
+        learner: name of the learner that will use the function. An optimizer must not have been
+            evolved with inputs that this learner does not provide.
 
     Raises:
         ConfigError: if the directory holds no discovered component, or a damaged one, or one for
-            another slot than `slot`, or one from outside metaevo that is not trusted, or one that
-            `learner` cannot use.
+            another slot than `slot`, or an untrusted component from outside metaevo, or a component
+            that `learner` cannot use.
     """
     entry = _entry(run_dir)
     if entry is not None and slot not in (None, entry.card["slot"]):
@@ -160,7 +160,7 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
 def evolved_on(run_dir: str | Path) -> tuple[str, ...]:
     """Return the environments on which the contents of a directory were evolved, as far as known.
 
-    Copies and distilled parts have no settings beside them; earlier versions did not note it there.
+    Copies and distilled parts are stored without settings, and earlier versions did not record it.
     """
     run = RunDirectory(Path(run_dir))
     if os.path.lexists(run.config_path):
@@ -285,7 +285,7 @@ def admit(run_dir: Path, evolve: Any, *, trust_source: bool) -> None:
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that says `trust_source` to a command line."""
+    """Add the flag for `trust_source` to a command line."""
     parser.add_argument(
         "--trust-source",
         action="store_true",
@@ -294,7 +294,7 @@ def add_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source: bool) -> None:
-    """Refuse to import code from outside metaevo only because a run's directory says so.
+    """Raise an error if a run's directory alone names code from outside metaevo.
 
     Args:
         saved: the settings of a run that is continued, of which `evolve` is read.
@@ -334,11 +334,11 @@ def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, s
 
     Args:
         run: the directory.
-        evolved: what is evolved.
-        began_with: the digests when the run began; None if nobody wrote them down.
+        evolved: the parts that the run evolves.
+        began_with: the digests when the run began; None if they were not recorded.
 
     Raises:
-        ConfigError: naming what has changed since.
+        ConfigError: naming the code that has changed since.
     """
     if began_with is None:
         return

@@ -15,7 +15,7 @@ def fit(
     key: jax.Array,
     steps: int,
 ) -> Any:
-    """Return meta-parameters near to what is wanted.
+    """Return meta-parameters fitted to a target.
 
     Args:
         distance: from meta-parameters and a random key, with which it draws where to look, to how

@@ -5,7 +5,7 @@
 After "Discovered Policy Optimisation" (Lu et al. 2022, LPO). The network has no biases and all its
 inputs vanish at ratio 1. So whatever its parameters, D and its gradient are zero there and D is
 never negative: the conditions of mirror learning (Grudzien et al. 2022) on a drift. The offset
-keeps it flat only where the network is that small, so its slope may jump right beside ratio 1.
+keeps it flat only where the network is that small, so its slope may jump close to ratio 1.
 
 With `temporal: true` (LPO-T, Jackson et al. 2024) the network also gets its inputs times the share
 of training that is done, and times the logarithm of its length. These vanish at ratio 1 too.
@@ -45,7 +45,7 @@ class Config:
     clip_epsilon: Annotated[float, Gt(0)] = 0.2
     """of the clip that start: clip is fitted to"""
     offset: Annotated[float, Gt(0)] = 1e-4
-    """what the network must exceed: keeps the drift flat around ratio 1"""
+    """threshold on the network's output: keeps the drift flat around ratio 1"""
     temporal: bool = False
     """whether the network sees how much of training is done, and how long it is"""
 
@@ -75,7 +75,7 @@ def make(config: Config) -> Component:
 def clip_drift(
     log_ratio: jax.Array, advantage: jax.Array, clip_epsilon: jax.Array | float
 ) -> jax.Array:
-    """The drift of PPO's clip: what the clipped surrogate is below `ratio * advantage`.
+    """Return the drift of PPO's clip: `ratio * advantage` minus the clipped surrogate.
 
     Source: Lu et al. 2022; (ratio - clip(ratio)) * advantage where that is positive.
     """
@@ -111,7 +111,7 @@ def _network(meta_params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
 
 
 def _distill(config: Config, key: jax.Array, meta_params: MetaParams) -> Any:
-    """Fit the drift and its slope to those of PPO's clip, where ratios and advantages lie.
+    """Fit the drift and its slope to PPO's clip, at typical ratios and advantages.
 
     Where the clip's drift is zero, it is enough that the network does not exceed its offset; where
     it is positive, the network is fitted below its relu, which would else stop learning.

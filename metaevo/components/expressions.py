@@ -1,11 +1,11 @@
-"""A small language for formulas: text in, a function of arrays out. Nothing of it is executed.
+"""A small language for formulas: text in, a function of arrays out, without executing the text.
 
     expression = parse("tanh(error / c0) + where(error > 0, c1, 0)", ["error"], {"c0": 1, "c1": 2})
     expression.evaluate({"error": errors, "c0": 0.5, "c1": 0.1})
 
 It has numbers, names, `+ - * / **`, the functions in `FUNCTIONS`, and comparisons as the first
-argument of `where`. Python's parser reads the text; everything but these is refused, and what is
-left is walked over by `evaluate`.
+argument of `where`. Python's parser reads the text; everything else is refused, and `evaluate`
+walks the remaining tree.
 """
 
 import ast
@@ -34,7 +34,7 @@ FUNCTIONS = {
     **dict.fromkeys(("minimum", "maximum"), 2),
     **dict.fromkeys(("clip", "where"), 3),
 }
-"""How many arguments each function takes; they are those of NumPy, and of JAX."""
+"""Number of arguments of each function; they are the functions of NumPy and JAX."""
 _OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -66,7 +66,7 @@ class Expression:
 
     @property
     def length(self) -> int:
-        """How many numbers, names, operators and functions it is made of; a sign counts nothing."""
+        """Total number of its numbers, names, operators and functions, not counting signs."""
         return sum(
             isinstance(each, ast.Name | ast.Constant | ast.BinOp | ast.Compare | ast.Call)
             for each in ast.walk(self.tree)
@@ -95,18 +95,18 @@ def parse(text: str, names: Collection[str], numbers: Mapping[str, float]) -> Ex
     Args:
         text: in the language of this module.
         names: that it may look at.
-        numbers: names of constants, with what they start at.
+        numbers: names of constants, with their initial values.
 
     Raises:
-        ValueError: in one line, for what is no formula; for names that do not exist; and for parts
-            without a name whose value is no number, as a division by zero.
+        ValueError: in one line, if the text is not a formula, has unknown names, or has a constant
+            part without a finite value, such as a division by zero.
     """
     shown = f"expression = {show(text)}"
     if len(text) > MAX_LETTERS:
         raise ValueError(f"{shown}: must have at most {MAX_LETTERS} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is refused below anyway
+            warnings.simplefilter("ignore")  # such text is refused below anyway
             tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{shown}: is no formula; {_LANGUAGE}") from None
@@ -160,7 +160,7 @@ def _unknown(name: str, known: Collection[str]) -> str:
 
 
 def _fold(tree: ast.expr, numbers: Mapping[str, float]) -> None:
-    """Refuse parts that look at constants only, and whose value is none.
+    """Raise an error for constant parts without a finite value.
 
     Such a part is a division by zero, a root of a negative number, a number out of float32's range.
     """

@@ -1,4 +1,4 @@
-"""A slot filled by a setting: with a hand-written function, or with one that a run has evolved."""
+"""Fill a slot from a setting: with a hand-written function or a function that a run has evolved."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def slots_of(learner: str) -> list[str]:
 
 
 def describe(slot: str) -> str:
-    """Return what such a setting can be, in words."""
+    """Return the allowed values of such a setting, in words."""
     known = ", ".join(HAND_WRITTEN[slot])
     return f"{known}, the directory of a run that evolved one, or zoo:NAME (metaevo zoo lists them)"
 
@@ -31,12 +31,12 @@ def fill(
     Args:
         slot: to be filled.
         name: of a hand-written function or an entry of the zoo, or the directory of a run.
-        learner: whose slot it is.
-        run_path: an existing run, whose copy of the evolved function is used.
+        learner: the learner that has the slot.
+        run_path: an existing run; its copy of the evolved function is used.
         trust_source: whether source code that a run has saved may be executed.
 
     Raises:
-        ConfigError: if there is neither, or the learner cannot use what was evolved.
+        ConfigError: if neither exists, or the learner cannot use the evolved function.
     """
     if name in HAND_WRITTEN[slot]:
         return HAND_WRITTEN[slot][name], None

@@ -3,12 +3,12 @@
     evolve: formula
     component: {slot: value_loss, expression: "error**2 / 2 + c0 * error", constants: {c0: 0.1}}
 
-The language is that of `metaevo.components.expressions`: nothing of it is executed. A loss may also
-be given by its slope (`gives: slope`), all that a learner uses of it: then the loss is the slope's
-integral from zero error, or from ratio 1.
+The language is defined in `metaevo.components.expressions`; formulas are never executed as Python.
+A loss may also be given by its slope (`gives: slope`), as learners use only the slope. Its value is
+then the slope's integral from zero error, or from ratio 1.
 
-Evolution changes the constants in units of what they start at (of 1, where they start at 0), so
-that a step of 0.1 is a tenth of each.
+Evolution changes the constants in units of their initial values (of 1 if the initial value is 0),
+so a step of 0.1 is a tenth of each.
 """
 
 import importlib
@@ -29,7 +29,7 @@ from metaevo.config import show
 from metaevo.config.plain import PlainMapping
 
 SLOT = "value_loss", "policy_loss", "make_optimizer", "schedule"
-"""It fills any of them: `Config.slot` says which."""
+"""It can fill any of these slots; `Config.slot` selects the slot."""
 INPUTS: dict[str, tuple[str, ...]] = {
     "value_loss": ("prediction", "target", "old_prediction", "error", "change", "progress"),
     "policy_loss": ("log_ratio", "ratio", "advantage", "progress"),
@@ -52,7 +52,7 @@ class Config:
     """The formula.
 
     Raises:
-        ValueError: if it is none, or its constants are not those that it looks at.
+        ValueError: if it is not a formula, or its constants do not match the names that it uses.
     """
 
     slot: Literal["value_loss", "policy_loss", "make_optimizer", "schedule"] = "value_loss"
@@ -63,11 +63,11 @@ class Config:
     step, of gradient, mean_5, mean_9, mean_99, mean_999, size, value, policy, length; all: of
     progress"""
     constants: dict[str, float] = field(default_factory=lambda: {"c0": 0.1})
-    """names in it that evolve, with what they start at"""
+    """names of evolved constants, with their initial values"""
     gives: Literal["value", "slope"] = "value"
-    """what a loss's formula is: the loss, or its derivative by prediction or log_ratio"""
+    """whether a loss's formula is the loss or its derivative by prediction or log_ratio"""
     hyperparam: str = "learning_rate"
-    """schedule: what is multiplied by the formula"""
+    """schedule: the hyperparameter that is multiplied by the formula"""
     also: dict[str, str] = field(default_factory=dict)
     """schedule: more hyperparams, with the formulas that they are multiplied by"""
 
@@ -102,7 +102,7 @@ class Config:
 
     @property
     def length(self) -> int:
-        """Of the formula, or of all of them."""
+        """Length of the formula, or the total length of several formulas."""
         return sum(each.length for each in self.factors.values())
 
     @property
@@ -193,7 +193,7 @@ def make(config: Config) -> Component:
 
 
 def integral(slope: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., jax.Array]:
-    """Return a function whose derivative is a given one, exactly.
+    """Return a function with exactly the given derivative.
 
     Args:
         slope: `(x, others) -> derivative by x`.
@@ -218,7 +218,7 @@ def integral(slope: Callable[[jax.Array, Any], jax.Array]) -> Callable[..., jax.
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
-    """Return the formula with the constants that were found, and what is said of its slot."""
+    """Return the formula with its evolved constants, and the findings of its slot."""
     config = found.config
     what = {"value": config.slot, "slope": f"the slope of {config.slot}"}[config.gives]
     if config.slot == "make_optimizer":

@@ -1,6 +1,6 @@
 """Hand-written losses, optimizers, schedules as formulas: their lengths, and where one may begin.
 
-Numbers that are hyperparameters of a learner stand in them as constants, with their defaults.
+A learner's hyperparameters are constants of these formulas, with their defaults.
 """
 
 from metaevo.components.formula import Config

@@ -1,4 +1,4 @@
-"""Learners by their names in settings: those of `purerl`, and the user's own."""
+"""Learners by their names in settings: `purerl`'s learners, and the user's own."""
 
 import sys
 from typing import Any
@@ -13,7 +13,7 @@ _GIVEN: dict[str, LearnerEntry] = {}
 
 
 def find(name: Any) -> LearnerEntry:
-    """Return a learner by its name; the file of one of the user's own is executed.
+    """Return a learner by its name; the file of a user's own learner is executed.
 
     Args:
         name: ppo, dqn, ..., `FILE.py:NAME` or `MODULE:NAME` of a `purerl.learners.LearnerEntry`.
@@ -33,7 +33,7 @@ def find(name: Any) -> LearnerEntry:
 
 
 def name_of(learner: str | LearnerEntry) -> str:
-    """Return the name in settings of what a caller passes as a learner.
+    """Return the name in settings of a learner that a caller passes.
 
     Raises:
         ConfigError: if it is no learner.

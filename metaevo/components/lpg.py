@@ -4,8 +4,8 @@
     h_t = GRU(x_t, h_t+1),  from the end of the rollout to its beginning
     weight of -log pi(a_t|s_t), target of y_t = linear in relu(h_t)
 
-y_t is the softmax of what the agent predicts. The memory is forgotten where an episode ends.
-At a termination nothing follows, and e(y_t+1) is zero; at a truncation y_t+1 is predicted from the
+y_t is the softmax of the agent's prediction. The memory is reset at the end of an episode.
+At a termination there is no next step, so e(y_t+1) is zero; at a truncation y_t+1 comes from the
 true last state. With `temporal` (LPG-T, Jackson et al. 2024) x_t also has the share of training
 that is done, and the logarithm of its updates.
 """
@@ -29,7 +29,7 @@ EMBEDDING_SIZE = 16
 
 @dataclass(frozen=True)
 class Config:
-    """The network's size and what it sees."""
+    """The network's size and inputs."""
 
     hidden_size: Annotated[int, Gt(0)] = 32
     """units of the GRU; the papers have 256"""
@@ -73,7 +73,7 @@ def _init(config: Config, key: jax.Array) -> dict[str, jax.Array]:
 
 
 def inputs_of(meta_params: dict[str, jax.Array], trajectory: Trajectory) -> jax.Array:
-    """Return what the GRU sees of a rollout, [T, N, 5]."""
+    """Return the GRU's inputs for a rollout, [T, N, 5]."""
     predictions = jnp.stack([trajectory.prediction, trajectory.next_prediction])
     now, after = embedding(meta_params, jax.nn.softmax(predictions))
     return jnp.stack(
@@ -104,7 +104,7 @@ def reverse_gru(meta_params: dict[str, jax.Array], inputs: jax.Array, done: jax.
         done: [T, N] bool, an episode ended with this step: what came after it is forgotten.
 
     Returns:
-        [T, N, H], what is remembered of each step and all that followed.
+        [T, N, H] hidden states, which summarize each step and all later steps.
     """
     recurrent, bias = meta_params["recurrent"], meta_params["recurrent_bias"]
     size = bias.shape[0]

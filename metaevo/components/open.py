@@ -1,9 +1,9 @@
 """OPEN, a learned optimizer for reinforcement learning (Goldie et al. 2024).
 
 "Can Learned Optimization Make Reinforcement Learning Less Difficult?" For every parameter a GRU
-and a small network, the same for all, see 19 inputs and return a step. Beside momenta and the
-gradient they are told the three things that make reinforcement learning difficult: how far training
-is, which units are dormant, and when to explore: the policy's parameters get learned noise.
+and a small network, the same for all, see 19 inputs and return a step. In addition to momenta and
+the gradient, inputs cover three difficulties of reinforcement learning: how far training is, which
+units are dormant, and when to explore: the policy's parameters get learned noise.
 
     u = 1e-3 m exp(1e-3 e),    for the policy + 1e-3 d noise;    parameters -= u - mean of u
 
@@ -28,7 +28,7 @@ from purerl.parts import parameters
 
 SLOT = "make_optimizer"
 TOLD = frozenset({"progress", "epoch", "key", "dormancy"})
-"""What it reads of what a learner tells; see `purerl.learners.LearnerEntry.told`."""
+"""Information from the learner that it reads; see `purerl.learners.LearnerEntry.told`."""
 
 DECAYS = np.array([0.1, 0.5, 0.9, 0.99, 0.999, 0.9999], np.float32)
 """Of the momenta."""
@@ -107,7 +107,7 @@ def make(config: Config) -> Component:
 
 
 def ablations(found: Found) -> list[Ablation]:
-    """Return what is left without each input."""
+    """Return the meta-parameters without each input."""
     kernel = found.meta_params["gru"]["inputs"]
     without = {
         name: {
@@ -120,7 +120,7 @@ def ablations(found: Found) -> list[Ablation]:
 
 
 def _init(key: jax.Array) -> PlainDict:
-    """Weights [outputs, inputs], as flax draws those of its `GRUCell`, `Dense` and `LayerNorm`."""
+    """Draw weights [outputs, inputs] as flax's `GRUCell`, `Dense` and `LayerNorm` do."""
     keys = jax.random.split(key, 5)
     memory_keys = jax.random.split(keys[1], 3)
 

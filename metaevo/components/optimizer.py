@@ -2,7 +2,7 @@
 
     step = learning rate * exp(z) * (a . signals + y),    y, z = network(features)
 
-The signals and features are those of `metaevo.components.signals`: gradients and their running
+The signals and features come from `metaevo.components.signals`: gradients and their running
 means, divided by the root of the second moment; how large the gradient usually is, the parameter's
 value, and whether it is the policy's. With a = 1 for the mean with decay 0.9, and y = z = 0, the
 step is Adam's. Learned optimizers with such features: Metz et al. 2020, "Tasks, stability,
@@ -34,7 +34,7 @@ LARGEST_EXPONENT = 3.0
 
 @dataclass(frozen=True)
 class Config:
-    """The network's size, what it sees, and where it starts."""
+    """The network's size, its inputs, and its initial weights."""
 
     hidden_size: Annotated[int, Gt(0)] = 8
     """tanh units of the one hidden layer"""
@@ -65,7 +65,7 @@ def make(config: Config) -> Component:
 
 
 def ablations(found: Found) -> list[Ablation]:
-    """Return what is left without each input."""
+    """Return the meta-parameters without each input."""
     meta_params, without = found.meta_params, {}
     for index, name in enumerate(FEATURES):
         kernel = np.asarray(meta_params["hidden"])

@@ -22,7 +22,7 @@ PROGRESS = {"start": 0.0, "middle": 0.5, "end": 1.0}
 MOMENTA = -0.6, 0.0, 0.6
 """Means of the gradients before, in units of their root mean square."""
 STEPS = 40
-"""so many before the one that is drawn"""
+"""number of steps before the drawn step"""
 SIZE = 1e-2
 """The gradient's root mean square: of 2,500 parameters, a norm of 0.5."""
 GRADIENTS = np.linspace(-3.0, 3.0, 121, dtype=np.float32)
@@ -37,7 +37,7 @@ CAPTIONS = {
 
 
 def draw(found: Found, figures: Path) -> None:
-    """Draw steps at several momenta and times of training beside Adam's, into optimizer.png."""
+    """Draw steps next to Adam's at several momenta and times of training, into optimizer.png."""
     learned, adam = both_curves(found)
     panels = {
         (row, time): {
@@ -54,7 +54,7 @@ def draw(found: Found, figures: Path) -> None:
 
 
 def both_curves(found: Found) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the steps of what was found and of Adam, as `step_curves` does."""
+    """Return the steps of the learned optimizer and of Adam, as `step_curves` does."""
     names = list(_heads(found).values())
     return (
         step_curves(found.apply, found.meta_params, found.hyperparams, names),
@@ -63,7 +63,7 @@ def both_curves(found: Found) -> tuple[dict[str, np.ndarray], dict[str, np.ndarr
 
 
 def _heads(found: Found) -> dict[str, str]:
-    """Parts of the learner's network by flax's names, whose parameters are shown."""
+    """Return the parts of the learner's network with parameters to show, by flax's names."""
     if "policy_loss" in found.learner.slots:
         return {"policy": "policy_head", "value": "value_head"}
     return {"value": "action_head"}
@@ -76,9 +76,9 @@ def step_curves(
 
     Args:
         make_optimizer: fills the slot.
-        meta_params: of it.
+        meta_params: of the optimizer.
         hyperparams: of the learner; gradients are not clipped, the learning rate is constant.
-        names: of the parts of the network whose parameters take the step.
+        names: of the parts of the network that are updated.
 
     Returns:
         for each, [PROGRESS, MOMENTA, GRADIENTS] in learning rates.
@@ -121,7 +121,7 @@ def _steps(
 
 
 def observe(found: Found) -> dict[str, float]:
-    """Return how large its steps are beside Adam's at the start and at the end of training."""
+    """Return its step size relative to Adam's at the start and at the end of training."""
     learned, adam = (
         [
             np.sqrt(np.mean(np.square(list(curves.values())), axis=(0, 2, 3)))[each]
@@ -133,7 +133,7 @@ def observe(found: Found) -> dict[str, float]:
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
-    """Say how large its steps are beside Adam's, of what `observe` returned."""
+    """Describe its step size relative to Adam's, from the results of `observe`."""
     sizes = observed if "start" in observed else observe(found)
     return [
         f"The learned optimizer's steps are {sizes['start']:.2g} times as large as Adam's with the "
@@ -143,7 +143,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
 
 
 def tables(result: PlainDict, learner: LearnerEntry) -> list[Table]:
-    """Return what each input is worth."""
+    """Return the table of the ablations of inputs."""
     del learner
     if INPUTS not in result:
         return []

@@ -28,7 +28,7 @@ class Part(NamedTuple):
     config: Any
     component: Component
     hyperparams: Hyperparams = None
-    """of its own, where its module has `Hyperparams`"""
+    """the part's own hyperparameters, if its module has `Hyperparams`"""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Part(NamedTuple):
         return self.bound(lambda context: self.hyperparams)
 
     def bound(self, own: Callable[[Any], Any]) -> Callable[..., Any]:
-        """Return what fills the slot; `own` finds its hyperparameters in a learner's context."""
+        """Return the slot function; `own` finds its hyperparameters in a learner's context."""
         apply = self.component.apply
         if self.hyperparams is None:
             return apply
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class Evolved(NamedTuple):
-    """What is evolved: a part, whose meta-parameters they all are, or a dict of several by name."""
+    """Evolved parts: one part, or several with a dict of meta-parameters by name."""
 
     parts: dict[str, Part]
     """by their short names"""
@@ -76,8 +76,8 @@ class Evolved(NamedTuple):
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return a function for every slot.
 
-        It takes the meta-parameters of all parts, and a part's own hyperparameters from those of
-        the learner, which `hyperparams_class` has widened.
+        It takes the meta-parameters of all parts, and a part's own hyperparameters from the
+        learner's hyperparameters, which `hyperparams_class` has extended.
         """
         if not self.is_dict:
             (part,) = self.parts.values()
@@ -107,10 +107,10 @@ def of_key(key: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def names_of(evolve: str | tuple[str, ...] | list[str]) -> dict[str, str]:
-    """Return what `evolve` names, by short names.
+    """Return the components named by `evolve`, by short names.
 
     Raises:
-        ConfigError: if it names nothing, or two things by the same short name.
+        ConfigError: if it is empty, or two components have the same short name.
     """
     given: Any = [evolve] if isinstance(evolve, str) else evolve
     names = list(given) if isinstance(given, list | tuple) else []
@@ -130,11 +130,12 @@ def modules_of(
 
     Args:
         evolve: the setting.
-        learner: whose parts they are.
-        configs: the section `component` as a user has written it, if there is one.
+        learner: the learner that uses the parts.
+        configs: the user's section `component`, if any.
 
     Raises:
-        ConfigError: if one cannot be imported, has no place in the learner, or has that of another.
+        ConfigError: if a part cannot be imported, fits no slot of the learner, or fills the same
+            slot as another part.
     """
     is_list = not isinstance(evolve, str)
     modules: dict[str, ModuleType] = {}
@@ -161,7 +162,7 @@ def modules_of(
 
 
 def hyperparams_class(learner: type, evolve: Any, modules: Mapping[str, ModuleType]) -> type:
-    """Return the hyperparams of a learner, with those that evolved parts have as `component`.
+    """Return the hyperparams of a learner, with the evolved parts' hyperparams as `component`.
 
     Args:
         learner: its class.
@@ -186,7 +187,7 @@ def _struct(base: type, sections: tuple[tuple[str, type], ...]) -> type:
 
 
 def make(evolve: str | tuple[str, ...], configs: Any, hyperparams: Hyperparams = None) -> Evolved:
-    """Return what `evolve` names.
+    """Make the parts named by `evolve`.
 
     Args:
         evolve: the setting.

@@ -1,4 +1,4 @@
-"""What every learned policy loss has: its picture beside PPO's clip and DPO."""
+"""Pictures of learned policy losses, compared with PPO's clip and DPO."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,11 +35,11 @@ def policy_curves(
 ) -> dict[str, PolicyCurve]:
     """Return learned and hand-written losses against the ratio, at one advantage.
 
-    Drifts are zero at ratio 1: a constant in a loss teaches nothing.
+    Drifts are zero at ratio 1: a constant in a loss has no gradient.
 
     Args:
         learned: the slot functions, by the names of their curves.
-        meta_params: of them.
+        meta_params: of the slot functions.
         hyperparams: of the experiment.
         advantage: at which.
     """
@@ -72,7 +72,7 @@ def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
 
 
 def draw(found: Found, figures: Path) -> None:
-    """Draw what was found beside the hand-written losses, into policy_loss.png."""
+    """Draw the learned loss and the hand-written losses into policy_loss.png."""
     learned = temporal.quarters(found, SCALARS)
     panels = {
         advantage: policy_curves(learned, found.meta_params, found.hyperparams, advantage)

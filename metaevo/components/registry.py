@@ -1,6 +1,6 @@
 """Components by their names in configs and saved runs; each is imported when it is used.
 
-A name is that of a file in this folder, of a module (`my_package.my_loss`), or a path
+A name refers to a file in this folder (`value_loss`), a module (`my_package.my_loss`), or a path
 (`my_loss.py`).
 """
 
@@ -24,7 +24,7 @@ from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 
 IMPORTED: dict[str, ModuleType] = {}
-"""What has been imported, by the names that were asked for."""
+"""Imported modules, by the requested names."""
 _SOURCES: dict[str, bytes] = {}
 """What was executed of files outside any package, by the names of their modules."""
 
@@ -37,7 +37,7 @@ def known(slot: str = "") -> list[str]:
 
 
 def is_elsewhere(name: str) -> bool:
-    """Return whether a name is that of a module or file outside metaevo."""
+    """Return whether a name refers to a module or file outside metaevo."""
     return name.endswith(".py") or ("." in name and all(map(str.isidentifier, name.split("."))))
 
 
@@ -50,7 +50,7 @@ def find(name: str) -> ModuleType:
     """Return a component's module; one from outside metaevo is executed.
 
     Args:
-        name: as the user wrote it; never what a run's directory says, see `discovery`.
+        name: as the user wrote it, never read from a run's directory, see `discovery`.
 
     Raises:
         ConfigError: if there is none, or what there is is no component.
@@ -115,7 +115,7 @@ def checked(name: str, module: ModuleType) -> ModuleType:
     """Return the module if it is a component.
 
     Raises:
-        ConfigError: naming what it lacks.
+        ConfigError: naming the missing attribute.
     """
     slot, config = getattr(module, "SLOT", None), getattr(module, "Config", None)
     for each in slot if isinstance(slot, tuple) and slot else (slot,):
@@ -139,11 +139,11 @@ def checked(name: str, module: ModuleType) -> ModuleType:
 
 
 def slot_of(module: ModuleType, config: Any) -> Slot:
-    """Return the slot that a component fills; of one with several, that of its settings.
+    """Return the slot that a component fills; its settings select one of several slots.
 
     Args:
         module: of the component.
-        config: its settings, or what a user has written in their place.
+        config: its settings, or the user's unvalidated input.
     """
     fills = module.SLOT
     if isinstance(fills, str):
@@ -189,7 +189,7 @@ def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
         name: of the module.
 
     Raises:
-        CheckpointError: if the code is not what the run began with.
+        CheckpointError: if the code has changed since the run began.
     """
     saved = run.path / folder / f"{short_name(name)}.py"
     if not os.path.isfile(saved):

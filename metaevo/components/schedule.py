@@ -3,8 +3,8 @@
     height(progress) = unit * sum_k coefficient_k T_k(2 progress - 1),    T_k: Chebyshev polynomials
 
 A hyperparam is multiplied by exp(height); one in [0, 1] has its odds multiplied instead, so that it
-stays there. Zero coefficients are the constant. It knows of time and of nothing else: a baseline
-for components that look at `context.progress`.
+stays there. Zero coefficients are the constant. Its only input is time: a baseline for components
+that look at `context.progress`.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SLOT = "schedule"
 
 Name = Literal["learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"]
 FRACTIONS = ("gae_lambda",)
-"""Those that lie in [0, 1]."""
+"""Hyperparameters in [0, 1]."""
 COEFFICIENTS = "level", "slope", "bend", "cubic", "quartic", "quintic", "sextic", "septic"
 """What the coefficients are called, by their degree."""
 LIMIT = 7.0
@@ -36,7 +36,7 @@ class Config:
     """
 
     scheduled: tuple[Name, ...] = ("learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda")
-    """of these, those that the learner has"""
+    """hyperparameters to schedule; names that the learner lacks are ignored"""
     coefficients: Annotated[int, Interval(ge=1, le=len(COEFFICIENTS))] = 3
     """of each: level, slope, bend, ..."""
     unit: Annotated[float, Gt(0)] = 1.0

@@ -58,9 +58,9 @@ def curves_of(
 
     Args:
         schedule: the slot function.
-        meta_params: of it.
+        meta_params: of the schedule.
         found: has the hyperparams and the length of training.
-        annealed: whether the learning rate is what the optimizer makes of it.
+        annealed: whether to apply the optimizer's annealing to the learning rate.
     """
 
     def at(progress):
@@ -72,7 +72,7 @@ def curves_of(
         return {**vars(hyperparams), "learning_rate": rate}
 
     values = jax.vmap(at)(np.linspace(0.0, 1.0, POINTS, dtype=np.float32))
-    order = vars(found.hyperparams)  # not that of the alphabet
+    order = vars(found.hyperparams)  # not alphabetical
     return {name: np.asarray(values[name]) for name in order if values[name] is not None}
 
 

@@ -20,7 +20,7 @@ def value_loss_sentence(
 
     Args:
         value_loss: the slot function.
-        meta_params: of it.
+        meta_params: of the slot function.
         hyperparams: of the experiment.
         observed: as far as it is known `error`, the size that errors have; `target`, a typical
             one; and `steepness`, how many times as steep as squared error it is.
@@ -74,7 +74,7 @@ def policy_loss_sentence(
 
     Args:
         policy_loss: the slot function.
-        meta_params: of it.
+        meta_params: of the slot function.
         hyperparams: of the experiment.
 
     Returns:

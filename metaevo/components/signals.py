@@ -1,9 +1,9 @@
-"""What a learned optimizer may look at of every parameter, and the optimizer around what it does.
+"""Inputs of a learned optimizer for every parameter, and the optax optimizer that applies it.
 
     step = learning rate * direction(seen)
 
 The signals are the gradient and its running means, divided by the root of its second moment, as in
-Adam (Kingma & Ba 2015), whose step is the mean with decay 0.9. Gradients are clipped, and the
+Adam (Kingma & Ba 2015), where the step is the mean with decay 0.9. Gradients are clipped, and the
 learning rate is annealed, like Adam's.
 """
 
@@ -36,11 +36,11 @@ class Seen(NamedTuple):
     signals: jax.Array
     """[signals, P]"""
     size: jax.Array
-    """[P] logarithm of how large the gradient usually is, beside the mean of the same network"""
+    """[P] log of the typical gradient size, relative to the mean of the same network"""
     value: jax.Array
     """[P] of the parameter"""
     policy: jax.Array
-    """[P] 1 for what the policy needs, 0 for the others"""
+    """[P] 1 for parameters that the policy needs, 0 for the others"""
     progress: jax.Array
     """[] share of training that is done"""
     length: jax.Array
@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
     @property
     def by_name(self) -> dict[str, jax.Array]:
-        """All of it, by the names of FEATURES and TIMES."""
+        """Return all inputs, by the names of FEATURES and TIMES."""
         own = {name: getattr(self, name) for name in (*FEATURES, *TIMES) if name not in SIGNALS}
         return dict(zip(self.names, self.signals, strict=True)) | own
 
@@ -80,9 +80,9 @@ def optimizer(
     """Return an optimizer of the slot `make_optimizer`.
 
     Args:
-        direction: what it steps against.
+        direction: returns the direction to step against.
         context: of the slot.
-        means: those of MEANS that are needed; others are neither computed nor remembered.
+        means: the required means of MEANS; others are neither computed nor stored.
         memory_size: numbers that the direction remembers of every parameter.
     """
     inner = optax.chain(

@@ -64,20 +64,20 @@ class Slot:
     """A slot of learners."""
 
     name: str
-    """the learner's argument, also that of its signature in `purerl.types`"""
+    """the learner's argument, also the name of its signature in `purerl.types`"""
     scalars: tuple[str, ...] = ()
-    """what a loss takes after meta_params and context, and returns one of"""
+    """the scalar arguments of a loss after meta_params and context; it returns a scalar"""
     arguments: tuple[str, ...] = ()
-    """what a function that is no loss takes after them"""
+    """the arguments of a function that is not a loss after meta_params and context"""
     trace: Callable[[Callable, Any, Context], Any] | None = None
     """calls a function that is no loss, and returns a scalar"""
     returns_numbers: bool = False
     """whether a function that is no loss returns a tree of numbers"""
     own_space: Mapping[str, PlainMapping] = field(default_factory=dict)
-    """what single hand-written functions are tuned over instead of, or beside, what all are"""
+    """search spaces of single hand-written functions, which replace or extend the common space"""
     hooks: str | None = None
     """the module with `draw`, `observe`, `findings`, `ablations`, `tables` and `CAPTIONS` for
-    components of the slot that have none of their own; imported when they are used, as it needs
+    components of the slot without their own; imported when they are used, as it needs
     matplotlib"""
 
     @property
@@ -100,7 +100,7 @@ class Slot:
         return [HAND_WRITTEN[self.name][name] for name in names]
 
     def chosen_of(self, names: Sequence[str]) -> Callable[..., jax.Array]:
-        """Return hand-written functions as one, whose `meta_params` is the index of the name."""
+        """Return one function that selects a hand-written function; `meta_params` is its index."""
         functions = self.functions(names)
 
         def chosen(index, context, *arguments):
@@ -118,12 +118,12 @@ class Slot:
         meta_params: MetaParams,
         hyperparams: Hyperparams,
     ) -> Any:
-        """Trace a function as the learner calls it, which compiles nothing; return its result.
+        """Trace a function as the learner calls it, without compiling, and return its result.
 
         Args:
             where: the setting that names the function.
             function: that is to fill the slot.
-            meta_params: of it.
+            meta_params: of the function.
             hyperparams: of the learner.
 
         Raises:
@@ -142,7 +142,7 @@ class Slot:
             raise _failure(where, self.signature, error) from error
 
     def check(self, name: str, component: Component, hyperparams: Hyperparams) -> None:
-        """Trace a component as the learner calls it, which compiles nothing.
+        """Trace a component as the learner calls it, without compiling.
 
         Args:
             name: of the component.
@@ -150,7 +150,7 @@ class Slot:
             hyperparams: of the learner.
 
         Raises:
-            ConfigError: naming it, if it raises, evolves nothing or returns something else.
+            ConfigError: naming it, if it raises, has no meta-parameters or returns another type.
         """
         where = f"evolve = {name!r}"
         try:
@@ -166,7 +166,7 @@ class Slot:
             raise ConfigError(f"evolve: {name} must return a scalar, not {result}")
 
     def hook(self, component: ModuleType, name: str) -> Any:
-        """Return what a component's module, or else the slot's, has under a name; or None."""
+        """Return an attribute of a component's module, or else of the slot's module, or None."""
         if hasattr(component, name) or self.hooks is None:
             return getattr(component, name, None)
         return getattr(importlib.import_module(self.hooks), name, None)

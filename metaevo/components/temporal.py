@@ -1,4 +1,4 @@
-"""Components that look at time: what they see of it, and how they are shown at several times.
+"""Components that look at time: their time inputs, and plots at several times.
 
 After "Discovering Temporally-Aware RL Algorithms" (Jackson et al. 2024): n / N and log N, where n
 of N updates are done.
@@ -61,7 +61,7 @@ def quarters(found: Found, num_scalars: int) -> dict[str, Callable[..., Any]]:
 
 
 def sentences(found: Found, num_scalars: int, say: Callable[[Callable], str]) -> list[str]:
-    """Return what is said of a loss; of one that looks at progress, at its start and at its end.
+    """Return sentences about a loss; a loss that looks at progress has two: its start and its end.
 
     Args:
         found: the loss.

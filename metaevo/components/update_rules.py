@@ -1,4 +1,4 @@
-"""What every learned update rule has: pictures of whom it credits, what it wants and predicts."""
+"""Pictures of learned update rules: their credit assignment, targets and predictions."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,7 +37,7 @@ CAPTIONS = {
 def credit(
     update_rule: Callable[..., Any], meta_params: MetaParams, context: Context
 ) -> np.ndarray:
-    """Return what a reward of 1 changes in the weights of the steps before it.
+    """Return the change in the weights of earlier steps caused by a reward of 1.
 
     Of an episode of `STEPS` steps that ends with the reward, with predictions of zero and
     probabilities of 1/4 throughout.
@@ -54,7 +54,7 @@ def credit(
 
 
 def credits_of(found: Found) -> dict[str, np.ndarray]:
-    """Return the learned curve, or one for every quarter of training, and that of a2c."""
+    """Return the learned curve, or one for every quarter of training, and the curve of a2c."""
     context = Context(found.hyperparams, num_updates=NUM_UPDATES)
     curves = {
         f"{LEARNED} ({name} quarter)": credit(
@@ -97,8 +97,8 @@ def illustration(found: Found) -> tuple[Rollout, np.ndarray]:
     """Train an agent, and let it act once more.
 
     Returns:
-        what it did in its first environment, and what it predicts in every cell, [SIZE, SIZE,
-        classes]; a rule whose targets are values has one class, the value.
+        its behaviour in its first environment, and its prediction in every cell, [SIZE, SIZE,
+        classes]; a rule with values as targets has one class, the value.
     """
     env, env_params = envs.make("GridWorld", size=SIZE)
     config = found.learner.config(8 * 20 * NUM_UPDATES, num_envs=8, num_steps=20)

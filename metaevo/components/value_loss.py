@@ -2,7 +2,7 @@
 
     loss = network(inputs(prediction, target, old_prediction))
 
-After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023), whose network is
+After "Discovering RL algorithms with evolution" in the PureJaxRL blog (Lu 2023), with a network of
 64-64 tanh on prediction - target; that is `Config(hidden_sizes=(64, 64))`. With `temporal: true`
 the network also sees how much of training is done and how long it is (after Jackson et al. 2024).
 """
@@ -38,7 +38,7 @@ Input = Literal["error", "signed_log_error", "target", "old_prediction", "old_er
 
 @dataclass(frozen=True)
 class Config:
-    """The network's shape, what it sees, and what holds for it by construction.
+    """The network's shape, its inputs, and its properties by construction.
 
     Raises:
         ValueError: for options that exclude each other.
@@ -55,7 +55,7 @@ class Config:
     form: Literal["network", "additive", "multiplicative"] = "network"
     """the network itself, squared error plus the network, or squared error times exp(network)"""
     start: Literal["random", "squared"] = "random"
-    """random weights, or those that give squared error (exact, or distilled by form: network)"""
+    """random weights, or weights for squared error (exact, or distilled by form: network)"""
     zero_at_zero: bool = False
     """subtract the value at zero error"""
     even: bool = False
@@ -168,7 +168,7 @@ def _network(config: Config, layers: list[dict[str, jax.Array]], x: jax.Array) -
 
 
 def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: MetaParams) -> Any:
-    """Fit the network's derivative, and its value at zero, to those of squared error.
+    """Fit the network's derivative, and its value at zero, to squared error.
 
     Errors are drawn from a wide distribution: most within a few `error_scale`, some far out.
     """

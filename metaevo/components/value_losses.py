@@ -38,7 +38,7 @@ COMPARABLE = 1000.0
 
 
 def draw(found: Found, figures: Path) -> None:
-    """Draw what was found and its derivative beside hand-written losses, into loss.png."""
+    """Draw the learned loss, its derivative and hand-written losses into loss.png."""
     errors = found.value_targets()
     learned = temporal.quarters(found, SCALARS)
     curves = loss_curves(learned, found.meta_params, found.hyperparams, errors)
@@ -46,7 +46,7 @@ def draw(found: Found, figures: Path) -> None:
 
 
 def observe(found: Found) -> dict[str, float]:
-    """Return what the loss's shape is described by: errors that occur, and their slopes."""
+    """Return a description of the loss's shape: errors that occur, and their slopes."""
     errors = found.value_targets()
     predictions, targets = errors
     return {
@@ -58,7 +58,7 @@ def observe(found: Found) -> dict[str, float]:
 
 
 def findings(found: Found, observed: Mapping[str, float]) -> list[str]:
-    """Say what the loss looks like, of what `observe` returned."""
+    """Describe the loss's shape, from the results of `observe`."""
 
     def sentence(function: Callable) -> str:
         return value_loss_sentence(function, found.meta_params, found.hyperparams, observed)
@@ -114,7 +114,7 @@ def loss_curves(
 
     Args:
         learned: the slot functions, by the names of their curves.
-        meta_params: of them.
+        meta_params: of the slot functions.
         hyperparams: of the experiment.
         errors: predictions and targets.
     """
@@ -157,7 +157,7 @@ def ablation_of_scale(hyperparams: Hyperparams, ratio: float, scale_name: str) -
     """Exchange the scales of the learned loss and of squared error, with and without clipping.
 
     Args:
-        hyperparams: those of the experiment.
+        hyperparams: the experiment's hyperparameters.
         ratio: `scale_ratio`.
         scale_name: the hyperparam that multiplies the loss's gradient.
 
@@ -205,7 +205,7 @@ def sides_of(value_loss: Callable) -> Callable:
     """Return a slot function that takes a loss apart; see `SIDES`.
 
     With e the error and L(e) the loss, (L(e) + L(-e)) / 2 is its even part, which treats
-    predictions that are too high like those that are too low, and (L(e) - L(-e)) / 2 its odd part.
+    too high and too low predictions alike, and (L(e) - L(-e)) / 2 is its odd part.
     The slope at zero error is the simplest odd part: it pushes predictions up or down, to
     an error of minus the slope over the curvature; squared error with the last tilt goes there too.
     Its `meta_params` are `{"side": index into SIDES, "meta_params": those of value_loss}`.
@@ -254,7 +254,7 @@ def ablation_of_sides(value_loss: Callable, meta_params: MetaParams) -> Ablation
 
 
 def steepness_text(ratio: float) -> str:
-    """Say how steep a loss is beside squared error.
+    """Describe the steepness of a loss relative to squared error.
 
     Args:
         ratio: `scale_ratio`.

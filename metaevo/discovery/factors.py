@@ -1,7 +1,7 @@
-"""Formulas for a learned schedule: what every hyperparameter is multiplied by over training.
+"""Formulas for a learned schedule: the factor of every hyperparameter over training.
 
-Nothing has to be recorded, as a schedule looks at the share of training that is done and at nothing
-else. Each hyperparameter that it changes has formulas of its own; together they fill the slot.
+No recording is needed, as the only input of a schedule is the completed fraction of training. Each
+hyperparameter that it changes has its own formulas; together they fill the slot.
 """
 
 import ast
@@ -36,11 +36,11 @@ class Piece(NamedTuple):
 def factors_of(
     part: Part, meta_params: MetaParams, settings: LearnerSettings
 ) -> dict[str, np.ndarray]:
-    """Return what every hyperparameter that a schedule changes is multiplied by, [POINTS] each.
+    """Return the factor of every hyperparameter that a schedule changes, [POINTS] each.
 
     Args:
         part: in the slot `schedule`.
-        meta_params: of it.
+        meta_params: of the schedule.
         settings: of the experiment.
     """
     given = settings.hyperparams
@@ -62,8 +62,8 @@ def factors_of(
 def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) -> list[Formula]:
     """Return formulas for all hyperparameters together, of growing length and smaller error.
 
-    The first is the constant of each. Then, again and again, the one hyperparameter has a longer
-    formula whose error falls most for its length.
+    The first combination has a constant for each hyperparameter. Each next combination takes a
+    longer formula for the hyperparameter with the largest decrease in error per length.
 
     Args:
         factors: over `PROGRESS`, by hyperparameters.

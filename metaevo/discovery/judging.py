@@ -1,4 +1,4 @@
-"""Formulas and smaller networks, judged by the protocol that judges what they were fitted to."""
+"""Evaluate formulas and smaller networks with the same protocol as the learned part."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,12 +27,12 @@ from purerl.types import MetaParams
 
 
 class Candidate(NamedTuple):
-    """Something that takes the place of what was learned."""
+    """A replacement for the learned part."""
 
     part: Part
     meta_params: MetaParams
     about: PlainDict
-    """what its row says: `name`, and `length` or `numbers`, `error`, ..."""
+    """entries of its row: `name`, and `length` or `numbers`, `error`, ..."""
 
     @property
     def name(self) -> str:
@@ -77,14 +77,14 @@ def judge(
     normalisation: Normalisation | None,
     check_stop: Callable[[], None],
 ) -> PlainDict:
-    """Compare candidates with what they were fitted to, and both with hand-written functions.
+    """Compare candidates with the learned part, and both with hand-written functions.
 
     All are tuned over the same settings and seeds, and meet on the same held-out seeds.
 
     Args:
         settings: of the comparison.
-        parts: what was evolved, and the environments.
-        part: whose place the candidates take.
+        parts: the evolved parts, and the environments.
+        part: the part that the candidates replace.
         meta_params: that were found.
         candidates: formulas and networks.
         path: of the directory that keeps the tuning of an interrupted comparison.
@@ -132,7 +132,7 @@ def _summary(
     result: PlainMapping, part: Part, candidates: Sequence[Candidate], meta_params: MetaParams
 ) -> PlainDict:
     rows: dict[str, PlainDict] = {}
-    for row in result["variants"]:  # of every function the untuned one first, if there is one
+    for row in result["variants"]:  # the untuned row of each function comes first, if any
         kept = {key: row[key] for key in ("settings", "seeds", "scores", "iqm", "interval")}
         kept |= {"diverged": row["diverged"], "tuned": bool(row["tuning_frames"])}
         before = rows.get(row["function"])

@@ -1,7 +1,7 @@
-"""What of a loss formulas and networks are fitted to: its slope, all that a learner uses of it.
+"""Targets for formulas and networks fitted to a loss: its slope, as learners use only the slope.
 
-Two losses whose values agree to a percent may push predictions near zero error in opposite
-directions. A policy loss contains ratio * advantage; its drift is what is searched for.
+Two losses with values that agree to a percent may push predictions near zero error in opposite
+directions. A policy loss contains ratio * advantage; the search is for its drift.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Smaller networks for a learned part: components of its own kind, with fewer hidden units.
+"""Smaller networks for a learned part: components of the same kind, with fewer hidden units.
 
-Like formulas, they are fitted to what it does where training goes. Several starts are descended
-from; the one that leaves least unexplained is kept.
+Like formulas, they are fitted to its recorded outputs during training. Several random starts are
+optimized, and the network with the smallest unexplained variance is kept.
 """
 
 import dataclasses
@@ -22,21 +22,21 @@ from purerl.types import MetaParams
 UNITS = 2, 4
 """Of the hidden layer, where the component has more numbers with its own."""
 STEPS = 6_000
-"""Of descent."""
+"""Of gradient descent."""
 STARTS = 6
 BATCH = 512
 """Samples of a step."""
 
 
 class Network(NamedTuple):
-    """A component of the same kind as what was learned."""
+    """A component of the same kind as the learned part."""
 
     part: Part
     meta_params: MetaParams
     units: int
     """of its hidden layer"""
     error: float
-    """the share of the variance of what is wanted that it does not explain"""
+    """the fraction of the target's variance that it does not explain"""
 
     @property
     def numbers(self) -> int:
@@ -48,7 +48,7 @@ def smaller(part: Part) -> dict[int, Part]:
     """Return a component with fewer units, by their number.
 
     Args:
-        part: that was learned, whose settings have `hidden_sizes` or `hidden_size`.
+        part: the learned part; its settings have `hidden_sizes` or `hidden_size`.
 
     Raises:
         ConfigError: if they have neither, or are as small already.
@@ -84,7 +84,7 @@ def fitted(
     *,
     seed: int,
 ) -> Network:
-    """Return a component with the meta-parameters that come nearest to what was recorded.
+    """Return a component with meta-parameters fitted to the recorded outputs.
 
     Args:
         part: the component.

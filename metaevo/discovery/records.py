@@ -1,7 +1,7 @@
-"""Where training takes a learned part: what it was given, and what it made of that.
+"""Recorded inputs and outputs of a learned part during training.
 
 Agents are trained with it from beginning to end. Now and then one update is made with a part that
-writes down what it is called with, in every gradient step; nothing else differs.
+records its arguments in every gradient step but is otherwise the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,31 +37,31 @@ class Target(NamedTuple):
     what: str
     """in words"""
     gives: Literal["value", "slope"]
-    """what a formula of it gives, see `metaevo.components.formula`"""
+    """whether a formula is the loss or its slope, see `metaevo.components.formula`"""
     listened: Callable[[Component, list[np.ndarray]], Component]
     """the same component, which appends the scalars [..., k] that it is given to a list"""
     value_of: Callable[[Part, LearnerSettings], ValueOf]
-    """what a part makes of scalars"""
+    """the part's outputs for given scalars"""
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
     """from scalars [samples, k] to the inputs of formulas, [samples] each"""
     scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
     """the other way"""
     known: str = ""
-    """the end of every formula: what is searched for is the rest"""
+    """the fixed end of every formula; the search finds the rest"""
 
 
 class Records(NamedTuple):
-    """What a part was given in trainings, and what it made of it."""
+    """Inputs of a part during training, and its outputs."""
 
     scalars: np.ndarray
     """[samples, k]"""
     progress: np.ndarray
     """[samples] the share of training that was done"""
     wanted: np.ndarray
-    """[samples] what the target's `value_of` says"""
+    """[samples] values of the target's `value_of`"""
 
     def inputs(self, target: Target) -> dict[str, np.ndarray]:
-        """Return what formulas may look at, [samples] each."""
+        """Return the inputs of formulas, [samples] each."""
         return target.inputs_of(self.scalars) | {"progress": self.progress}
 
 
@@ -73,18 +73,18 @@ def record(
     target: Target,
     check_stop: Callable,
 ) -> Records:
-    """Train agents with what was found, and write down what one part of it is given.
+    """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
         settings: of the evolution.
-        parts: what it evolved.
+        parts: the evolved parts.
         meta_params: that it found.
         part: that one.
         target: of its slot.
         check_stop: raises if the run is to stop.
 
     Returns:
-        samples of all environments and times, without those that are not finite.
+        finite samples of all environments and times.
     """
     rng = np.random.default_rng(settings.run.seed)
     functions = parts.evolved.functions()
@@ -131,11 +131,11 @@ def record(
 def values(
     value_of: ValueOf, meta_params: MetaParams, scalars: np.ndarray, progress: np.ndarray
 ) -> np.ndarray:
-    """Return what a part makes of scalars [samples].
+    """Return the part's outputs for scalars [samples].
 
     Args:
         value_of: of the part.
-        meta_params: of it.
+        meta_params: of the part.
         scalars: [samples, k].
         progress: [samples] the share of training that is done.
     """
@@ -146,7 +146,7 @@ def values(
 def written_down(scalars: jax.Array, seen: list[np.ndarray]) -> jax.Array:
     """Append scalars [..., k] to a list, whenever a program comes here; return 1.
 
-    It must be a factor of what the program returns, or XLA leaves it out.
+    It must be a factor of the program's result, or XLA removes it.
     """
 
     def write_down(given):

@@ -1,6 +1,6 @@
 """Symbolic regression: formulas for a learned part, each the nearest of its length.
 
-The search is that of Operon (Burlacu et al. 2020), with the multi-objective NSGA-II (Deb et al.
+The search follows Operon (Burlacu et al. 2020), with the multi-objective NSGA-II (Deb et al.
 2002) for error and length.
 """
 
@@ -18,16 +18,15 @@ from metaevo.discovery.records import Records, Target
 SYMBOLS = "add,sub,mul,aq,tanh,abs,exp,fmin,fmax,constant,variable"
 """aq is a / sqrt(1 + b**2): unlike a / b it is finite everywhere."""
 LENGTHS = 4, 6, 9, 12, 16, 20
-"""Of what is searched for, at most, as Operon counts: a search each, so that short formulas have
-one of their own."""
+"""Maximum lengths of formulas, as Operon counts them; each length has its own search, so that short
+formulas are found too."""
 GAIN = 0.05
 """A longer formula has to leave less unexplained, by this share."""
 DIGITS = 4
 MATTERS = 0.01
-"""An input by whose shuffling what is wanted changes less, in its standard deviations, is left
-out."""
+"""An input is left out if shuffling it changes the target by fewer standard deviations."""
 NEGLIGIBLE = 1e-3
-"""A term that varies less, in standard deviations of what is wanted, is left out."""
+"""A term that varies by fewer standard deviations of the target is left out."""
 
 Terms = dict[str, float]
 """A sum of texts with their factors; the text of a number is empty."""
@@ -39,7 +38,7 @@ class Formula(NamedTuple):
     config: Config
     length: int
     error: float
-    """the share of the variance of what is wanted that it does not explain"""
+    """the fraction of the target's variance that it does not explain"""
 
 
 class HasLength(Protocol):
@@ -63,7 +62,7 @@ def mattering(
     values: Callable[[np.ndarray, np.ndarray], np.ndarray],
     seed: int,
 ) -> dict[str, np.ndarray]:
-    """Return the inputs of formulas that what is wanted depends on where training goes.
+    """Return the inputs of formulas on which the target depends in recorded trainings.
 
     An input does not matter if that hardly changes when its samples are shuffled.
 
@@ -117,7 +116,7 @@ def search(
         slot: of the part.
         target: of the slot.
         records: of trainings with the part.
-        inputs: of formulas, those that matter.
+        inputs: of formulas, restricted to the relevant ones.
         seed: of the search.
         evaluations: of candidates, in all.
 
@@ -172,7 +171,7 @@ def sums_of(
 
 
 def front(formulas: Iterable[Fitted]) -> list[Fitted]:
-    """Return those that no formula of at most their length is about as good as, shortest first."""
+    """Return the formulas with no equally good formula of at most their length, shortest first."""
     found: list[Fitted] = []
     for each in sorted(formulas, key=lambda each: (each.length, each.error)):
         if np.isfinite(each.error) and (
@@ -261,7 +260,7 @@ def _applied(kind: str, first: Terms, second: Terms | None = None) -> Terms:
 
 
 def _product(first: Terms, second: Terms) -> Terms:
-    """The product of two sums, one of them a single term, or both in brackets."""
+    """Return the product of two sums: expanded if either is a single term, else in brackets."""
     if not first or not second:
         return {}
     if first == second and len(first) > 1:
@@ -312,7 +311,7 @@ def _kept(terms: Terms, inputs: Mapping[str, np.ndarray], spread: float) -> Term
 
 
 def _formula(slot: str, target: Target, terms: Terms) -> Config:
-    """A formula whose numbers have names, but 0 and 1."""
+    """Return a formula with named constants for all numbers but 0 and 1."""
     text = text_of(terms) + target.known
     if target.known and not terms:
         text = target.known.strip().replace("- ", "-", 1)

@@ -39,7 +39,7 @@ def step_of(part: Part, settings: LearnerSettings) -> ValueOf:
 
 
 def listened(component: Component, seen: list[np.ndarray]) -> Component:
-    """Return the same optimizer, which writes down what it sees of some parameters."""
+    """Return the same optimizer, which also records its inputs for some parameters."""
     direction = component.direction
     assert direction is not None
 

@@ -50,7 +50,7 @@ class _Evidence:
     pairs: Annotated[list[PlainDict], Len(1)]
     against_best: PlainDict
     learned: Text
-    """the name of the best variant of what was found"""
+    """the name of the best variant of the learned part"""
     conclusion: Text
     evolution_frames: Index
 
@@ -63,13 +63,13 @@ def add(
     replace: bool = False,
     trust_source: bool = False,
 ) -> zoo.Entry:
-    """Make an entry of what a run has evolved.
+    """Make an entry from the part that a run has evolved.
 
     Args:
         run_dir: of an evolution of one component, a channel or a meta-policy, or of several.
         name: of the entry.
-        title: one line that says what it is.
-        replace: put it in the place of an entry of that name, as its next version.
+        title: a one-line description.
+        replace: replace an existing entry with this name, as its next version.
         trust_source: execute the component's source that the run has saved.
 
     Returns:
@@ -135,7 +135,7 @@ class _Rule(NamedTuple):
     meta_params: MetaParams
     metadata: PlainDict
     pictures: Sequence[str]
-    """of which the first one that there is goes to the card"""
+    """file names; the first that exists goes to the card"""
     judged_on: str
     experiment: PlainDict
     """what repeats its number"""
@@ -143,9 +143,9 @@ class _Rule(NamedTuple):
     source: bytes | None = None
     """of the component"""
     frames: int | None = None
-    """of a seed; None for those of the evidence"""
+    """per seed; None for the same number as in the evidence"""
     is_against: bool = False
-    """whether its fitness is minus what the card counts"""
+    """whether its fitness is the negative of the card's score"""
 
 
 def _rule_of(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
@@ -237,7 +237,7 @@ def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
 
 
 def _experiment(config: PlainMapping, slot: str) -> PlainDict:
-    """Return what is trained to repeat a number of what fills a slot."""
+    """Return the experiment that reproduces the score of a slot function."""
     if not isinstance(config["task"]["env"], str):
         raise ConfigError("an entry is of a run on a single environment, as is its number")
     references = {each: SLOTS[each].names(config["learner"])[0]
@@ -290,7 +290,7 @@ def _command(line: str) -> str:
 
 
 def _held_out(rule: _Rule, evidence: PlainDict) -> PlainDict:
-    """Return what the card shows of the comparison on held-out seeds."""
+    """Return the card's summary of the comparison on held-out seeds."""
     return {
         "env": rule.judged_on,
         "frames_per_agent": rule.frames or evidence["frames_per_agent"],
@@ -303,7 +303,7 @@ def _held_out(rule: _Rule, evidence: PlainDict) -> PlainDict:
 
 
 def _repeat(rule: _Rule, evidence: PlainDict) -> PlainDict:
-    """Return the number that anybody can repeat: what was found, untuned."""
+    """Return the reproducible score: the learned part, untuned."""
     functions = {row["name"]: row["function"] for row in evidence["variants"]}
     learned = functions.get(evidence["learned"])
     rows = [

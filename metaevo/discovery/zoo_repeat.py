@@ -31,7 +31,7 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
         seeds: agents; their keys are of `Purpose.TRAINING`, which no evolution has used.
 
     Returns:
-        [seeds] scores; one that diverged has the worst.
+        [seeds] scores; a diverged agent has the worst score.
     """
     sections = {key: value for key, value in experiment.items() if key != "functions"}
     raw = {"learner": learner, **sections, **experiment["functions"], slot: rule}
@@ -57,7 +57,7 @@ def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
         seeds: meta-episodes, with keys as above.
 
     Returns:
-        [seeds] what it earns a step.
+        [seeds] mean reward per step.
     """
     settings = from_dict(ShapingSettings, experiment)
     names = settings.opponent.all
@@ -68,7 +68,7 @@ def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
 
 
 def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
-    """Return scores [seeds] whose mean is that of the card, up to chance."""
+    """Return scores [seeds]; their mean should match the card's, up to chance."""
     card = entry.card
     experiment = card["repeat"]["experiment"]
     if card["slot"] == players.SETTING:
@@ -77,7 +77,7 @@ def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
 
 
 def distance(entry: zoo.Entry, scores: np.ndarray) -> float:
-    """Return how many standard errors the mean of scores [seeds] is from that of the card."""
+    """Return the distance of the mean of scores [seeds] from the card's, in standard errors."""
     known = entry.card["repeat"]
     error = known["std"] * np.sqrt(1 / len(scores) + 1 / known["seeds"])
     return float(abs(scores.mean() - known["mean"]) / error)

@@ -15,21 +15,22 @@ class Row(struct.PyTreeNode):
     """One agent and its learning curve; a chunk on the devices adds the axes [devices, rows].
 
     A curve has a fixed number of points, so that memory does not grow with the length of training,
-    and what is logged does not depend on where a run was interrupted.
+    and logs do not depend on where a run was interrupted.
     """
 
     agent: PyTree
     """the learner's state; on the host and between programs, its random keys as plain numbers"""
     hyperparams: Hyperparams
-    """its own, or None for those of all agents"""
+    """its own, or None if all agents share them"""
     meta_params: MetaParams
-    """its own, or None for those of all agents"""
+    """its own, or None if all agents share them"""
     episodes: EpisodeSums
     """each field [windows]"""
     metrics: Any
     """the learner's metrics, summed over the updates of a window [windows]; None if not kept"""
     finite: Any
-    """[] bool, whether the policy's parameters are; None where the metrics are kept, which tell"""
+    """[] bool, whether the policy's parameters are finite; None if the metrics, which include it,
+    are kept"""
 
 
 class Agents(NamedTuple):
@@ -83,7 +84,7 @@ def own_or_shared(
 
 
 def packed(tree: PyTree) -> Any:
-    """Return a tree with its random keys as plain numbers, which lie on the host like others."""
+    """Return a tree with random keys as plain numbers, which can be stored on the host."""
 
     def unwrap(leaf):
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -48,7 +48,7 @@ def train(
         seeds: agents, which differ in their random keys only.
         seed: of all randomness.
         run_dir: where to keep checkpoints, metrics, policies and a report; by default nothing is
-            written. A new directory, or with `resume` that of the run to continue; a finished run
+            written. A new directory, or with `resume` an existing run's directory; a finished run
             is only read.
         resume: continue from the last checkpoint.
         sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what

@@ -52,7 +52,7 @@ def check_training(
         points: of an agent's learning curve.
 
     Raises:
-        ConfigError: with the bytes that they need and those that there are.
+        ConfigError: with the required and the available bytes.
     """
     state, working = training_bytes(task, hyperparams, meta_params)
     state += points * 6 * 4  # float32 sums
@@ -64,12 +64,12 @@ def check_training(
 
 
 def check_agents(problem: MetaProblem, tasks: Sequence[Task], settings: Evolves) -> None:
-    """Refuse an evolution of what trains agents that cannot run, or whose agents are too many.
+    """Raise an error if an evolution that trains agents cannot run, or has too many agents.
 
     Args:
-        problem: what is evolved.
+        problem: the evolved parts and their evaluation.
         tasks: of a candidate.
-        settings: how many candidates there are, and how many agents each of them trains.
+        settings: the number of candidates, and the number of agents that each candidate trains.
 
     Raises:
         ConfigError: naming the section.

@@ -1,13 +1,13 @@
 """Derivatives of how well an agent learns, with respect to the meta-parameters that it learns by.
 
-After every update the agent acts again, and what counts is the policy gradient of that rollout:
+After every update the agent acts again, and the objective is the policy gradient of that rollout:
 
     J(theta') = mean log pi_theta'(a | s) A(s, a)            theta' = update(theta, meta_params)
 
-whose derivative with respect to the meta-parameters goes through the update, and through those
-before it as far as the window reaches (Xu et al. 2018, "Meta-Gradient Reinforcement Learning";
-Oh et al. 2020, section 4.2). That what an agent sees later depends on the meta-parameters too is
-left out, and so is whatever happens beyond the window: a biased, and less noisy, estimate.
+Its derivative with respect to the meta-parameters goes through the update, and through earlier
+updates within the window (Xu et al. 2018, "Meta-Gradient Reinforcement Learning";
+Oh et al. 2020, section 4.2). The effect of the meta-parameters on later observations and on updates
+beyond the window is ignored, so the estimate is biased but less noisy.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 
 What is known of an agent is decided here, once: an agent has diverged where its parameters are not
 `all_finite`, and then has no score; a stretch in which no episode finished has no mean return.
-Missing ones are NaN; `metaevo.statistics.fill_missing` says what they count in a comparison.
+Missing values are NaN; `metaevo.statistics.fill_missing` replaces them for comparisons.
 """
 
 import functools
@@ -138,7 +138,7 @@ class Windows:
         return -(-self.num_updates // self.every)
 
     def ends(self, done: int | None = None) -> np.ndarray:
-        """Return the updates that are done at the end of each stretch, of those that have begun.
+        """Return the number of updates at the end of each stretch that has begun.
 
         Args:
             done: updates so far; by default all.
@@ -147,7 +147,7 @@ class Windows:
         return np.minimum(np.arange(1, -(-done // self.every) + 1) * self.every, done)
 
     def pooled(self, sums: Any) -> Any:
-        """Add up sums of single updates, each leaf [num_updates], to those of stretches."""
+        """Add up sums of single updates, each leaf [num_updates], to sums of stretches."""
         rest = self.count * self.every - self.num_updates
         return jax.tree.map(
             lambda leaf: jnp.pad(leaf, (0, rest)).reshape(-1, self.every).sum(1), sums

@@ -20,7 +20,7 @@ def measure_normalisation(
 
     Args:
         tasks: with the hand-written parts in the slots.
-        hyperparams: those of the evolution; random play is the learner under `random_play()`.
+        hyperparams: the evolution's hyperparams; random play is the learner under `random_play()`.
         fitness: to be normalised.
         seed: of the experiment.
 

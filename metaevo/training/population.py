@@ -2,19 +2,19 @@
 
     population = Population(task, hyperparams, meta_params, fitness)
     agents = population.init(keys, [hyperparams, ...])    # settings x seeds agents, untrained
-    agents = population.advance(agents, 100)              # every one of them takes 100 updates
+    agents = population.advance(agents, 100)              # each agent takes 100 updates
     agents = population.select(agents, [0, 3])            # keep two of the settings
     population.scores(agents)                             # [settings, seeds]
 
-Between two calls these agents lie on the host, so that however many there are, the devices hold one
-chunk, and those that were given up cost nothing. Or they stay on the devices:
+Between two calls these agents are in host memory. The devices hold one chunk for any number of
+agents, and agents that were dropped are free. Or they stay on the devices:
 
     chunks = population.place(population.init(keys).rows)
     chunks = population.run(chunks, 0, 100)
     population.rows(chunks)                               # on the host
 
-Or nothing is kept of them but how well they learned: `train`. Another number of updates, other
-settings and other agents never compile anything again, as long as chunks are as large.
+Or only their scores and curves are kept: `train`. Changing the number of updates, the settings or
+the agents does not recompile, as long as the chunk size stays the same.
 """
 
 import time
@@ -49,7 +49,7 @@ BLOCK_SECONDS = 5.0
 class Population:
     """A learner in an environment, for agents that differ in keys and, if they have any, settings.
 
-    What a row has of its own (hyperparams, meta-parameters) is an input of the compiled program;
+    A row's own values (hyperparams, meta-parameters) are inputs of the compiled program;
     shared values are inputs too: XLA makes slower programs around constants.
     """
 
@@ -66,17 +66,17 @@ class Population:
         chunk_size: int | None = None,
         num_devices: int | None = None,
     ):
-        """Bind the parts; nothing is compiled before `init`.
+        """Bind the parts; compiles on the first `init`.
 
         Args:
             task: the learner with its static parts, and its environment.
-            hyperparams: of agents that have none of their own, else an example.
-            meta_params: of agents that have none of their own, else an example.
+            hyperparams: the default for agents, or an example if each agent has its own.
+            meta_params: the default for agents, or an example if each agent has its own.
             fitness: how a training is scored.
             agents: how many, from beginning to end: then all chunks have the same size. By default
                 any number: then the last chunks are smaller, powers of two.
             log_every: updates of one point of the learning curves; by default 200 points at most.
-            metrics: keep the learner's metrics beside the episodes.
+            metrics: keep the learner's metrics in addition to the episodes.
             chunk_size: agents at once on a device; by default chosen by `metaevo.devices`.
             num_devices: at most that many; by default all.
         """
@@ -139,8 +139,8 @@ class Population:
 
         Args:
             keys: [seeds], shared by all settings.
-            hyperparams: of every setting; by default one setting, that of the population.
-            meta_params: of every setting; by default those of the population.
+            hyperparams: of every setting; by default one setting, the population's.
+            meta_params: of every setting; by default the population's.
         """
         inputs = self._inputs(np.asarray(jax.random.key_data(keys)), hyperparams, meta_params)
         total = len(inputs["key"])
@@ -254,7 +254,7 @@ class Population:
         meta_params: Sequence[Any] | None = None,
         progress: Callable[[int], Any] | None = None,
     ) -> Trained:
-        """Train from beginning to end; nothing but scores and curves leaves the devices.
+        """Train from beginning to end; only scores and curves leave the devices.
 
         Args:
             keys: [seeds], shared by all settings.
@@ -345,7 +345,7 @@ class Population:
         hyperparams: Sequence[Any] | None = None,
         meta_params: Sequence[Any] | None = None,
     ) -> PlainDict:
-        """All settings with all keys; in NumPy, which compiles nothing for every new number."""
+        """All settings with all keys; in NumPy, so that new numbers do not compile."""
         settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
         rows: PlainDict = {"key": np.tile(keys, (settings, 1))}
         if hyperparams is not None:

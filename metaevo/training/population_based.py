@@ -49,7 +49,7 @@ class PopulationBased:
         self.rounds = trials.settings.pbt.rounds
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
-        """Train the population to its end, from the last checkpoint if there is one.
+        """Train the population to its end, from the last checkpoint, if any.
 
         Args:
             batch: all members that no earlier process has reported; a member's place in the

@@ -37,7 +37,7 @@ VALUE_MAP, FILM, CURVES = "value_map.png", "episode.gif", "learning_curves.csv"
 
 
 class Trained(NamedTuple):
-    """A training run whose updates are all done."""
+    """A training run with all updates done."""
 
     run: Run[TrainSettings]
     trainee: Trainee
@@ -256,7 +256,7 @@ def _film(this: Trained, policies: PyTree) -> None:
             greedy=settings.evaluation.greedy,
             max_steps=FILM_STEPS,
         )
-    except Exception as error:  # somebody's `render` may raise anything
+    except Exception as error:  # a user's `render` may raise anything
         warnings.warn(f"no film: {type(error).__name__}: {error}", stacklevel=2)
         return
     with replacing(this.run.directory.figures / FILM) as file:

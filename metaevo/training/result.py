@@ -144,7 +144,7 @@ def load_training(run_dir: str | Path, *, trust_source: bool = False) -> Trainin
     Args:
         run_dir: of `metaevo train` or `metaevo.train`.
         trust_source: execute the source code of learned parts that the run has saved. Only for runs
-            whose origin you trust.
+            from a source that you trust.
 
     Raises:
         ConfigError: if the directory holds no finished training run, or a damaged one.

@@ -85,9 +85,9 @@ def run_training(
 
 
 def _start(run: Run[TrainSettings], trainee: Trainee) -> Population:
-    """Lay out the agents, and write what the run begins with."""
+    """Lay out the agents, and write the run's initial files."""
     settings, resolved = run.settings, run.resolved
-    # A resumed run repeats what was resolved when it began.
+    # A resumed run keeps the settings that were resolved at its start.
     chunk_size = resolved.get("chunk_size", settings.run.chunk_size)
     population = population_of(settings, trainee, chunk_size)
     before = resolved.get("num_devices", population.num_devices)

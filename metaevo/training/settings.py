@@ -1,4 +1,4 @@
-"""What a training run trains: its settings, the parts that they describe, and what it saved."""
+"""Settings of a training run, the parts that they describe, and its saved files."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -91,8 +91,8 @@ class Trainee(NamedTuple):
 class TrainSettings:
     """The settings of a training run.
 
-    Beside them, every slot of the learner that takes functions by name has a setting with the name
-    of one; see `named_function`.
+    In addition, every slot of the learner that takes functions by name has a setting for the
+    function's name; see `named_function`.
     """
 
     learner: str
@@ -100,7 +100,7 @@ class TrainSettings:
     """agents, which differ in their random keys only"""
     task: TaskConfig = field(default_factory=TaskConfig)
     channel: str = field(default="none", metadata={LATER: True})
-    """what is heard behind observations: none, silence, constant, random, noise, the directory of a
+    """input appended to observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
     train: LearnerConfig
     hyperparams: Hyperparams
@@ -139,8 +139,8 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
 
     Args:
         base: the settings.
-        raw: the unvalidated settings, of which `learner` is read.
-        order: the settings before those of the slots.
+        raw: the unvalidated settings; only `learner` is read.
+        order: the settings that come before the slots' settings.
 
     Raises:
         ConfigError: for an unknown learner.
@@ -153,7 +153,7 @@ def with_named_functions(base: type[T], raw: PlainDict, order: tuple[str, ...]) 
 
 
 def named_function(settings: TrainableSettings, slot: str) -> str:
-    """Return what the settings name for a slot: a hand-written function or a run's directory."""
+    """Return a slot's setting: the name of a hand-written function or a run's directory."""
     name: str = getattr(settings, slot)
     return name
 
@@ -169,12 +169,12 @@ def make_trainee(
 
     Args:
         settings: name learner, losses and environment.
-        run_path: an existing run, whose copies of evolved losses are used.
+        run_path: an existing run; its copies of evolved losses are used.
         trust_source: whether source code that a run has saved may be executed.
-        given: functions with their meta-parameters, by slot, instead of those that settings name.
+        given: functions with their meta-parameters, by slot, which override the settings.
 
     Raises:
-        ConfigError: if one of them cannot be built.
+        ConfigError: if the learner, a loss or the environment cannot be built.
     """
     environments = make_environments(settings.task, settings.learner)
     if len(environments) != 1:

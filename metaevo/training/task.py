@@ -41,7 +41,7 @@ class LearnerSettings(Protocol):
 
     @property
     def train(self) -> LearnerConfig:
-        """What is static of it."""
+        """The learner's static settings."""
 
     @property
     def hyperparams(self) -> Hyperparams:
@@ -93,19 +93,19 @@ def make_learner(
 ) -> Learner:
     """Bind the learner of the settings to an environment.
 
-    Where that is a distribution of tasks, every agent gets one of its own.
+    If the environment is a distribution of tasks, every agent gets its own task.
 
     Args:
         settings: name the learner.
         env: the environment.
         env_params: its parameters.
-        meta_params: an example of what the functions in the slots take: arrays, or their shapes.
-        slots: those functions.
+        meta_params: example meta-parameters of the slot functions: arrays, or their shapes.
+        slots: the slot functions.
 
     Raises:
         ConfigError: if the learner cannot act in the environment.
     """
-    try:  # traces the networks, which compiles nothing
+    try:  # traces the networks without compiling
         learner = learners.find(settings.learner).make(settings.train, env, **slots)
         sample_params = sampler(env)
         if sample_params is not None:
@@ -146,7 +146,7 @@ def make_environments(task: TaskConfig, learner: str) -> list[tuple[str, Any, An
 
 
 def rehearse(name: str, env: Environment, params: PyTree) -> None:
-    """Trace a reset and a step, which compiles nothing: somebody's environment may raise anything.
+    """Trace a reset and a step without compiling, as a user's environment may raise anything.
 
     Raises:
         ConfigError: naming the environment.
@@ -165,7 +165,7 @@ def rehearse(name: str, env: Environment, params: PyTree) -> None:
 
 
 def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
-    """Return hyperparams with some of them changed, those of a part by dotted names."""
+    """Return hyperparams with some changes; a part's hyperparams have dotted names."""
     for name, value in changes.items():
         first, _, rest = name.partition(".")
         new = with_changes(getattr(hyperparams, first), {rest: value}) if rest else value
@@ -178,7 +178,7 @@ class Parts(NamedTuple):
 
     evolved: Evolved
     fixed: dict[str, Callable[..., Any]]
-    """what fills the other slots; none of it looks at meta-parameters that it is given"""
+    """functions in the other slots; they ignore their meta-parameters"""
     environments: list[tuple[str, Any, Any]]
 
     def tasks(

@@ -33,8 +33,8 @@ class Task(NamedTuple):
     def complete_from(self) -> int | None:
         """Environment steps after which even the longest episodes can have ended.
 
-        Before them, the mean return of finished episodes is that of short ones. None if episodes
-        have no limit.
+        Before that, the mean return of finished episodes only covers short episodes. None if
+        episodes have no limit.
         """
         limit = getattr(self.env_params, "max_steps_in_episode", None)
         # Tabular learners have a single environment and no such setting.
@@ -135,7 +135,7 @@ def train(
 def fitness_of(config: FitnessConfig, task: Task, result: TrainResult) -> jax.Array:
     """Return the fitness of one training run, NaN if its parameters are no longer finite.
 
-    A diverged agent still acts and collects returns, so its fitness alone would not tell.
+    A diverged agent still acts and collects returns, so its fitness alone does not show it.
     """
     finite = all_finite(task.learner.policy(result.state))
     return jnp.where(finite, fitness(config, measures(result.episodes)), jnp.nan)
@@ -145,7 +145,7 @@ def working_set(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -
     """Estimate the bytes that training one agent walks over: its state, a gradient and a batch.
 
     On a CPU, where it should fit into a cache, a replay memory does not count: a learning step
-    touches a few of its rows only. On an accelerator, whose memory is shared out by it, it does.
+    touches only a few rows. On an accelerator, where the estimate divides up the memory, it does.
     """
     state, working = training_bytes(task, hyperparams, meta_params)
     if jax.devices()[0].platform == "cpu":
@@ -156,9 +156,9 @@ def working_set(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -
 def training_bytes(
     task: Task, hyperparams: Hyperparams, meta_params: MetaParams
 ) -> tuple[int, int]:
-    """Estimate what an agent keeps from update to update, and what an update takes besides.
+    """Estimate the bytes that an agent keeps between updates, and the extra bytes of an update.
 
-    The latter is a gradient and a batch.
+    The latter are a gradient and a batch.
     """
     learner, state = task.learner, _state(task, hyperparams, meta_params)
     obs, _ = jax.eval_shape(learner.env.reset, jax.random.key(0), task.env_params)

@@ -1,4 +1,4 @@
-"""The zoo: rules that were found, or published, and that anybody can load by name.
+"""The zoo: discovered or published rules that can be loaded by name.
 
 `metaevo.load("zoo:NAME")`, and `--make_optimizer zoo:NAME` in any training, sweep or evolution.
 """

@@ -1,7 +1,7 @@
 """The entries of the zoo on disk: a folder each, sealed by digests that are checked on loading.
 
-An entry has `meta_params/` with the arrays, as a run has, `component/` with the source of what was
-evolved (as text: it is no module of the package), its card `entry.json`, and perhaps `picture.png`.
+An entry has `meta_params/` with the arrays, as a run has, `component/` with the component's source
+(as text, not as a module of the package), its card `entry.json`, and optionally `picture.png`.
 A published closed form has a card only, which names a hand-written function.
 """
 
@@ -51,9 +51,9 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A number that anybody can repeat: the mean score of agents trained with the rule.
+    """A reproducible score: the mean score of agents trained with the rule.
 
-    Of a meta-policy it is what it earns a step.
+    For a meta-policy it is the mean reward per step.
     """
 
     experiment: Experiment | Meeting
@@ -134,7 +134,7 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Entry:
-    """Return an entry, checked: no file of it may differ from what the card says.
+    """Return an entry after checking its files against the card.
 
     Args:
         name: with or without `zoo:`.
@@ -181,7 +181,7 @@ def is_same(name: str, copy: Path) -> bool:
 
     Args:
         name: of the entry.
-        copy: a folder that may hold the card of what was copied.
+        copy: a folder that may hold the card of a copied entry.
     """
     short = name.removeprefix(PREFIX)
     if short not in names() or not os.path.lexists(copy / CARD):
@@ -190,7 +190,7 @@ def is_same(name: str, copy: Path) -> bool:
 
 
 def seal(path: Path, card: PlainDict) -> Entry:
-    """Write the card of an entry whose other files are in place; return the entry.
+    """Write the card of an entry after its other files are written; return the entry.
 
     Args:
         path: of the folder.
