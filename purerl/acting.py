@@ -7,7 +7,7 @@ import jax
 from purerl.types import EnvParams, Learner, PyTree
 
 
-def begin(learner: Learner) -> Any:
+def begin(learner: Learner) -> PyTree:
     """Return the memory of an agent at the start of an episode; None if it has none.
 
     Args:
@@ -26,7 +26,7 @@ def act(
     greedy: bool,
     env_params: EnvParams = None,
     legal: jax.Array | None = None,
-) -> tuple[jax.Array, Any]:
+) -> tuple[jax.Array, PyTree]:
     """Return the action for one observation, and the memory for the next step of the episode.
 
     Args:

@@ -251,7 +251,7 @@ class LPG:
             frames=done * self.config.batch_size,
         )
 
-    def policy(self, state: State) -> Any:
+    def policy(self, state: State) -> PyTree:
         """Return the parameters for acting."""
         return state.params
 

@@ -49,7 +49,7 @@ class Context(struct.PyTreeNode):
     """random key for the slot, different in every gradient step; None in Q-learning.
 
     A loss sees the same key at every sample of a minibatch."""
-    dormancy: Any = None
+    dormancy: PyTree = None
     """activity of the unit that each parameter feeds; see
     `purerl.parts.parameters.dormancy`"""
     component: Any = None
@@ -174,7 +174,7 @@ class EpisodeSums(NamedTuple):
 class TrainResult(struct.PyTreeNode):
     """Result of `train`."""
 
-    state: Any
+    state: PyTree
     """The learner's final state; `update` continues from it."""
     episodes: EpisodeSums
     """Each field [U]: one sum per update."""
@@ -208,26 +208,26 @@ class Learner(Protocol):
         """The environment."""
 
     def init(
-        self, key: jax.Array, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
-    ) -> Any:
+        self, key: jax.Array, hyperparams: PyTree, meta_params: MetaParams, env_params: EnvParams
+    ) -> PyTree:
         """Return the state before the first update."""
 
     def update(
-        self, state: Any, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
+        self, state: PyTree, hyperparams: PyTree, meta_params: MetaParams, env_params: EnvParams
     ) -> tuple[Any, EpisodeSums, dict[str, jax.Array]]:
         """Collect one batch of experience and learn from it."""
 
     def train(
-        self, key: jax.Array, hyperparams: Any, meta_params: MetaParams, env_params: EnvParams
+        self, key: jax.Array, hyperparams: PyTree, meta_params: MetaParams, env_params: EnvParams
     ) -> TrainResult:
         """Train one agent from scratch."""
 
-    def policy(self, state: Any) -> Any:
+    def policy(self, state: PyTree) -> PyTree:
         """Return the policy parameters: a pytree that can be saved."""
 
     def action_distribution(
-        self, policy: Any, obs: jax.Array, memory: Any = None, legal: jax.Array | None = None
-    ) -> tuple[Any, Any]:
+        self, policy: PyTree, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
+    ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory.
 
         The distribution has `sample(key)` and `mode(key)`, and for continuous actions

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import optax
 
-from purerl.types import MetaParams
+from purerl.types import MetaParams, PyTree
 
 
 def fit(
@@ -14,7 +14,7 @@ def fit(
     meta_params: MetaParams,
     key: jax.Array,
     steps: int,
-) -> Any:
+) -> PyTree:
     """Return meta-parameters fitted to a target.
 
     Args:

@@ -13,7 +13,7 @@ of training that is done, and times the logarithm of its length. These vanish at
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
-from purerl.types import MetaParams
+from purerl.types import MetaParams, PyTree
 
 SLOT = "policy_loss"
 
@@ -110,7 +110,7 @@ def _network(meta_params: dict[str, jax.Array], inputs: jax.Array) -> jax.Array:
     return tanh(inputs @ meta_params["hidden"]) @ meta_params["output"]
 
 
-def _distill(config: Config, key: jax.Array, meta_params: MetaParams) -> Any:
+def _distill(config: Config, key: jax.Array, meta_params: MetaParams) -> PyTree:
     """Fit the drift and its slope to PPO's clip, at typical ratios and advantages.
 
     Where the clip's drift is zero, it is enough that the network does not exceed its offset; where

@@ -15,7 +15,7 @@ from metaevo.components.component import Component
 from metaevo.components.slots import Slot
 from metaevo.config import ConfigError, show
 from purerl.learners import LEARNERS
-from purerl.types import Hyperparams, MetaParams
+from purerl.types import Hyperparams, MetaParams, PyTree
 
 
 class Part(NamedTuple):
@@ -40,7 +40,7 @@ class Part(NamedTuple):
         """What fills the slot, with `hyperparams` in its context."""
         return self.bound(lambda context: self.hyperparams)
 
-    def bound(self, own: Callable[[Any], Any]) -> Callable[..., Any]:
+    def bound(self, own: Callable[[PyTree], PyTree]) -> Callable[..., Any]:
         """Return the slot function; `own` finds its hyperparameters in a learner's context."""
         apply = self.component.apply
         if self.hyperparams is None:
@@ -60,7 +60,7 @@ class Evolved(NamedTuple):
     is_dict: bool
     """whether meta-parameters are a dict, as they are if `evolve` is a list"""
 
-    def init(self, key: jax.Array) -> Any:
+    def init(self, key: jax.Array) -> PyTree:
         """Return meta-parameters of all parts."""
         if not self.is_dict:
             (part,) = self.parts.values()
@@ -69,7 +69,7 @@ class Evolved(NamedTuple):
         each = zip(self.parts.items(), keys, strict=True)
         return {name: part.component.init(key) for (name, part), key in each}
 
-    def of(self, meta_params: MetaParams, name: str) -> Any:
+    def of(self, meta_params: MetaParams, name: str) -> PyTree:
         """Return the meta-parameters of one part."""
         return meta_params[name] if self.is_dict else meta_params
 
@@ -93,7 +93,7 @@ class Evolved(NamedTuple):
         return {slot.name: slot.names(learner)[0] for slot in slots}
 
 
-def _own_of(name: str) -> Callable[[Any], Any]:
+def _own_of(name: str) -> Callable[[PyTree], PyTree]:
     return lambda context: getattr(context.hyperparams.component, name)
 
 

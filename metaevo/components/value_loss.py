@@ -9,7 +9,7 @@ the network also sees how much of training is done and how long it is (after Jac
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from metaevo.components import temporal
 from metaevo.components.component import Component
 from metaevo.components.distillation import fit
 from purerl.fast.activations import tanh
-from purerl.types import MetaParams
+from purerl.types import MetaParams, PyTree
 
 SLOT = "value_loss"
 
@@ -167,7 +167,9 @@ def _network(config: Config, layers: list[dict[str, jax.Array]], x: jax.Array) -
     return x[0]
 
 
-def _distill(config: Config, value_loss: Callable, key: jax.Array, meta_params: MetaParams) -> Any:
+def _distill(
+    config: Config, value_loss: Callable, key: jax.Array, meta_params: MetaParams
+) -> PyTree:
     """Fit the network's derivative, and its value at zero, to squared error.
 
     Errors are drawn from a wide distribution: most within a few `error_scale`, some far out.

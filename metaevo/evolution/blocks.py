@@ -17,6 +17,7 @@ import numpy as np
 
 from metaevo.evolution import devices, hosts, memory
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, State
+from purerl.types import PyTree
 
 
 class Block(NamedTuple):
@@ -89,7 +90,7 @@ def in_lockstep(
         stop_signal: returns the number of this process's signal, or None.
         share_signal: called with the number of a signal that any process got.
     """
-    answers: list[Any] = hosts.gather([length, stop_signal()])
+    answers: list[PyTree] = hosts.gather([length, stop_signal()])
     signals = [number for _, number in answers if number is not None]
     if signals:
         share_signal(signals[0])

@@ -123,7 +123,7 @@ def select(num_devices: int | None = None, *, local: bool = False) -> list[jax.D
     return [device for i in processes for device in jax.local_devices(i)[:share]]
 
 
-def replicate(tree: PyTree, num_devices: int | None = None) -> Any:
+def replicate(tree: PyTree, num_devices: int | None = None) -> PyTree:
     """Give every leaf a leading axis with one copy per device, each on its device.
 
     State that a `spread` function takes and returns keeps this axis. Its placement therefore never
@@ -142,7 +142,7 @@ def replicate(tree: PyTree, num_devices: int | None = None) -> Any:
     return jax.tree.map(copy, tree)
 
 
-def place(tree: PyTree, num_devices: int | None = None, *, local: bool = False) -> Any:
+def place(tree: PyTree, num_devices: int | None = None, *, local: bool = False) -> PyTree:
     """Put every leaf [devices, ...] on the devices, a slice each, as `spread` functions do."""
     return jax.device_put(tree, _sharding(num_devices, local=local))
 
@@ -152,7 +152,7 @@ def _sharding(num_devices: int | None, *, local: bool = False) -> jax.sharding.N
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(AXIS))
 
 
-def first(tree: PyTree) -> Any:
+def first(tree: PyTree) -> PyTree:
     """Return the copy of a replicated tree on this process's first device.
 
     Only that device is accessed. Indexing the whole array would run a program on all devices, and
@@ -168,7 +168,7 @@ def spread(
     num_devices: int | None = None,
     donate: tuple[int, ...] = (),
     local: bool = False,
-) -> Any:
+) -> PyTree:
     """Apply `jax.pmap` over the devices that `select` returns, with a named axis.
 
     If the devices belong to several processes, call only the result of `lower(...).compile()`,
@@ -183,7 +183,7 @@ def spread(
     )
 
 
-def as_inputs(tree: PyTree) -> Any:
+def as_inputs(tree: PyTree) -> PyTree:
     """Hide values from XLA's constant folding, inside a compiled function.
 
     A program that is compiled around the constants of an environment is fused differently and
@@ -199,7 +199,7 @@ def map_rows(
     num_rows: jax.Array | int,
     chunk_size: int,
     num_devices: int,
-) -> Any:
+) -> PyTree:
     """Inside a `spread` function: evaluate rows 0, 1, ... and gather the results on every device.
 
     Rows are distributed over the devices in chunks; each chunk is vmapped, and a device runs its
@@ -260,20 +260,20 @@ def chunks(rows: int, chunk_size: int, num_devices: int, *, fitting: bool = Fals
     return covered
 
 
-def deal(tree: PyTree, chunk: slice, num_devices: int) -> Any:
+def deal(tree: PyTree, chunk: slice, num_devices: int) -> PyTree:
     """Return the rows of a chunk, [devices, rows, ...], padded with the last row of the tree."""
     index = np.minimum(np.arange(chunk.start, chunk.stop), len(jax.tree.leaves(tree)[0]) - 1)
     each = len(index) // num_devices  # not -1: an array may be empty
     return jax.tree.map(lambda leaf: leaf[index].reshape(num_devices, each, *leaf.shape[1:]), tree)
 
 
-def collect(dealt: Sequence[Any], rows: int | None) -> Any:
+def collect(dealt: Sequence[PyTree], rows: int | None) -> PyTree:
     """Return the first rows of chunks [devices, rows, ...] as a tree on the host [rows, ...]."""
     flat = [jax.tree.map(lambda leaf: merged(leaf, 2), jax.device_get(tree)) for tree in dealt]
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:rows], *flat)
 
 
-def merged(leaf: PyTree, axes: int) -> Any:
+def merged(leaf: PyTree, axes: int) -> PyTree:
     """Return an array with its first axes merged; the other axes may have length 0."""
     return leaf.reshape(math.prod(leaf.shape[:axes]), *leaf.shape[axes:])
 
@@ -289,13 +289,15 @@ class RowMap:
         array([ 0,  1,  4,  9, 16])
     """
 
-    def __init__(self, f: Callable[[Any], Any], *, chunk_size: int, num_devices: int | None = None):
+    def __init__(
+        self, f: Callable[[PyTree], PyTree], *, chunk_size: int, num_devices: int | None = None
+    ):
         """Bind the function, which is compiled on the first call."""
         self.num_devices = len(select(num_devices, local=True))
         self.chunk_size = chunk_size
         self._apply = spread(jax.vmap(f), num_devices=num_devices, local=True)
 
-    def __call__(self, rows: PyTree, progress: Callable[[int], Any] | None = None) -> Any:
+    def __call__(self, rows: PyTree, progress: Callable[[int], Any] | None = None) -> PyTree:
         """Return the results of all rows as NumPy arrays [rows, ...].
 
         Args:

@@ -22,6 +22,7 @@ from metaevo.evolution.problem import (
 )
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
+from purerl.types import PyTree
 
 BLOCK_CAPACITY = 64
 """Maximum number of generations in a block: the length of its metrics buffer."""
@@ -108,7 +109,7 @@ class Evolution:
         self._run = devices.spread(
             self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
-        self._programs: list[Any] = []  # the compiled block, shared with those `with_settings`
+        self._programs: list[PyTree] = []  # the compiled block, shared with those `with_settings`
         self._start = jax.jit(self._init)
 
     def with_settings(self, seed: int, strategy: StrategyConfig) -> "Evolution":
@@ -191,7 +192,7 @@ class Evolution:
         metrics = jax.device_get(devices.first(metrics))
         return state, {key: value[:generations] for key, value in metrics.items()}
 
-    def result(self, state: State) -> Any:
+    def result(self, state: State) -> PyTree:
         """Return the result: the mean or, for strategies without one, the best validated elite."""
         state = devices.first(state)
         if self.strategy.has_mean or not np.isfinite(state.elite_fitness):

@@ -60,7 +60,7 @@ class EvosaxStrategy(Strategy):
         self.has_mean = has_mean(config.algorithm)
         self.algorithm, self.params = _build(config, solution)
 
-    def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> Any:
+    def init(self, key: jax.Array, init_solution: Callable[[jax.Array], Any]) -> PyTree:
         """Return the state before generation 0.
 
         With a mean it starts at `init_solution(key)`; a population-based algorithm begins with
@@ -85,7 +85,7 @@ class EvosaxStrategy(Strategy):
         # Python scalars in evosax's fresh states would change type in the first generation.
         return jax.tree.map(jnp.asarray, state)
 
-    def ask(self, key: jax.Array, state: PyTree) -> tuple[Any, Any]:
+    def ask(self, key: jax.Array, state: PyTree) -> tuple[PyTree, PyTree]:
         """Return the population, a pytree with a leading axis [population_size], and the state."""
         population, asked = self.algorithm.ask(key, state, self.params)
         if not self.has_mean:  # the first population is evaluated as it was initialised
@@ -96,7 +96,7 @@ class EvosaxStrategy(Strategy):
 
     def tell(
         self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: PyTree
-    ) -> Any:
+    ) -> PyTree:
         """Return the state after a generation.
 
         If all candidates are tied, only the generation advances, because some algorithms would
@@ -117,7 +117,7 @@ class EvosaxStrategy(Strategy):
             state = state.replace(std=jnp.asarray(std, state.std.dtype))
         return state
 
-    def best(self, state: PyTree) -> Any:
+    def best(self, state: PyTree) -> PyTree:
         """Return the mean, or the best of the last population for algorithms without a mean."""
         if self.has_mean:
             return self.algorithm.get_mean(state)
@@ -138,7 +138,7 @@ class EvosaxStrategy(Strategy):
             )
 
 
-def _build(config: StrategyConfig, solution: PyTree) -> tuple[Any, Any]:
+def _build(config: StrategyConfig, solution: PyTree) -> tuple[PyTree, PyTree]:
     name = config.algorithm
     cls = evosax_algorithms.algorithms[name]  # some keys are not the names of their classes
     signature = inspect.signature(cls).parameters
@@ -214,7 +214,7 @@ def decay(start: Any, factor: float, limit: float) -> Callable[[Any], jax.Array]
     return schedule
 
 
-def _with_counts_of(new: Any, old: Any) -> Any:
+def _with_counts_of(new: Any, old: Any) -> PyTree:
     """Return the old optimizer state with the step counts of the new one."""
 
     def choose(new_leaf, old_leaf):

@@ -230,7 +230,7 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def gather(message: Any) -> list[Any]:
+def gather(message: Any) -> list[PyTree]:
     """Gather a message from every process, in process order; all processes must call this.
 
     Args:
@@ -271,7 +271,7 @@ def of_first(f: Callable[[], T]) -> T:
     return answer
 
 
-def share(tree: PyTree) -> Any:
+def share(tree: PyTree) -> PyTree:
     """Broadcast the first process's arrays to all processes, bit for bit.
 
     Args:

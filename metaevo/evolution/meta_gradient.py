@@ -97,7 +97,7 @@ class MetaGradient(Strategy):
         mean = optax.apply_updates(state.mean, updates)
         return State(mean, opt_state, state.generation_counter + 1)
 
-    def best(self, state: State) -> Any:
+    def best(self, state: State) -> PyTree:
         """Return the mean."""
         return state.mean
 

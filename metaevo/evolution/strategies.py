@@ -164,6 +164,6 @@ def _check_methods(where: str, strategy: Any) -> None:
         )
 
 
-def _shapes(tree: PyTree) -> Any:
+def _shapes(tree: PyTree) -> PyTree:
     """Return the structure of a pytree with shapes and dtypes, for comparison and messages."""
     return jax.tree.map(lambda leaf: f"{leaf.dtype}{list(jnp.shape(leaf))}", tree)

@@ -43,7 +43,7 @@ class Strategy(Protocol):
     """whether the candidates of a generation are evaluated on the same keys"""
 
     @abstractmethod
-    def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> Any:
+    def init(self, key: jax.Array, init_solution: Callable[[jax.Array], MetaParams]) -> PyTree:
         """Return the state before generation 0, a pytree of arrays.
 
         Args:
@@ -58,7 +58,7 @@ class Strategy(Protocol):
     @abstractmethod
     def tell(
         self, key: jax.Array, population: PyTree, evaluation: Evaluation, state: PyTree
-    ) -> Any:
+    ) -> PyTree:
         """Return the state after a generation.
 
         Args:

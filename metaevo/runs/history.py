@@ -5,13 +5,13 @@ dropped, and large meta-parameters are not recorded.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from metaevo.runs import checkpoint
-from purerl.types import MetaParams
+from purerl.types import MetaParams, PyTree
 
 FOLDER = "history"
 MOST = 48
@@ -28,7 +28,7 @@ class History(NamedTuple):
     meta_params: MetaParams
     """each leaf [points, ...]"""
 
-    def at(self, index: int) -> Any:
+    def at(self, index: int) -> PyTree:
         """Return the meta-parameters of one point."""
         return jax.tree.map(lambda leaf: leaf[index], self.meta_params)
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from metaevo.config.plain import PlainDict
-from purerl.types import PyTree
 
 NOTE = (
     "Sizes are tiny (--quick), to see that everything works and what comes out. The numbers mean "
@@ -92,7 +91,7 @@ def mark(settings: PlainDict) -> PlainDict:
     return {"quick": True, "note": NOTE} if is_quick(settings) else {}
 
 
-def _shrunk(key: str, value: PyTree) -> Any:
+def _shrunk(key: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _shrunk(f"{key}.{name}", each) for name, each in value.items()}
     if key in MOST and (value is not None or key in _MANY):

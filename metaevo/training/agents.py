@@ -73,8 +73,8 @@ def vmap_rows(f: Callable[..., Any], rows: int) -> Callable[..., Any]:
 
 
 def own_or_shared(
-    shared: tuple[Any, Any, Any], hyperparams: Hyperparams, meta_params: MetaParams
-) -> tuple[Any, Any, Any]:
+    shared: tuple[PyTree, PyTree, PyTree], hyperparams: Hyperparams, meta_params: MetaParams
+) -> tuple[PyTree, PyTree, PyTree]:
     """Replace shared hyperparams and meta-parameters by an agent's own, unless these are None."""
     return (
         shared[0] if hyperparams is None else hyperparams,
@@ -83,7 +83,7 @@ def own_or_shared(
     )
 
 
-def packed(tree: PyTree) -> Any:
+def packed(tree: PyTree) -> PyTree:
     """Return a tree with random keys as plain numbers, which can be stored on the host."""
 
     def unwrap(leaf):
@@ -93,7 +93,7 @@ def packed(tree: PyTree) -> Any:
     return jax.tree.map(unwrap, tree)
 
 
-def repeated(settings: Sequence[Any], seeds: int, dtype: Any = None) -> Any:
+def repeated(settings: Sequence[PyTree], seeds: int, dtype: Any = None) -> PyTree:
     """Stack settings, and repeat each one for all its seeds."""
     return jax.tree.map(
         lambda *leaves: np.repeat(

@@ -19,7 +19,6 @@ from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_trainee, training_class
 from metaevo.training.task import with_task
 from purerl.learners import LearnerEntry
-from purerl.types import PyTree
 
 
 def train(
@@ -89,7 +88,7 @@ def train(
     return load_training(run_dir)
 
 
-def _pair(slot: str, value: PyTree) -> tuple[Any, Any]:
+def _pair(slot: str, value: Any) -> tuple[Any, Any]:
     """Return a function and its meta-parameters; a hand-written function has none."""
     pair = value if isinstance(value, tuple) else (value, None)
     if len(pair) != 2 or not callable(pair[0]):

@@ -132,8 +132,8 @@ class Population:
     def init(
         self,
         keys: jax.Array,
-        hyperparams: Sequence[Any] | None = None,
-        meta_params: Sequence[Any] | None = None,
+        hyperparams: Sequence[PyTree] | None = None,
+        meta_params: Sequence[PyTree] | None = None,
     ) -> Agents:
         """Return untrained agents, setting by setting.
 
@@ -186,11 +186,11 @@ class Population:
         index = (np.asarray(settings, dtype=int)[:, np.newaxis] * agents.seeds + seeds).ravel()
         return agents._replace(rows=jax.tree.map(lambda leaf: leaf[index], agents.rows))
 
-    def states(self, agents: Agents) -> Any:
+    def states(self, agents: Agents) -> PyTree:
         """Return the learner's states, with random keys as such [settings x seeds, ...]."""
         return self._unpacked(agents.rows.agent)
 
-    def with_hyperparams(self, agents: Agents, hyperparams: Sequence[Any]) -> Agents:
+    def with_hyperparams(self, agents: Agents, hyperparams: Sequence[PyTree]) -> Agents:
         """Return the same agents with other hyperparams, one for every setting."""
         own = repeated(hyperparams, agents.seeds, np.float32)
         return agents._replace(rows=agents.rows.replace(hyperparams=own))
@@ -250,8 +250,8 @@ class Population:
     def train(
         self,
         keys: jax.Array,
-        hyperparams: Sequence[Any] | None = None,
-        meta_params: Sequence[Any] | None = None,
+        hyperparams: Sequence[PyTree] | None = None,
+        meta_params: Sequence[PyTree] | None = None,
         progress: Callable[[int], Any] | None = None,
     ) -> Trained:
         """Train from beginning to end; only scores and curves leave the devices.
@@ -327,12 +327,12 @@ class Population:
             None if self._metrics else self._is_finite(agent),
         )
 
-    def _settings(self, inputs: PlainDict) -> tuple[Any, Any, Any]:
+    def _settings(self, inputs: PlainDict) -> tuple[PyTree, PyTree, PyTree]:
         """Return a learner's arguments after its key or state: an agent's own, or shared ones."""
         own = inputs.get("hyperparams"), inputs.get("meta_params")
         return own_or_shared(self._shared(), *own)
 
-    def _shared(self) -> tuple[Any, Any, Any]:
+    def _shared(self) -> tuple[PyTree, PyTree, PyTree]:
         """Return hyperparams, meta-parameters and environment parameters of the population."""
         return devices.as_inputs((self.hyperparams, self.meta_params, self.task.env_params))
 
@@ -342,8 +342,8 @@ class Population:
     def _inputs(
         self,
         keys: np.ndarray,
-        hyperparams: Sequence[Any] | None = None,
-        meta_params: Sequence[Any] | None = None,
+        hyperparams: Sequence[PyTree] | None = None,
+        meta_params: Sequence[PyTree] | None = None,
     ) -> PlainDict:
         """All settings with all keys; in NumPy, so that new numbers do not compile."""
         settings = max(len(hyperparams or ()), len(meta_params or ()), 1)
@@ -362,7 +362,7 @@ class Population:
         dealt = devices.deal(rows, chunk, self.num_devices)
         return devices.place(dealt, self.num_devices, local=True)
 
-    def _unpacked(self, agent: PyTree) -> Any:
+    def _unpacked(self, agent: PyTree) -> PyTree:
         def wrap(leaf, like):
             is_key = jnp.issubdtype(like.dtype, jax.dtypes.prng_key)
             return jax.random.wrap_key_data(leaf) if is_key else leaf

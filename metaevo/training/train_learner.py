@@ -6,7 +6,7 @@ problem.evaluate(key, meta_params)       # trains one agent from scratch in ever
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from metaevo.evolution.problem import Evaluation, MetaParams
 from metaevo.training.derivatives import train_and_differentiate
 from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
 from purerl.learners import num_frames
-from purerl.types import EnvParams, Hyperparams, Learner, TrainResult
+from purerl.types import EnvParams, Hyperparams, Learner, PyTree, TrainResult
 
 
 class Task(NamedTuple):
@@ -168,6 +168,6 @@ def training_bytes(
     )
 
 
-def _state(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> Any:
+def _state(task: Task, hyperparams: Hyperparams, meta_params: MetaParams) -> PyTree:
     key = jax.random.key(0)
     return jax.eval_shape(task.learner.init, key, hyperparams, meta_params, task.env_params)

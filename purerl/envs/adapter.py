@@ -49,7 +49,9 @@ class ObservationAdapter(Environment):
         """The wrapped environment's number of actions."""
         return self.env.num_actions
 
-    def step(self, key: jax.Array, state: PyTree, action: Any, params: PyTree = None) -> tuple:
+    def step(
+        self, key: jax.Array, state: PyTree, action: jax.Array, params: PyTree = None
+    ) -> tuple:
         """Step and reset after an episode's end, see gymnax; some environments have their own."""
         params = self.default_params if params is None else params
         obs, state, reward, terminated, truncated, info = self.env.step(
@@ -64,7 +66,7 @@ class ObservationAdapter(Environment):
         obs, state = self.env.reset_env(key, self.inner(params))
         return self.observe(obs, params), state
 
-    def step_env(self, key: jax.Array, state: PyTree, action: Any, params: PyTree) -> tuple:
+    def step_env(self, key: jax.Array, state: PyTree, action: jax.Array, params: PyTree) -> tuple:
         """Step without a reset, see gymnax."""
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, action, self.inner(params)

@@ -176,7 +176,9 @@ class CoinGame(Environment):
         """Right, down, left, up."""
         return len(MOVES)
 
-    def step(self, key: jax.Array, state: CoinState, action: Any, params: PyTree = None) -> tuple:
+    def step(
+        self, key: jax.Array, state: CoinState, action: jax.Array, params: PyTree = None
+    ) -> tuple:
         """Take a step; see gymnax. The end of an episode resets all state but memory and sums."""
         params = self.default_params if params is None else params
         step_key, start_key = jax.random.split(key)
@@ -201,7 +203,9 @@ class CoinGame(Environment):
         state = CoinState(world, jnp.int32(0), nothing, memory, nothing, jnp.zeros((2, 2)))
         return observe(world, 1), state
 
-    def step_env(self, key: jax.Array, state: CoinState, action: Any, params: CoinParams) -> tuple:
+    def step_env(
+        self, key: jax.Array, state: CoinState, action: jax.Array, params: CoinParams
+    ) -> tuple:
         """Let the other player choose, then move both."""
         act_key, coin_key = jax.random.split(key)
         first = (state.time == 0).astype(jnp.float32)

@@ -1,7 +1,6 @@
 """Two rooms and three doors: walk to a goal, which varies by episode, and stay there."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +92,7 @@ class Doors(environment.Environment):
     # gymnax's own `step` splits the key and computes the observation of a reset at every step.
     @partial(jax.jit, static_argnames=("self",))
     def step(
-        self, key: jax.Array, state: EnvState, action: Any, params: EnvParams | None = None
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams | None = None
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
         """Step, and start the next episode if this one ended.
 
@@ -115,7 +114,7 @@ class Doors(environment.Environment):
         return self._planes(state), state, reward, terminated, truncated, info
 
     def step_env(
-        self, key: jax.Array, state: EnvState, action: Any, params: EnvParams
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, dict[str, jax.Array]]:
         """Step without a reset; the step is deterministic."""
         state, reward = self._move(state, action)
@@ -130,7 +129,9 @@ class Doors(environment.Environment):
         """Return False: episodes never terminate."""
         return jnp.zeros((), bool)
 
-    def observe(self, key: jax.Array, state: EnvState, action: Any, params: EnvParams) -> jax.Array:
+    def observe(
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
+    ) -> jax.Array:
         """Return the planes."""
         return self._planes(state)
 
@@ -158,7 +159,7 @@ class Doors(environment.Environment):
         agent, goal = (divmod(int(cell), self.size) for cell in (state.agent, state.goal))
         return grid.paint(self.is_wall, goal, agent)
 
-    def _move(self, state: EnvState, action: Any) -> tuple[EnvState, jax.Array]:
+    def _move(self, state: EnvState, action: jax.Array) -> tuple[EnvState, jax.Array]:
         """Return the state after a step and its reward (float32)."""
         index = jnp.asarray(action, jnp.int32) * self.is_wall.size + state.agent
         agent = jnp.asarray(self._neighbours).at[index].get(mode="clip")

@@ -3,11 +3,11 @@
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces
 
 from purerl.envs import grid
-from purerl.types import PyTree
 
 
 class DoorsGym(gymnasium.Env):
@@ -85,7 +85,7 @@ class DoorsGym(gymnasium.Env):
         self._background[self.goal] = (0.0, 0.0, 0.0, 1.0)
         return self._observation(), {}
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+    def step(self, action: jax.Array) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Take a step; see Gymnasium.
 
         Raises:
@@ -121,7 +121,7 @@ class DoorsGym(gymnasium.Env):
     def _is_wall(self, row: int, col: int) -> bool:
         return col == self.wall_col and row not in self.doors
 
-    def _free_cell(self, name: str, value: PyTree) -> grid.Cell:
+    def _free_cell(self, name: str, value: Any) -> grid.Cell:
         cell = grid.checked_cell(name, value, (self.size, self.size))
         if self._is_wall(*cell):
             raise ValueError(f"{name} = {cell} is on the wall")

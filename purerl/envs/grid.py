@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from purerl.types import PyTree
-
 Cell = tuple[int, int]
 """A row and a column, both counted from 0 in the upper left corner."""
 
@@ -18,7 +16,7 @@ MOVES = ((0, 1), (1, 0), (0, -1), (-1, 0))
 """Changes of (row, column) by the moves right, down, left and up."""
 
 
-def checked_int(name: str, value: PyTree, *, at_least: int) -> int:
+def checked_int(name: str, value: Any, *, at_least: int) -> int:
     """Return `value` as an int.
 
     Raises:
@@ -33,7 +31,7 @@ def checked_int(name: str, value: PyTree, *, at_least: int) -> int:
     return number
 
 
-def checked_cell(name: str, value: PyTree, shape: tuple[int, int]) -> Cell:
+def checked_cell(name: str, value: Any, shape: tuple[int, int]) -> Cell:
     """Return `value` as a cell of a grid of this shape (rows, columns).
 
     Raises:

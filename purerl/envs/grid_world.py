@@ -10,7 +10,6 @@ from flax import struct
 from gymnax.environments import environment, spaces
 
 from purerl.envs import grid
-from purerl.types import PyTree
 
 
 @struct.dataclass
@@ -107,7 +106,7 @@ class GridWorld(environment.Environment):
     # gymnax's own `step` splits the key, and draws and computes a reset at every step.
     @partial(jax.jit, static_argnames=("self",))
     def step(
-        self, key: jax.Array, state: EnvState, action: Any, params: EnvParams | None = None
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams | None = None
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, jax.Array, dict[str, jax.Array]]:
         """Step, and start the next episode where one ended.
 
@@ -126,7 +125,7 @@ class GridWorld(environment.Environment):
         return cell, state, reward, terminated, truncated, info
 
     def step_env(
-        self, key: jax.Array, state: EnvState, action: Any, params: EnvParams
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
     ) -> tuple[jax.Array, EnvState, jax.Array, jax.Array, dict[str, jax.Array]]:
         """Step without a reset: the same move as `step` makes with this key."""
         state, reward, terminated = self._move(self._draw(key)[0], state, action, params)
@@ -141,7 +140,9 @@ class GridWorld(environment.Environment):
         """Whether the agent is at the goal."""
         return state.cell == self._goal(params)
 
-    def observe(self, key: jax.Array, state: EnvState, action: Any, params: EnvParams) -> jax.Array:
+    def observe(
+        self, key: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
+    ) -> jax.Array:
         """Return the state's index."""
         return state.cell
 
@@ -190,7 +191,7 @@ class GridWorld(environment.Environment):
         return jnp.asarray(self._starts)[bits % np.uint32(len(self._starts))]
 
     def _move(
-        self, bits: jax.Array, state: EnvState, action: Any, params: EnvParams
+        self, bits: jax.Array, state: EnvState, action: jax.Array, params: EnvParams
     ) -> tuple[EnvState, jax.Array, jax.Array]:
         """Return the state after a step, its reward (float32) and whether it is terminal."""
         action = jnp.asarray(action, jnp.int32)
@@ -202,7 +203,7 @@ class GridWorld(environment.Environment):
         reward = jnp.where(terminated, params.goal_reward, params.step_reward)
         return EnvState(cell=cell, time=state.time + 1), reward.astype(jnp.float32), terminated
 
-    def _free_cell(self, name: str, value: PyTree) -> grid.Cell:
+    def _free_cell(self, name: str, value: Any) -> grid.Cell:
         cell = grid.checked_cell(name, value, self.shape)
         if self.is_wall[cell]:
             raise ValueError(f"{name} = {cell} is on a wall")

@@ -14,8 +14,6 @@ from typing import Any
 
 import flax  # noqa: F401 - loads JAX too, so that only gymnax sees the stand-ins
 
-from purerl.types import PyTree
-
 DRAWING = "seaborn", "matplotlib.pyplot"
 
 
@@ -33,7 +31,7 @@ class StandIn(ModuleType):
             raise AttributeError(name)
         return getattr(self._module(), name)
 
-    def __setattr__(self, name: str, value: PyTree) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
         """Change the module itself."""
         if name.startswith("__"):
             super().__setattr__(name, value)

@@ -124,7 +124,7 @@ class Pgx(SuiteEnvironment):
         return spaces.Discrete(self.num_actions)
 
 
-def check_sticky(name: str, value: PyTree) -> None:
+def check_sticky(name: str, value: Any) -> None:
     """Check the probability, and that the game can repeat actions.
 
     Raises:

@@ -192,12 +192,12 @@ def _own_class(name: str) -> type:
     return cls
 
 
-def _hashable(value: PyTree) -> Any:
+def _hashable(value: Any) -> Any:
     """Convert lists (from YAML) to tuples recursively, so that they can be cached."""
     return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
-def _is_small(value: PyTree) -> bool:
+def _is_small(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_small, value))
     return not isinstance(value, int | float) or abs(value) <= LARGEST_SIZE
@@ -209,14 +209,14 @@ RANGES = {"slip_probability": (0.0, 1.0), "max_steps_in_episode": (1, float("inf
 """Allowed range of these parameters in every environment."""
 
 
-def _check_range(name: str, key: str, value: PyTree) -> None:
+def _check_range(name: str, key: str, value: Any) -> None:
     low, high = RANGES.get(key, (-float("inf"), float("inf")))
     if isinstance(value, int | float) and not low <= value <= high:
         upper = "" if high == float("inf") else f" and at most {high:g}"
         raise ValueError(f"{name}: parameter {key} = {value!r} must be at least {low:g}{upper}")
 
 
-def _checked(name: str, key: str, value: PyTree, *, default: Any) -> Any:
+def _checked(name: str, key: str, value: Any, *, default: Any) -> Any:
     """Convert a value to the type of the default, so that an override never changes a dtype."""
     if not isinstance(default, bool | int | float):
         return value

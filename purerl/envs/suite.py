@@ -132,7 +132,9 @@ class SuiteEnvironment(Environment):
                 obs, inner = jax.tree.map(lambda x: jnp.asarray(x)[index], params.starts)
         return obs, SuiteState(inner, jnp.int32(0))
 
-    def step_env(self, key: jax.Array, state: SuiteState, action: Any, params: PyTree) -> tuple:
+    def step_env(
+        self, key: jax.Array, state: SuiteState, action: jax.Array, params: PyTree
+    ) -> tuple:
         """Step without an automatic reset; see gymnax."""
         with tolerant():
             obs, inner, reward, terminated = self.advance(own_key(key), state.inner, action, params)

@@ -11,7 +11,6 @@ For a CPU, an operation for each of many small arrays costs more than its arithm
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 from jax.flatten_util import ravel_pytree
@@ -20,11 +19,11 @@ from purerl.types import PyTree
 
 
 def scan_gradient_steps(
-    step: Callable[[Any, Any, Any], tuple[Any, Any, Any]],
+    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, PyTree]],
     params: PyTree,
     opt_state: PyTree,
-    inputs: Any,
-) -> tuple[Any, Any, Any]:
+    inputs: PyTree,
+) -> tuple[PyTree, PyTree, PyTree]:
     """Take one gradient step after another.
 
     Args:

@@ -19,7 +19,7 @@ from purerl.types import PyTree
 
 
 def next_values(
-    critic: Callable[[Any, Any], jax.Array],
+    critic: Callable[[PyTree, PyTree], jax.Array],
     parameters: PyTree,
     value: jax.Array,
     final_obs: PyTree,
@@ -80,8 +80,8 @@ def _answered_at_once(
 
 
 def _answers_and_inputs(
-    critic: Callable, unanswered: jax.Array, *inputs: Any
-) -> tuple[jax.Array, Any]:
+    critic: Callable, unanswered: jax.Array, *inputs: PyTree
+) -> tuple[jax.Array, PyTree]:
     return _answered_one_by_one(critic, unanswered, *inputs), (unanswered, inputs)
 
 

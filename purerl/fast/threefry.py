@@ -15,7 +15,7 @@ compile within minutes.
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -47,8 +47,8 @@ def with_fast_draws(function: Callable[P, R]) -> Callable[P, R]:
     return drawing_fast
 
 
-def _if_key(convert: Callable[[jax.Array], jax.Array]) -> Callable[[Any], Any]:
-    def convert_key(leaf: PyTree) -> Any:
+def _if_key(convert: Callable[[jax.Array], jax.Array]) -> Callable[[PyTree], PyTree]:
+    def convert_key(leaf: PyTree) -> PyTree:
         is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
         return convert(leaf) if is_key else leaf
 

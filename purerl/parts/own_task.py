@@ -103,20 +103,20 @@ class OwnTask:
         )
         return found
 
-    def policy(self, state: State) -> Any:
+    def policy(self, state: State) -> PyTree:
         """Return the policy parameters."""
         return self.learner.policy(state.agent)
 
-    def begin(self) -> Any:
+    def begin(self) -> PyTree:
         """Return the memory at the start of an episode."""
         return acting.begin(self.learner)
 
     def action_distribution(
         self, policy: PyTree, obs: jax.Array, memory: PyTree = None, legal: jax.Array | None = None
-    ) -> tuple[Any, Any]:
+    ) -> tuple[PyTree, PyTree]:
         """Return the distribution of actions at one observation, and the next memory."""
         return self.learner.action_distribution(policy, obs, memory, legal)
 
-    def task_of(self, key: jax.Array, env_params: EnvParams) -> Any:
+    def task_of(self, key: jax.Array, env_params: EnvParams) -> PyTree:
         """Return the task of the agent with this key."""
         return self.sample_params(jax.random.fold_in(key, 0x7A5C), env_params)

@@ -17,7 +17,7 @@ TINY = 1e-9
 """If a layer's mean activity is smaller, all its units are dormant."""
 
 
-def of_policy(params: PyTree) -> Any:
+def of_policy(params: PyTree) -> PyTree:
     """Return a tree of bools, one for each array: whether the policy uses it.
 
     Args:
@@ -26,7 +26,7 @@ def of_policy(params: PyTree) -> Any:
     return jax.tree.map_with_path(lambda path, _: any(n in POLICY for n in _names(path)), params)
 
 
-def depth(params: PyTree) -> Any:
+def depth(params: PyTree) -> PyTree:
     """Return the relative depth of each array: a tree of floats from 0 (observation) to 1 (head).
 
     A torso with L layers has depths 0, 1 / L, 2 / L, ... All arrays after the torso, including a
@@ -52,7 +52,7 @@ def depth(params: PyTree) -> Any:
     return jax.tree.map_with_path(of_array, params)
 
 
-def dormancy(network: Any, params: PyTree, obs: jax.Array) -> Any:
+def dormancy(network: Any, params: PyTree, obs: jax.Array) -> PyTree:
     """Return the activity of the unit that each parameter feeds, relative to its layer.
 
     This is the mean |activation| of the unit over observations, divided by the mean over the layer

@@ -1,7 +1,5 @@
 """The memory of a recurrent agent: a gated recurrent unit."""
 
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -48,7 +46,7 @@ class Recurrence(nn.Module):
         return remembered.reshape(-1, self.size)
 
 
-def forget(memory: PyTree, done: jax.Array) -> Any:
+def forget(memory: PyTree, done: jax.Array) -> PyTree:
     """Return memories [..., M] with zeros where an episode is over; None stays None.
 
     Args:

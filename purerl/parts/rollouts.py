@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
     """[N, num_actions] bool, the legal actions at `final_obs`; None without masks"""
 
 
-Act = Callable[[jax.Array, Any], tuple[Any, Any]]
+Act = Callable[[jax.Array, Any], tuple[PyTree, PyTree]]
 """`(observations [N, ...], memory) -> distribution of actions, next memory`"""
 
 
