@@ -43,6 +43,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_players.py").write_text(source)
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(SMALL))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 

@@ -232,7 +232,7 @@ def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path):
     shutil.copytree(directory, tmp_path / "run")
     argv = ["--run-dir", str(tmp_path / "run"), "--opponent.learning_rate"]
     assert evaluate([*argv, "3"], description=None) == 0
-    found = tmp_path / "run/transfer/opponent.learning_rate"
+    (found,) = (tmp_path / "run/transfer").iterdir()
     result = json.loads((found / "evaluation.json").read_text())
     before = json.loads((directory / "evaluation.json").read_text())
     own, other = (
@@ -244,7 +244,7 @@ def test_a_shaper_is_judged_with_another_opponent(directory, tmp_path):
     cells = [each["round_robin"]["contenders"]["learned"][at] for each in (before, result)]
     np.testing.assert_allclose(*[each["own"] for each in cells], rtol=1e-5)
     with pytest.raises(SystemExit, match="2"):  # there are results of another one
-        evaluate([*argv, "2"], description=None)
+        evaluate([*argv, "2", "--name", found.name], description=None)
 
 
 @pytest.mark.long
