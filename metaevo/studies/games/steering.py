@@ -346,7 +346,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
         count = len(CHANNELS) * seeds
-        program = victims.row_map(run, settings, problem.task, count)
+        program = victims.row_map(run, settings, problem.task, settings.hyperparams, count)
         with Progress(total=frames * count, desc="comparing", unit="frame", unit_scale=True) as bar:
 
             def progress(agents: int) -> None:

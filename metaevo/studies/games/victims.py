@@ -280,16 +280,20 @@ def _compiled(
         return measure(with_channel(task, row["speaker"]), key, row["hyperparams"])
 
     count = settings.evaluation.seeds * (1 + len(channels.HAND_WRITTEN))
-    return row_map(run, settings, task, count)
+    return row_map(run, settings, task, victim.hyperparams, count)
 
 
 def row_map(
-    run: Callable[[PlainDict], Any], settings: TalkSettings, task: Task, count: int
+    run: Callable[[PlainDict], Any],
+    settings: TalkSettings,
+    task: Task,
+    hyperparams: Hyperparams,
+    count: int,
 ) -> devices.RowMap:
     """Return a function of one victim's row as a compiled program for `count` rows."""
     num_devices = settings.evolution.num_devices
     chunk_size = settings.evolution.chunk_size or devices.choose_chunk_size(
-        count, working_set(task, settings.hyperparams, None), num_devices
+        count, working_set(task, hyperparams, None), num_devices
     )
     return devices.RowMap(run, chunk_size=chunk_size, num_devices=num_devices)
 

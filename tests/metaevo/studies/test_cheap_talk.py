@@ -18,6 +18,13 @@ from metaevo.studies.games.victims import all_victims
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 
+DQN = {
+    "learner": "dqn",
+    "train": {
+        "total_timesteps": 80, "num_steps": 10, "num_envs": 2, "batch_size": 16,
+        "learning_starts": 20,
+    },
+}  # fmt: skip
 SMALL = {
     "study": "cheap_talk",
     "channel": {"hidden_sizes": [8], "scale": 3.0},
@@ -29,7 +36,9 @@ SMALL = {
     "evolution": {
         "generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1,
     },
-    "evaluation": {"seeds": 4, "victims": {"slow": {"hyperparams": {"learning_rate": 0.0}}}},
+    "evaluation": {
+        "seeds": 4, "victims": {"slow": {"hyperparams": {"learning_rate": 0.0}}, "dqn": DQN}
+    },
     "run": {"checkpoint_every": 1},
 }  # fmt: skip
 
@@ -102,13 +111,13 @@ def test_every_channel_talks_to_the_same_fresh_victims(directory):
     names = ["learned", "silence", "constant", "random", "noise"]
     assert [row["name"] for row in result["variants"]] == names
     victims = result["victims"]
-    assert victims["names"] == ["ppo", "slow"]
+    assert victims["names"] == ["ppo", "dqn", "slow"]
     for row in result["variants"]:
-        first, slow = victims["channels"][row["name"]]
+        first, dqn, slow = victims["channels"][row["name"]]
         assert -row["mean"] == pytest.approx(first["mean_return"][0], rel=1e-5)
-        for value, low, high in (*first.values(), *slow.values()):
-            assert 8 <= low <= value <= high
-    _, *hand_written = (victims["channels"][name][1] for name in names)
+        for value, low, high in (*first.values(), *slow.values(), *dqn.values()):
+            assert all(np.isnan([low, value, high])) or 8 <= low <= value <= high
+    _, *hand_written = (victims["channels"][name][2] for name in names)
     assert len({each["mean_return"][0] for each in hand_written}) > 1  # all hear something else
     assert {path.name for path in (directory / "figures").iterdir()} >= {
         "messages.png", "networks.png", "victims.png"
@@ -117,18 +126,6 @@ def test_every_channel_talks_to_the_same_fresh_victims(directory):
     config = yaml.safe_load((directory / "config.yaml").read_text())["config"]
     assert (about["role"], about["learner"]) == ("adversary", "ppo")
     assert about["channel"] == config["channel"]
-
-
-DQN = {
-    "learner": "dqn",
-    "train": {
-        "total_timesteps": 80,
-        "num_steps": 10,
-        "num_envs": 2,
-        "batch_size": 16,
-        "learning_starts": 20,
-    },
-}
 
 
 def test_other_victims_are_built_from_what_is_different():
