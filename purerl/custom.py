@@ -20,13 +20,22 @@ def is_custom(name: str) -> bool:
     return bool(colon) and kind.isidentifier() and (where.endswith(".py") or is_module)
 
 
-def source_digest(name: str) -> str:
-    """Return the SHA-256 of the file that defines an object, without executing the file.
+def source(name: str) -> bytes:
+    """Return the file that defines an object, without executing it.
 
     Raises:
         ValueError: if there is no such file or module.
     """
-    return hashlib.sha256(_source(name).read_bytes()).hexdigest()
+    return _path(name).read_bytes()
+
+
+def source_digest(name: str) -> str:
+    """Return the SHA-256 of the file that defines an object.
+
+    Raises:
+        ValueError: if there is no such file or module.
+    """
+    return hashlib.sha256(source(name)).hexdigest()
 
 
 def load(name: str) -> Any:
@@ -67,7 +76,7 @@ def _load_module(where: str, digest: str) -> ModuleType:
         raise ValueError(f"{where} cannot be imported: {reason}") from error
 
 
-def _source(name: str) -> Path:
+def _path(name: str) -> Path:
     where = name.rpartition(":")[0]
     if where.endswith(".py"):
         path = Path(where)

@@ -306,7 +306,7 @@ def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source
     """
     if trust_source:
         return
-    players.refuse_unnamed(saved, overrides)
+    consent.note_user_names(overrides)
     evolve = saved.get("evolve")
     if evolve is None or overrides.get("evolve") == evolve:
         return

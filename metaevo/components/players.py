@@ -19,9 +19,9 @@ import numpy as np
 from metaevo.components import copies, registry, zoo
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, consent, show
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
-from purerl import opponents
+from purerl import custom, opponents
 from purerl.games import LOGITS, Game
 from purerl.opponents import Player
 
@@ -134,76 +134,38 @@ def copy_of(run_path: Path, name: str) -> RunDirectory:
 
 def is_own(name: str) -> bool:
     """Return whether a name is `module:name`, a player of the user's own."""
-    module, colon, attribute = name.rpartition(":")
-    is_module = registry.is_elsewhere(module) or (module.isidentifier() and module != "zoo")
-    return bool(colon) and attribute.isidentifier() and is_module
+    return custom.is_custom(name) and not zoo.is_name(name)
 
 
-def _named_code(settings: PlainMapping) -> PlainDict:
-    """Return the raw settings that name players of the user's own, by their dotted keys."""
-    found = {}
-    for key in SETTINGS:
-        section, _, field = key.partition(".")
-        values = settings.get(section)
-        value = values.get(field) if isinstance(values, Mapping) else None
-        names = [value] if isinstance(value, str) else value
-        if isinstance(names, Sequence) and any(isinstance(x, str) and is_own(x) for x in names):
-            found[key] = value
-    return found
-
-
-def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping) -> None:
-    """Refuse to execute players of the user's own only because a run directory names them.
-
-    Args:
-        saved: settings of the run directory.
-        overrides: settings that the user gives.
+def _load_own(key: str, name: str, run_path: Path | None, trust_source: bool) -> "Opponent":
+    """Return a player of the user's own; its module is executed.
 
     Raises:
-        ConfigError: if only the directory names them.
+        ConfigError: if it is no player, or if only a run directory names it.
     """
-    for key, value in _named_code(saved).items():
-        section, _, field = key.partition(".")
-        given = overrides.get(section)
-        if isinstance(given, Mapping) and field in given:
-            continue
-        names = [value] if isinstance(value, str) else value
-        files = [str(each).rpartition(":")[0] for each in names if is_own(str(each))]
-        if not all(map(registry.was_named, files)):
-            raise ConfigError(
-                f"{key} = {show(value)}: only the run directory names this file, or the file has "
-                f"changed since; to execute it, name it too (--{key}) or add --trust-source"
-            )
-
-
-def _own(name: str, run_path: Path | None, trust_source: bool) -> "Opponent":
-    module_name, _, attribute = name.rpartition(":")
+    module, _, attribute = name.rpartition(":")
     try:
-        saved = None
+        source = None
         if run_path is not None and trust_source:
-            saved = registry.saved_source(RunDirectory(run_path), SOURCES, module_name)
-        if saved is None:
-            module = registry.import_elsewhere(module_name)
+            source = registry.saved_source(RunDirectory(run_path), SOURCES, module)
+        if source is not None:
+            path = Path(f"{registry.short_name(module)}.py")
+            found = getattr(registry.execute(source, path), attribute)
         else:
-            module = registry.execute(saved, Path(f"{registry.short_name(module_name)}.py"))
-        if not hasattr(module, attribute):
-            raise ConfigError(f"has no {attribute}")
-        found = getattr(module, attribute)
+            consent.check(key, name)
+            found, source = custom.load(name), custom.source(name)
         if isinstance(found, type) or not hasattr(found, "step"):
             found = found()
         player = Player(found.init, found.step)
         _rehearse(player)
-    except ConfigError as error:
-        raise ConfigError(f"{show(name)}: {error}") from None
+    except ConfigError:
+        raise
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise ConfigError(
-            f"{show(name)}: must be a player with `init(policy)` and `step(game, rate, own, other, "
-            f"state)`, see purerl.opponents: {reason}"
+            f"{key}: {show(name)}: must be a player with `init(policy)` and `step(game, rate, own, "
+            f"other, state)`, see purerl.opponents: {reason}"
         ) from error
-    source = registry.source_of(module)
-    if saved is None and source is not None:
-        consent.remember(registry.digest(source))
     return Opponent(name, player, source)
 
 
@@ -252,6 +214,11 @@ class Opponent:
     """source code of a player of the user's own"""
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the user's own."""
+        return is_own(self.name)
+
+    @property
     def learns(self) -> bool:
         """Whether our choices may change its choices."""
         return self.name not in (*opponents.FIXED, ZERO_DETERMINANT)
@@ -259,14 +226,14 @@ class Opponent:
     @property
     def has_rate(self) -> bool:
         """Whether it has a learning rate."""
-        return self.name in opponents.LEARNING or is_own(self.name)
+        return self.name in opponents.LEARNING or self.is_own
 
     @property
     def label(self) -> str:
         """Its name in tables."""
         if self.name == SELF:
             return LEARNED
-        return self.name.rpartition(":")[2] if is_own(self.name) else self.name
+        return self.name.rpartition(":")[2] if self.is_own else self.name
 
 
 def find(
@@ -292,18 +259,18 @@ def find(
     """
     found = []
     for name in names:
+        if is_own(name):
+            found.append(_load_own(key, name, run_path, trust_source))
+            continue
         try:
-            if is_own(name):
-                found.append(_own(name, run_path, trust_source))
-            else:
-                found.append(Opponent(name, _player(name, game, run_path)))
+            found.append(Opponent(name, _player(name, game, run_path)))
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from None
     labels = [each.label for each in found]
     for each in found:
         if labels.count(each.label) > 1:
             raise ConfigError(f"{key}: {show(each.label)} is named twice")
-        if is_own(each.name) and each.label in (*NAMES, LEARNED):
+        if each.is_own and each.label in (*NAMES, LEARNED):
             raise ConfigError(f"{key}: {each.name}: {each.label} is another player; rename it")
     return found
 
@@ -344,5 +311,5 @@ def keep(
     before = {**digests(met), **(began_with or {})}  # new opponents of the comparison may be added
     registry.store_sources(RunDirectory(run_path), SOURCES, found, before)
     for each in met:
-        if not is_own(each.name):
+        if not each.is_own:
             META_POLICY.keep(each.name, copy_of(run_path, each.name))

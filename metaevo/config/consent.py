@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.config.errors import ConfigError, show
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, PlainMapping
 from purerl import custom
 
 _LOADED: PlainDict = {}
 """Sources that this process has executed, by name; a file is not read again if it changes."""
 _NAMED_BY_RUNS: set[str] = set()
 """Objects from outside metaevo that are named by the config of a run directory."""
+_NAMED_BY_USER: set[str] = set()
+"""Those that the user names too, for example on the command line."""
 
 
 def note_names(config: Any) -> None:
@@ -24,20 +26,28 @@ def note_names(config: Any) -> None:
     Args:
         config: the content of its config.yaml.
     """
-    if isinstance(config, str) and custom.is_custom(config):
-        _NAMED_BY_RUNS.add(config)
-    elif isinstance(config, Mapping):
-        for key, value in config.items():
-            note_names(key)
-            note_names(value)
-    elif isinstance(config, list | tuple):
-        for value in config:
-            note_names(value)
+    _NAMED_BY_RUNS.update(_names_in(config))
+
+
+def note_user_names(settings: PlainMapping) -> None:
+    """Record the custom objects in settings of the user, which may be named by a run too."""
+    _NAMED_BY_USER.update(_names_in(settings))
 
 
 def trust_names() -> None:
     """Treat sources named by run directories so far as named by the user (`--trust-source`)."""
     _NAMED_BY_RUNS.clear()
+
+
+def _names_in(config: Any) -> set[str]:
+    if isinstance(config, str):
+        return {config} if custom.is_custom(config) else set()
+    parts: list[Any] = []
+    if isinstance(config, Mapping):
+        parts = [*config, *config.values()]
+    elif isinstance(config, list | tuple):
+        parts = list(config)
+    return set().union(*map(_names_in, parts))
 
 
 def check(key: str, name: str) -> None:
@@ -58,10 +68,12 @@ def check(key: str, name: str) -> None:
         digest = custom.source_digest(name)
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
-    if name not in _NAMED_BY_RUNS:
+    if name not in _NAMED_BY_RUNS - _NAMED_BY_USER:
         remember(digest)
     elif not is_remembered(digest):
-        way = f"name it once: metaevo envs {name}" if key == "task.env" else "add --trust-source"
+        way = f"name it once: metaevo envs {name}"
+        if key != "task.env":
+            way = f"name it too (--{key}) or add --trust-source"
         raise ConfigError(
             f"{key} = {show(name)}: only the run directory names this file, or the file has "
             f"changed since; to execute it, {way}"

@@ -7,17 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.ticker import EngFormatter
 from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, QhullError
 
-from metaevo import statistics
-from metaevo.config.plain import PlainMapping
 from metaevo.reports import plots
 
 SITUATIONS = ("start", "CC", "CD", "DC", "DD")
-ZOOM = 0.2
-"""Share of the possible range below which the axes show the reached range only."""
 DASHED = (0, (3.5, 3))
 NEAR = 0.2
 """Largest distance of a drawn line from mutual defection, as a share of the payoffs' range."""
@@ -43,17 +38,15 @@ class Reach(NamedTuple):
     """Payoffs that opponents can reach against a fixed policy of ours."""
 
     step: int
-    other: ArrayLike
-    """[opponents] their payoffs"""
-    own: ArrayLike
-    """[opponents] our payoffs"""
+    pairs: np.ndarray
+    """[opponents, 2] payoffs, the opponent's first"""
     line: Line
-    played: tuple[float, float]
-    """payoffs in this step, the opponent's first"""
+    played: np.ndarray
+    """[2] payoffs in this step, the opponent's first"""
 
 
 def plot_meta_episode(
-    probabilities: ArrayLike, payoffs: ArrayLike, path: plots.PathLike, *, opponent: str
+    probabilities: np.ndarray, payoffs: np.ndarray, path: plots.PathLike, *, opponent: str
 ) -> Path:
     """Draw the policies and payoffs of both players over a meta-episode; returns `path`.
 
@@ -64,18 +57,18 @@ def plot_meta_episode(
         path: output path of the PNG.
         opponent: name of the opponent.
     """
-    chances, earned = np.asarray(probabilities), np.asarray(payoffs)
-    steps = np.arange(1, len(chances) + 1)
+    steps = np.arange(1, len(probabilities) + 1)
     figure = plots._figure(7.4, plots.NARROW)
     panels = figure.subplots(3, sharex=True)
     for player, (axes, who) in enumerate(zip(panels[:2], ("we", opponent), strict=True)):
         plots._style(axes, "", f"{who}: P(cooperate)")
         for place, (name, color) in enumerate(zip(SITUATIONS, _COLORS, strict=True)):
             label = name if name == "start" else f"after {name}"
-            axes.plot(steps, chances[:, player, place], color=color, linewidth=1.8, label=label)
+            chances = probabilities[:, player, place]
+            axes.plot(steps, chances, color=color, linewidth=1.8, label=label)
         axes.set_ylim(-0.03, 1.03)
     plots._style(panels[2], "joint move", "payoff a step")
-    _plot_sides(panels[2], earned, "we earn", f"{opponent} earns")
+    _plot_sides(panels[2], payoffs, "we earn", f"{opponent} earns")
     figure.align_ylabels()
     plots._legend(figure, panels[0], panels[2])
     return plots._save(figure, path)
@@ -88,30 +81,7 @@ def _plot_sides(axes: Axes, values: np.ndarray, ours: str, theirs: str) -> None:
     axes.plot(steps, values[:, 1], color=plots.INK, linewidth=1.8, linestyle=DASHED, label=theirs)
 
 
-def plot_payoffs(records: Sequence[PlainMapping], path: plots.PathLike, *, opponent: str) -> Path:
-    """Draw the payoffs of both sides over the generations; returns `path`.
-
-    Args:
-        records: records of the generations.
-        path: output path of the PNG.
-        opponent: name of the opponent.
-    """
-    generation = plots._column(records, "generation")
-    figure = plots._figure(4.4, plots.NARROW)
-    axes = plots._style(figure.subplots(), "generation", "payoff a step")
-    of_mean = plots._column(records, "fitness_of_mean")
-    shown = np.isfinite(of_mean)
-    axes.plot(generation, plots._column(records, "fitness_mean"), color=plots.BLUE, linewidth=1.8,
-              label="we, mean of the candidates")  # fmt: skip
-    axes.plot(generation[shown], of_mean[shown], color=plots.LEARNED, linewidth=1.8, marker="o",
-              markersize=4, label="we, the strategy's mean (validation)")  # fmt: skip
-    axes.plot(generation, plots._column(records, "opponent"), color=plots.INK, linewidth=1.8,
-              linestyle=DASHED, label=f"{opponent}, mean over candidates")  # fmt: skip
-    plots._legend(figure, axes)
-    return plots._save(figure, path)
-
-
-def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.PathLike) -> Path:
+def plot_coins(players: Mapping[str, tuple[np.ndarray, np.ndarray]], path: plots.PathLike) -> Path:
     """Draw rewards and shares of own coins in the Coin Game; returns `path`.
 
     Args:
@@ -121,12 +91,13 @@ def plot_coins(players: Mapping[str, tuple[ArrayLike, ArrayLike]], path: plots.P
     """
     figure = plots._figure(1.2 + 2.6 * len(players), plots.NARROW)
     panels = figure.subplots(len(players), 2, sharex=True, sharey="col", squeeze=False)
-    for place, (row, (name, sides)) in enumerate(zip(panels, players.items(), strict=True), 1):
-        for axes, side, text in zip(row, sides, ("reward a step", "share of own coins"),
-                                    strict=True):  # fmt: skip
-            plots._style(axes, "episode" if place == len(players) else "", text)
+    for row, (name, sides) in zip(panels, players.items(), strict=True):
+        for axes, values, text in zip(
+            row, sides, ("reward a step", "share of own coins"), strict=True
+        ):
+            plots._style(axes, "episode" if row is panels[-1] else "", text)
             axes.set_title(name, loc="left", fontsize=11, color=plots.INK)
-            _plot_sides(axes, np.asarray(side, float), "we", "the opponent")
+            _plot_sides(axes, values, "we", "the opponent")
     plots._legend(figure, panels[0, 0])
     return plots._save(figure, path)
 
@@ -151,7 +122,6 @@ def plot_reach(
         `path`.
     """
     corners = np.asarray(corners, float)
-    low, high = _window(reaches, corners)
     columns = min(2, len(reaches))
     rows = -(-len(reaches) // columns)
     figure = plots._figure(0.9 + 2.9 * rows, plots.NARROW)
@@ -163,41 +133,29 @@ def plot_reach(
         plots._style(axes, "opponent earns" if bottom else "", "we earn" if left else "")
         axes.set_title(f"joint move {reach.step}: factor {reach.line.factor:.2f}", fontsize=11,
                        color=plots.INK)  # fmt: skip
-        _outline(axes, corners)
-        axes.scatter(reach.other, reach.own, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
+        axes.scatter(*reach.pairs.T, s=5, color=plots.BLUE, alpha=0.35, linewidth=0,
                      label="reached by an opponent", zorder=2)  # fmt: skip
+        axes.plot(*reach.played, marker="*", markersize=13, color=plots.INK, linestyle="none",
+                  label="reached in play", zorder=4)  # fmt: skip
+        axes.margins(0.1)
+    panels[0].autoscale(enable=False)  # the axes show the values that are reached
+    for axes, reach in zip(panels, reaches, strict=False):
+        axes.fill(*corners[_ring(corners)].T, color=plots.LIGHT, alpha=0.6, linewidth=2,
+                  label="possible in the game", zorder=0)  # fmt: skip
         near = abs(reach.line.miss) < NEAR * np.ptp(corners[:, 1])
         if predicted is not None and near:
             axes.axline(predicted, slope=reach.line.factor, color=plots.LEARNED, linewidth=1.8,
                         label="through mutual defection, fitted factor", zorder=3)  # fmt: skip
-        axes.plot(*reach.played, marker="*", markersize=13, color=plots.INK, linestyle="none",
-                  label="reached in play", zorder=4)  # fmt: skip
-        axes.set_xlim(low[0], high[0])
-        axes.set_ylim(low[1], high[1])
     plots._legend(figure, *panels[: len(reaches)])
     return plots._save(figure, path)
 
 
-def _window(reaches: Sequence[Reach], corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the limits of the axes: around all possible values, or around the reached ones."""
-    reached = np.concatenate(
-        [np.stack([each.other, each.own], axis=-1) for each in reaches]
-        + [np.array([each.played for each in reaches])]
-    )
-    small = np.all(np.ptp(reached, axis=0) < ZOOM * np.ptp(corners, axis=0))
-    shown = reached if small else corners
-    margin = 0.04 * np.ptp(shown, axis=0) + 1e-6
-    return shown.min(axis=0) - margin, shown.max(axis=0) + margin
-
-
-def _outline(axes: Axes, corners: np.ndarray) -> None:
-    """Fill the region of possible values."""
+def _ring(corners: np.ndarray) -> np.ndarray:
+    """Return the corners of the region of possible values in order; all of a zero-sum game's."""
     try:
-        corners = corners[ConvexHull(corners).vertices]
-    except QhullError:  # of a zero-sum game it is a line
-        axes.plot(*corners.T, color=plots.LIGHT, linewidth=4, label="possible in the game")
-        return
-    axes.fill(*corners.T, color=plots.LIGHT, alpha=0.6, linewidth=0, label="possible in the game")
+        return ConvexHull(corners).vertices
+    except QhullError:  # they are on a line
+        return np.arange(len(corners))
 
 
 def plot_messages(
@@ -288,13 +246,7 @@ def plot_traces(
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for axes, (measure, curves) in zip(panels, measured.items(), strict=False):
         plots._style(axes, "", labels[measure])
-        styles = plots._line_styles(curves)
-        for name, curve in curves.items():
-            mean, low, high = statistics.mean_curve(curve)
-            color = styles[name]["color"]
-            axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
-            axes.plot(steps, mean, label=name, **styles[name])
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        plots._plot_means(axes, curves, steps)
     for axes in panels[len(measured) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(measured) - columns) : len(measured)]:

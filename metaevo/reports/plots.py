@@ -343,15 +343,7 @@ def plot_learning_curves(
     steps = np.asarray(frames, dtype=np.float64)
     figure = _figure(5.0, title=title)
     axes = _style(figure.subplots(), "environment steps", ylabel)
-    styles = _line_styles(curves)
-    for name, curve in curves.items():
-        scores = np.asarray(curve, dtype=np.float64)
-        if scores.shape[1:] != steps.shape:
-            raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
-        mean, low, high = mean_curve(scores)
-        label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
-        axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
-        axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
+    _plot_means(axes, curves, steps)
     if complete_from is not None and steps[0] < complete_from:
         axes.axvspan(
             0,
@@ -362,6 +354,19 @@ def plot_learning_curves(
             label="the longest episodes cannot have ended yet",
         )
         axes.set_xlim(left=min(0.9 * steps[0], steps[0] - 0.01 * np.ptp(steps)))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     _legend(figure, axes)
     return _save(figure, path)
+
+
+def _plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) -> None:
+    """Draw the mean over seeds and its 95% interval of curves [seeds, points] by name."""
+    styles = _line_styles(curves)
+    for name, curve in curves.items():
+        scores = np.asarray(curve, dtype=np.float64)
+        if scores.shape[1:] != steps.shape:
+            raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
+        mean, low, high = mean_curve(scores)
+        label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
+        axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
+        axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))

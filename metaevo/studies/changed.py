@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from metaevo.components import discovery, players
+from metaevo.components import discovery
 from metaevo.config import ConfigError, changed_keys, consent, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
@@ -54,8 +54,7 @@ def settings_of_run(
             discovery.admit(run_dir, saved["evolve"], trust_source=args.trust_source)
         elif "study" not in saved:
             raise ConfigError(f"{run_dir} holds no discovered component: nothing evolved there")
-        elif not args.trust_source:
-            players.refuse_unnamed(saved, overrides)
+        consent.note_user_names(overrides)
         return without_env_params(overrides, adapted(saved, args))
 
     settings, args = parse_command_line(

@@ -38,18 +38,27 @@ class Entry(NamedTuple):
     """prefixes of the settings that may differ when a result is judged again"""
 
 
+def _alone(make: Callable[[Any], Study]) -> Callable[..., Study]:
+    """Return a factory for a study that needs no copies and no saved code of a run."""
+    return lambda settings, *_, **__: make(settings)
+
+
 GOALS = tuple(f"steering.{each}" for each in ("low", "high", "steps", "episodes", "oracle_frames"))
 TRAINING = "task.", "train.", "hyperparams."
 VICTIM = *TRAINING, "channel.scale"
 STUDIES = {
     LEARNER: Entry(experiment_class, LearnerStudy, (*TRAINING, "channel", "fitness.")),
     "cheap_talk": Entry(
-        lambda raw, _: CheapTalkSettings.for_learner(raw), CheapTalkStudy, (*VICTIM, "fitness.")
+        lambda raw, _: CheapTalkSettings.for_learner(raw),
+        _alone(CheapTalkStudy),
+        (*VICTIM, "fitness."),
     ),
-    "coin_game": Entry(lambda *_: CoinSettings, CoinStudy, ("train.", "hyperparams.")),
+    "coin_game": Entry(lambda *_: CoinSettings, _alone(CoinStudy), ("train.", "hyperparams.")),
     "shaping": Entry(lambda *_: ShapingSettings, ShapingStudy, ("game.", "opponent.")),
     "steering": Entry(
-        lambda raw, _: SteeringSettings.for_learner(raw), SteeringStudy, (*VICTIM, *GOALS)
+        lambda raw, _: SteeringSettings.for_learner(raw),
+        _alone(SteeringStudy),
+        (*VICTIM, *GOALS),
     ),
 }
 
@@ -68,7 +77,7 @@ def find(raw: PlainMapping) -> Entry:
         return STUDIES[name]
     if isinstance(name, str) and is_custom(name):
         own = custom.find(name)
-        return Entry(lambda *_: own.Settings, lambda settings, *_, **__: own(settings), own.free)
+        return Entry(lambda *_: own.Settings, _alone(own), own.free)
     hint = of_value(name, STUDIES)
     if name in known():
         hint = f"; {name} is a component of a learner: evolve: {name}"

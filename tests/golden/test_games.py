@@ -13,8 +13,6 @@ from metaevo.components.component import LEARNED
 from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.games import coin_game, tournament, victims
-from metaevo.studies.games.results import Meetings
 from metaevo.studies.registry import find
 
 RUNS = sorted(path for path in (Path(__file__).parent / "games").iterdir() if path.is_dir())
@@ -53,12 +51,11 @@ def test_a_run_is_read_and_shown(run):
         assert any(character.isdigit() for character in sentence)
 
 
-def test_a_table_of_meetings_is_read_and_written_as_it_was(run):
-    _, _, _, before = run
-    for keys in (tournament.KEYS, coin_game.KEYS, victims.KEYS):
-        if keys[0] in before:
-            found = Meetings.from_plain(before, keys)
-            assert found.to_plain(keys) == {keys[0]: before[keys[0]]}
+def test_scores_are_read_and_written_as_they_were(run):
+    study, _, _, before = run
+    if study.name == "shaping":
+        found = study.scores.read(before)
+        assert study.scores.to_plain(found) == {"round_robin": before["round_robin"]}
 
 
 @pytest.mark.long

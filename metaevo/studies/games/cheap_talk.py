@@ -3,11 +3,15 @@
 A channel appends a message to every observation. It touches neither dynamics nor rewards nor
 actions, and its message is a function of the observation, so it adds no information. An adversary
 is evolved to minimise the return of its victim during training, an ally to maximise it.
+
+The comparison trains fresh agents with every channel: the victim of the evolution with other seeds,
+and unseen victims (another learning rate, another network, another learner).
 """
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,28 +21,43 @@ from metaevo.config import to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
-from metaevo.reports import game_plots
+from metaevo.reports import game_plots, plots
 from metaevo.reports.page import Table
-from metaevo.studies.games import victims
-from metaevo.studies.games.results import GameResult, Meetings
+from metaevo.runs.progress import Progress
+from metaevo.studies.games import network_diagnostics, victims
+from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import SIGNS, CheapTalkSettings
-from metaevo.studies.games.study import AgentStudy
+from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.victims import FreshVictims, Victim
 from metaevo.studies.study import subtitle
-from metaevo.training.fitness import measures
-from metaevo.training.train_learner import fitness_of, train, working_set
+from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
+from metaevo.training.train_learner import Task, fitness_of, train
 from purerl.learners import num_frames
 from purerl.parts import channels, masks
 from purerl.parts.channels import Weights
+from purerl.parts.evaluation import mean_return
+from purerl.types import EpisodeSums, Hyperparams
 
 PLAYS, STEPS = 64, 200
 """Environments and steps of random play, from which the figure takes its observation range."""
+CURVE_POINTS = 64
+WHEN = {"mean_return": "over training", "last_quarter": "in its last quarter"}
+"""Measures of a victim, in words."""
+SCORES = ScoresFormat(
+    "victims",
+    "names",
+    "channels",
+    {measure: f"Victims: mean return {when}" for measure, when in WHEN.items()},
+    "Of finished episodes, means over fresh seeds with 95% intervals; the victim of evolution "
+    "comes first. Fitness in the comparison is that of the channel: for an adversary it is minus "
+    "that of the victim.",
+    corner="victim",
+    digits=0,
+)
 
 
-class CheapTalk:
+class CheapTalk(victims.TalkProblem):
     """A `MetaProblem`: train a victim that hears a candidate."""
-
-    differentiable = False
-    """as actions are drawn"""
 
     def __init__(self, settings: CheapTalkSettings):
         """Build the victim.
@@ -46,23 +65,16 @@ class CheapTalk:
         Raises:
             ConfigError: if the observations of the victim or of the environment are not vectors.
         """
-        victim = victims.trained_victim(settings)
-        self.task = task = victims.make_task(victim, settings.task, settings.channel)
-        self.hyperparams = settings.hyperparams
+        super().__init__(settings)
         self.fitness, self.sign = settings.fitness, SIGNS[settings.role]
-        self.messenger = settings.channel.messenger
-        self.frames = num_frames(settings.train)
-        self.working_set_bytes = working_set(task, settings.hyperparams, None)
-        (size,) = task.learner.env.env.observation_space(task.env_params.env).shape
-        self.obs_size = int(size)
 
     def init(self, key: jax.Array) -> Weights:
         """Draw the weights of a channel."""
-        return self.messenger.init(key, jnp.zeros(self.obs_size))
+        return self.init_messenger(key, self.obs_size)
 
     def evaluate(self, key: jax.Array, meta_params: Weights) -> Evaluation:
         """Train one victim from scratch."""
-        result = train(victims.with_channel(self.task, meta_params), key, self.hyperparams, None)
+        result = self.train_victim(key, meta_params)
         metrics = {
             **measures(result.episodes),
             "last_quarter": victims.last_quarter(result.episodes),
@@ -71,10 +83,25 @@ class CheapTalk:
         return Evaluation(self.sign * victim, {f"victim_{each}": metrics[each] for each in metrics})
 
 
-class CheapTalkStudy(AgentStudy[CheapTalk]):
+class VictimResult(NamedTuple):
+    """Results of training victims; each field [channels, seeds]."""
+
+    fitness: Any
+    """fitness of the victim; NaN if it diverged or no episode ended"""
+    mean_return: Any
+    """mean return of the episodes of its training"""
+    last_quarter: Any
+    """mean return of the episodes that ended in the last quarter of its training"""
+    curve: EpisodeSums
+    """fields [..., points]"""
+    diverged: Any
+
+
+class CheapTalkStudy(GameStudy[CheapTalk]):
     """Conforms to `metaevo.studies.study.Study`."""
 
     make_problem = CheapTalk
+    metrics, scores = ("victim_mean_return", "victim_last_quarter"), SCORES
     settings: CheapTalkSettings
 
     captions: Mapping[str, str] = {
@@ -84,18 +111,13 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
         "which they change most; the others have their median in random play.",
         "networks.png": "Diagnostics of the networks of fresh victims while they learn: mean and "
         "95% interval.",
+        **CAPTION,
     }
 
-    def __init__(
-        self,
-        settings: CheapTalkSettings,
-        run_path: Path | None = None,
-        *,
-        trust_source: bool = False,
-    ):
+    def __init__(self, settings: CheapTalkSettings):
         """Build all victims, so that unsuitable victims raise errors before the evolution."""
-        super().__init__(settings, run_path, trust_source=trust_source)
-        victims.all_victims(settings)
+        super().__init__(settings)
+        self.victims = victims.all_victims(settings)
         self.name = f"cheap_talk_{settings.role}"
 
     def about(self) -> PlainDict:
@@ -107,56 +129,139 @@ class CheapTalkStudy(AgentStudy[CheapTalk]):
             "learner": settings.learner,
         }
 
-    def draw(self, meta_params: Weights, figures: Path) -> None:
+    def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw the messages of the channel."""
         config = self.settings.channel
-        channel = channels.messages(config.messenger)
-
-        @jax.jit
-        def message(obs):
-            return config.scale * channel(meta_params, obs)
-
+        channel = jax.jit(channels.messages(config.messenger))
         seen = self._observations
         middle, low, high = (np.quantile(seen, each, axis=0) for each in (0.5, 0.02, 0.98))
-        name = self.settings.task.env
-        assert isinstance(name, str)
         game_plots.plot_messages(
-            lambda obs: np.asarray(message(obs)), middle, low, high, name, figures / "messages.png"
+            lambda obs: config.scale * np.asarray(channel(meta_params, obs)),
+            middle,
+            low,
+            high,
+            str(self.settings.task.env),
+            figures / "messages.png",
         )
-
-    def draw_frame(self, meta_params: Weights, figures: Path) -> None:
-        """Draw the same messages."""
-        self.draw(meta_params, figures)
 
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
         """Evaluate evolved and hand-written channels on fresh victims."""
-        return victims.judge(self.settings, learned, figures, check_stop)
+        settings = self.settings
+        weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
+        names = list(weights)
+        frames = {each.name: num_frames(each.train) for each in self.victims}
+
+        def rows(fresh: FreshVictims, victim: Victim) -> PlainDict:
+            def row(key, name):
+                own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
+                speaker = channels.speaker(name, own_key, weights[name], dropout)
+                return {
+                    "speaker": speaker,
+                    "hyperparams": jax.tree.map(jnp.float32, victim.hyperparams),
+                }
+
+            return fresh.rows(row)
+
+        def program(
+            fresh: FreshVictims,
+            victim: Victim,
+            measure: Callable[[Task, jax.Array, Hyperparams], Any],
+        ) -> Callable[..., Any]:
+            task = victims.make_task(victim, settings.task, settings.channel, speaks=True)
+
+            def run(key, row):
+                task_of_row = victims.with_channel(task, row["speaker"])
+                return measure(task_of_row, key, row["hyperparams"])
+
+            return fresh.program(run, task, victim.hyperparams)
+
+        fresh, programs = FreshVictims(settings, names), {}
+        results: dict[str, VictimResult] = {}
+        total = sum(frames.values()) * len(names) * fresh.seeds
+        with Progress(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
+            for victim in self.victims:
+                bar.stage(f"comparing: {victim.name}")
+
+                def progress(agents: int, each: int = frames[victim.name]) -> None:
+                    bar.update(agents * each)
+                    check_stop()
+
+                compiled = victim.learner, victim.train  # learning rates share a program
+                if compiled not in programs:
+                    programs[compiled] = program(fresh, victim, self._measure)
+                results[victim.name] = programs[compiled](rows(fresh, victim), progress)
+            victim, networks = self.victims[0], {}
+            if network_diagnostics.supports(victim.train):
+                bar.stage("comparing: inside the networks")
+                few = FreshVictims(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
+                trace = program(few, victim, network_diagnostics.trace)
+                found = trace(rows(few, victim), lambda agents: check_stop())
+                networks = network_diagnostics.summarise(
+                    found, names, victim.train.frames_per_update, figures
+                )
+        first, config = results[victim.name], victim.train
+        plots.plot_learning_curves(
+            dict(zip(names, mean_returns(first.curve), strict=True)),
+            Windows.at_most(CURVE_POINTS, config.num_updates).ends() * config.frames_per_update,
+            figures / "victims.png",
+        )
+        sign = SIGNS[settings.role]
+        fitness = sign * np.asarray(first.fitness, np.float64)
+        cells = {
+            name: [
+                {each: mean(getattr(found, each)[place]) for each in WHEN}
+                for found in results.values()
+            ]
+            for place, name in enumerate(names)
+        }
+        return GameResult(
+            dict(zip(names, fitness, strict=True)),
+            list(learned),
+            "There is nothing to tune of silence, constants, random networks and noise.",
+            sum(frames.values()),
+            {
+                "role": settings.role,
+                "networks": networks,
+                **SCORES.to_plain(Scores(list(results), cells)),
+            },
+            diverged=dict(zip(names, map(int, first.diverged.sum(axis=1)), strict=True)),
+        )
+
+    def _measure(self, task: Task, key: jax.Array, hyperparams: Hyperparams) -> VictimResult:
+        """Train one victim of the comparison."""
+        result = train(task, key, hyperparams, None)
+        episodes, config = result.episodes, task.learner.config
+        return VictimResult(
+            fitness_of(self.settings.fitness, task, result),
+            mean_return(episodes),
+            victims.last_quarter(episodes),
+            Windows.at_most(CURVE_POINTS, config.num_updates).pooled(episodes),
+            ~all_finite(task.learner.policy(result.state)),
+        )
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the role and the victim."""
-        settings = self.settings
-        role = "an adversary" if settings.role == "adversary" else "an ally"
-        learner = settings.learner.upper().replace("_", "-")
-        return f"Cheap talk: {role} of {learner} on {settings.task.env}", subtitle(generations)
+        role = "an adversary" if self.settings.role == "adversary" else "an ally"
+        return f"Cheap talk: {role} of {victims.title_of(self.settings)}", subtitle(generations)
 
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the effect of the messages on fresh victims."""
         del meta_params
-        found = Meetings.from_plain(result, victims.KEYS)
+        found = SCORES.read(result)
         if found is None:
             return []
         learned, silent = (found.cells[name][0] for name in (result["learned"], "silence"))
         returns = [
             f"{learned[measure].value:.0f} {text} ({silent[measure].value:.0f} in silence)"
-            for measure, text in victims.WHEN.items()
+            for measure, text in WHEN.items()
         ]
         return [f"Fresh victims that hear it have a mean return of {' and '.join(returns)}."]
 
     def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the returns of victims with every channel."""
-        return victims.tables(result)
+        """Return the returns of victims with every channel, and diagnostics of their networks."""
+        return [*super().tables(result), *network_diagnostics.tables(result)]
 
     @cached_property
     def _observations(self) -> np.ndarray:

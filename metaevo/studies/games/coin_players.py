@@ -220,40 +220,34 @@ def own_share(taken: jax.Array) -> jax.Array:
 
 
 def play(
-    learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
+    learner: ppo.PPO,
+    hyperparams: Hyperparams,
+    key: jax.Array,
+    env_params: CoinParams,
+    *,
+    both_learn: bool = False,
 ) -> Episode:
-    """Train a learner from scratch against a player, as `learner.train` does."""
-
-    def step(state, _):
-        after, _, _ = learner.update(state, hyperparams, None, env_params)
-        return after, _since(learner, state, after)
-
-    state = learner.init(key, hyperparams, None, env_params)
-    state, (earned, taken) = jax.lax.scan(step, state, length=learner.config.num_updates)
-    return Episode(earned, taken, all_finite(learner.policy(state)))
-
-
-def play_naively(
-    learner: ppo.PPO, hyperparams: Hyperparams, key: jax.Array, env_params: CoinParams
-) -> Episode:
-    """Play two learners, each learning from separate episodes against the other's current policy.
+    """Train a learner from scratch against a player, as `learner.train` does.
 
     Args:
-        learner: a learner with `naive` as its opponent.
-        hyperparams: hyperparameters of both learners.
+        learner: a learner that has the player as its opponent.
+        hyperparams: hyperparameters of the learner.
         key: key of the meta-episode.
-        env_params: parameters of the game; the player's parameters are replaced.
+        env_params: parameters of the game, with those of the player.
+        both_learn: whether the player is another such learner (`naive`). Each of them learns from
+            separate episodes against the other's current policy.
     """
-    states = tuple(
-        learner.init(each, hyperparams, None, env_params) for each in jax.random.split(key)
-    )
+    keys = jax.random.split(key) if both_learn else [key]
+    states = [learner.init(each, hyperparams, None, env_params) for each in keys]
 
     def step(states, _):
-        others = [env_params.replace(player=learner.policy(each)) for each in reversed(states)]
-        after = tuple(
-            learner.update(state, hyperparams, None, other)[0]
-            for state, other in zip(states, others, strict=True)
-        )
+        opponents = [env_params]
+        if both_learn:
+            opponents = [env_params.replace(player=learner.policy(x)) for x in reversed(states)]
+        after = [
+            learner.update(state, hyperparams, None, opponent)[0]
+            for state, opponent in zip(states, opponents, strict=True)
+        ]
         return after, _since(learner, states[0], after[0])
 
     states, (earned, taken) = jax.lax.scan(step, states, length=learner.config.num_updates)

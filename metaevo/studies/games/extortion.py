@@ -57,47 +57,42 @@ def illustrate(
         start = opponents.draw_start(jax.random.split(key)[0])
         return opponents.play(game, ours, theirs, start, rates=(rate, rate), steps=steps)
 
+    def against(policy, rival):
+        return jnp.stack(values(game, policy, rival)[::-1])
+
     found = jax.jit(jax.vmap(episode))(keys_for(seed, Purpose.ILLUSTRATION, EPISODES))
     chances = np.asarray(jnp.mean(jax.nn.sigmoid(found.policies), axis=0))
-    earned = np.stack([found.own, found.other], axis=-1)
+    payoffs = np.stack([found.own, found.other], axis=-1)
     shown = [step for step in SHOWN if step <= steps]
     policies = found.policies[:, np.array(shown) - 1, 0]
     rivals = opponents.logits(np.random.default_rng(0).beta(0.5, 0.5, (RIVALS, LOGITS)))
-    against = jax.vmap(lambda own, other: values(game, own, other), in_axes=(None, 0))
-    own, other = (np.asarray(each, np.float64)
-                  for each in jax.jit(jax.vmap(jax.vmap(against, (0, None)), (0, None)))(
-                      policies, rivals))  # fmt: skip
+    reached = jax.vmap(jax.vmap(jax.vmap(against, (None, 0)), (0, None)), (0, None))
+    # [episodes, shown, rivals, 2], the opponent's values first
+    pairs = np.asarray(jax.jit(reached)(policies, rivals), np.float64)
+
     reaches, lines = [], {}
     for place, step in enumerate(shown):
-        fits = [
-            fit(other[each, place], own[each, place], defection(game)) for each in range(EPISODES)
-        ]
+        fits = [fit(each, defection(game)) for each in pairs[:, place]]
         lines[step] = Line(*(float(each) for each in np.median(fits, axis=0)))
-        mine, yours = earned[0, step - 1]
-        played = float(yours), float(mine)
-        reaches.append(Reach(step, other[0, place], own[0, place], fits[0], played))
-    return Illustration(chances, earned.mean(axis=0), reaches, lines)
+        reaches.append(Reach(step, pairs[0, place], fits[0], payoffs[0, step - 1, ::-1]))
+    return Illustration(chances, payoffs.mean(axis=0), reaches, lines)
 
 
-def fit(other: np.ndarray, own: np.ndarray, point: tuple[float, float]) -> Line:
+def fit(pairs: np.ndarray, point: tuple[float, float]) -> Line:
     """Return the line nearest to pairs of values, by total least squares.
 
     Args:
-        other: [pairs] the opponent's payoffs.
-        own: [pairs] our payoffs.
-        point: (other, own), at which the offset of the line is measured.
+        pairs: [pairs, 2] payoffs, the opponent's first.
+        point: pair of payoffs at which the offset of the line is measured.
     """
-    pairs = np.stack([other, own]) - np.array(point)[:, np.newaxis]
+    pairs = pairs.T - np.array(point)[:, np.newaxis]
     spread, directions = np.linalg.eigh(np.cov(pairs))
     across, along = directions[:, 1]
     factor = float(along / across) if across else np.inf
     middle = pairs.mean(axis=1)
     total = spread.sum()
-    return Line(
-        factor,
-        float(middle[1] - factor * middle[0]),
-        float(spread[1] / total) if total > 0 else 1.0,
-    )
+    explained = float(spread[1] / total) if total > 0 else 1.0
+    return Line(factor, float(middle[1] - factor * middle[0]), explained)
 
 
 def defection(game: Game) -> tuple[float, float]:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainMapping
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
-from metaevo.studies.games.results import Estimate, mean
+from metaevo.studies.games.results import estimates_table, mean
 from metaevo.training.task import LearnerConfig
 from metaevo.training.train_learner import Task
 from purerl import ppo
@@ -132,23 +132,13 @@ def effective_rank(moments: np.ndarray) -> np.ndarray:
     return np.where(finite, np.exp(entropy), np.nan)
 
 
-def first_seeds(rows: PlainMapping, channels: int, seeds: int) -> PlainDict:
-    """Return the rows [channels * seeds] of the first `SEEDS` victims of each channel."""
-
-    def first(leaf):
-        leaf = leaf.reshape(channels, seeds, *leaf.shape[1:])[:, :SEEDS]
-        return leaf.reshape(-1, *leaf.shape[2:])
-
-    return jax.tree.map(first, dict(rows))
-
-
 def summarise(
     found: Trace, names: list[str], frames: int, figures: Path
 ) -> dict[str, dict[str, list[float]]]:
     """Draw the measures over training, and average them.
 
     Args:
-        found: fields [channels * victims, U, ...].
+        found: fields [channels, victims, U, ...].
         names: names of the channels.
         frames: environment steps of an update.
         figures: folder for the figures.
@@ -158,14 +148,8 @@ def summarise(
     """
     curves = found._asdict()
     curves["rank"] = effective_rank(np.asarray(curves.pop("moments"))).mean(axis=-1)
-    updates = curves["rank"].shape[-1]
-    measured = {
-        each: dict(
-            zip(names, np.asarray(curves[each]).reshape(len(names), -1, updates), strict=True)
-        )
-        for each in LABELS
-    }
-    steps = frames * np.arange(updates)
+    measured = {each: dict(zip(names, np.asarray(curves[each]), strict=True)) for each in LABELS}
+    steps = frames * np.arange(curves["rank"].shape[-1])
     game_plots.plot_traces(measured, LABELS, steps, figures / "networks.png")
     return {
         each: {name: list(mean(np.mean(curve, axis=1))) for name, curve in curves.items()}
@@ -178,12 +162,8 @@ def tables(result: PlainMapping) -> list[Table]:
     found = result.get("networks")
     if not found:
         return []
-    names = list(next(iter(found.values())))
-    rows = [
-        [LABELS[each], *(Estimate(*cells[name]).text() for name in names)]
-        for each, cells in found.items()
-    ]
-    return [Table("Inside the victims' networks", ["measure", *names], rows, NOTE)]
+    rows = {LABELS[each]: cells for each, cells in found.items()}
+    return [estimates_table("Inside the victims' networks", "measure", rows, note=NOTE)]
 
 
 NOTE = (

@@ -1,7 +1,7 @@
 """Results of a game comparison: every contender against every opponent, and the verdict."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -22,10 +22,6 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
-    def text(self, digits: int = 2) -> str:
-        """Return a cell of a table: "0.31 [0.28, 0.35]" ."""
-        return estimate(*self, decimals=digits)
-
 
 def mean(values: np.ndarray) -> Estimate:
     """Return the mean of the finite values of an array [seeds]."""
@@ -39,53 +35,96 @@ def interquartile_mean(values: np.ndarray) -> Estimate:
 
 
 Cell = Mapping[str, Estimate]
-"""Measures of one contender against one opponent."""
+"""Estimates of one row of a table, by column or by measure."""
+
+
+def estimates_table(
+    title: str,
+    corner: str,
+    rows: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    note: str = "",
+    digits: int = 2,
+) -> Table:
+    """Return a table of estimates, by row and column.
+
+    Args:
+        title: title of the table.
+        corner: heading of the first column.
+        rows: estimates by row and column; the first row has all columns.
+        note: text below the table.
+        digits: decimals of the numbers.
+    """
+    columns = list(next(iter(rows.values())))
+    cells = [
+        [name, *(estimate(*row[column], decimals=digits) for column in columns)]
+        for name, row in rows.items()
+    ]
+    return Table(title, [corner, *columns], cells, note=note)
 
 
 @dataclass(frozen=True)
-class Meetings:
-    """Every contender against every opponent; a contender is also a channel, an opponent a victim.
+class Scores:
+    """Measures of every contender against every opponent.
 
-    `keys` are its names in evaluation.json: of the table, its opponents and its contenders.
+    In cheap talk, a contender is a channel and an opponent is a victim.
     """
 
     opponents: Sequence[str]
     cells: Mapping[str, Sequence[Cell]]
-    """by contender: a cell for each opponent"""
+    """by contender, a cell for each opponent with estimates by measure"""
 
-    def to_plain(self, keys: tuple[str, str, str]) -> PlainDict:
-        """Return this table's part of evaluation.json."""
-        table, opponents, contenders = keys
-        plain = {
-            name: [{each: list(cell[each]) for each in cell} for cell in row]
-            for name, row in self.cells.items()
+
+@dataclass(frozen=True)
+class ScoresFormat:
+    """Representation of `Scores` in evaluation.json and in the report."""
+
+    key: str
+    opponents: str
+    contenders: str
+    """keys in evaluation.json: of the scores, and in them of the opponents and contenders"""
+    titles: Mapping[str, str]
+    """titles of the tables by measure"""
+    note: str
+    """text below the first table"""
+    corner: str = "opponent"
+    """heading of the column with the opponents"""
+    digits: int = 2
+    """decimals of the numbers"""
+
+    def to_plain(self, scores: Scores) -> PlainDict:
+        """Return this part of evaluation.json."""
+        contenders = {
+            name: [{measure: list(cell[measure]) for measure in cell} for cell in cells]
+            for name, cells in scores.cells.items()
         }
-        return {table: {opponents: list(self.opponents), contenders: plain}}
+        return {self.key: {self.opponents: list(scores.opponents), self.contenders: contenders}}
 
-    @classmethod
-    def from_plain(cls, result: PlainMapping, keys: tuple[str, str, str]) -> "Meetings | None":
-        """Read this table's part of evaluation.json; None if it is missing."""
-        table, opponents, contenders = keys
-        if table not in result:
+    def read(self, result: PlainMapping) -> Scores | None:
+        """Return the scores in the content of evaluation.json; None if it has none."""
+        if self.key not in result:
             return None
-        found = result[table]
-        return cls(
-            found[opponents],
-            {
-                name: [{each: Estimate(*cell[each]) for each in cell} for cell in row]
-                for name, row in found[contenders].items()
-            },
-        )
+        found = result[self.key]
+        cells = {
+            name: [{measure: Estimate(*cell[measure]) for measure in cell} for cell in cells]
+            for name, cells in found[self.contenders].items()
+        }
+        return Scores(found[self.opponents], cells)
 
-    def table(
-        self, title: str, measure: str, *, corner: str = "opponent", note: str = "", digits: int = 2
-    ) -> Table:
-        """Return one measure as a table: a row for each opponent, a column for each contender."""
-        rows = [
-            [name, *(row[place][measure].text(digits) for row in self.cells.values())]
-            for place, name in enumerate(self.opponents)
-        ]
-        return Table(title, [corner, *self.cells], rows, note=note)
+    def tables(self, result: PlainMapping) -> list[Table]:
+        """Return a table for each measure; rows are opponents, columns are contenders."""
+        scores = self.read(result)
+        if scores is None:
+            return []
+        tables: list[Table] = []
+        for measure, title in self.titles.items():
+            rows = {
+                opponent: {name: cells[place][measure] for name, cells in scores.cells.items()}
+                for place, opponent in enumerate(scores.opponents)
+            }
+            note = "" if tables else self.note
+            tables.append(estimates_table(title, self.corner, rows, note=note, digits=self.digits))
+        return tables
 
 
 @dataclass(frozen=True)
@@ -100,15 +139,11 @@ class GameResult:
     """how hand-written contenders were tuned, a sentence"""
     frames_per_agent: int
     more: PlainMapping
-    """the study's own parts of evaluation.json, such as `Meetings.to_plain`"""
+    """the study's own parts of evaluation.json, such as `ScoresFormat.to_plain`"""
     variants: Mapping[str, tuple[Mapping[str, float], int]] = field(default_factory=dict)
     """tuned settings, and frames of tuning, of contenders that have any"""
     diverged: Mapping[str, int] | None = None
     """by contender; by default the number of its scores that are not finite"""
-
-    def with_more(self, more: PlainMapping) -> "GameResult":
-        """Return the result with more parts of evaluation.json."""
-        return replace(self, more={**self.more, **more})
 
     def to_plain(self, evolution_frames: int) -> HeldOut:
         """Return the content of evaluation.json."""

@@ -5,6 +5,7 @@ policies, so a policy over policies can steer their learning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,13 @@ from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.strategies import has_mean
 from metaevo.reports import game_plots
-from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.studies.games import extortion, tournament
+from metaevo.studies.games import extortion
 from metaevo.studies.games.extortion import Illustration
-from metaevo.studies.games.results import GameResult, Meetings
+from metaevo.studies.games.results import GameResult
 from metaevo.studies.games.settings import ShapingSettings
-from metaevo.studies.games.study import GameStudy, draw_payoffs
-from metaevo.studies.games.tournament import Tournament
+from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
 from metaevo.studies.study import subtitle
 from purerl import opponents
 from purerl.games import LOGITS
@@ -73,10 +73,11 @@ class Shaping:
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
-class ShapingStudy(GameStudy):
+class ShapingStudy(GameStudy[Any]):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name = "shaping"
+    metrics, scores = ("opponent",), ROUND_ROBIN
     captions: Mapping[str, str] = {
         "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
         "player's own action first), and payoffs, over a meta-episode: means of "
@@ -84,7 +85,7 @@ class ShapingStudy(GameStudy):
         "reach.png": "Pairs of values that memory-one opponents can reach against the policies "
         "of the meta-policy, and the line with the fitted factor through mutual defection; in "
         "zero-determinant extortion the factor is above 1.",
-        "payoffs.png": "Payoffs of both sides over the generations.",
+        **CAPTION,
     }
 
     def __init__(
@@ -144,18 +145,16 @@ class ShapingStudy(GameStudy):
         return {"hidden": self.settings.policy.hidden}
 
     def draw(self, meta_params: Weights, figures: Path) -> None:
-        """Draw a meta-episode, the values that opponents can reach, and payoffs."""
-        self.draw_frame(meta_params, figures)
-        found, opponent = self._illustrated(meta_params), self.met[0].label
-        corners = list(zip(self.game.other, self.game.own, strict=True))
-        defection = extortion.defection(self.game)
+        """Draw a meta-episode, metrics, and the values that opponents can reach."""
+        super().draw(meta_params, figures)
         game_plots.plot_reach(
-            found.reaches,
-            corners,
+            self._illustrated(meta_params).reaches,
+            list(zip(self.game.other, self.game.own, strict=True)),
             figures / "reach.png",
-            predicted=None if extortion.is_constant_sum(self.game) else defection,
+            predicted=None
+            if extortion.is_constant_sum(self.game)
+            else extortion.defection(self.game),
         )
-        draw_payoffs(figures, opponent if len(self.met) == 1 else "opponents")
 
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw a meta-episode."""
@@ -168,11 +167,11 @@ class ShapingStudy(GameStudy):
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
         """Play a round robin of meta-policies, hand-written contenders and all opponents."""
-        entrants = Tournament(self.settings, learned, [*self.met, *self.others])
-        found = tournament.judge(entrants, self.met, self.others, check_stop)
+        del figures
+        found = Tournament(self.settings, learned, self.met, self.others).result(check_stop)
         lines = self._illustrated(next(iter(learned.values()))).lines
         plain = {str(step): line._asdict() for step, line in lines.items()}
-        return found.with_more({"extortion": plain})
+        return replace(found, more={**found.more, "extortion": plain})
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the opponents of the evolution."""
@@ -182,9 +181,9 @@ class ShapingStudy(GameStudy):
     def findings(self, meta_params: Weights, result: PlainMapping) -> list[str]:
         """Return the payoffs of both sides, and the distance of the policies from extortion."""
         found = []
-        if robin := Meetings.from_plain(result, tournament.KEYS):
-            cells = robin.cells[result["learned"]][: len(self.met)]
-            for name, cell in zip(robin.opponents, cells, strict=False):
+        if scores := self.scores.read(result):
+            cells = scores.cells[result["learned"]][: len(self.met)]
+            for name, cell in zip(scores.opponents, cells, strict=False):
                 own, other = cell["own"].value, cell["other"].value
                 found.append(f"Against {name} it earns {own:.2f} a step, the opponent {other:.2f}.")
         if not extortion.is_constant_sum(self.game):
@@ -197,10 +196,6 @@ class ShapingStudy(GameStudy):
             extorts = "Extortion is such a line through mutual defection, with a factor above 1."
             found.append(" ".join([*lines, extorts]))
         return found
-
-    def tables(self, result: PlainMapping) -> list[Table]:
-        """Return the round robin."""
-        return tournament.tables(result)
 
     def _illustrated(self, meta_params: Weights) -> Illustration:
         """Return meta-episodes of a meta-policy, played once."""

@@ -8,7 +8,6 @@ PPO trains the second network for each victim (the oracle).
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,25 +15,25 @@ import numpy as np
 
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
 from metaevo.runs.progress import Progress
 from metaevo.studies.games import victims
-from metaevo.studies.games.results import Estimate, GameResult, mean
+from metaevo.studies.games.results import GameResult, estimates_table, mean
 from metaevo.studies.games.settings import SteeringSettings
-from metaevo.studies.games.study import AgentStudy
+from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.victims import FreshVictims
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import all_finite
-from metaevo.training.train_learner import train, working_set
 from purerl import acting, ppo
 from purerl.envs.steering import PLACES, Course, Steering, SteeringParams, steer
 from purerl.learners import num_frames
 from purerl.parts import channels
 from purerl.parts.channels import Weights
-from purerl.types import Environment
+from purerl.types import TrainResult
 
 CHANNELS = (LEARNED, "silence", "random")
 """Channels that the victims of the comparison hear in training."""
@@ -54,11 +53,8 @@ Speaker = Callable[[jax.Array], jax.Array]
 """From an observation and a goal to a message."""
 
 
-class SteeringProblem:
+class SteeringProblem(victims.TalkProblem):
     """A `MetaProblem`: train a victim with a candidate, freeze the victim, and steer it."""
-
-    differentiable = False
-    """as actions are drawn"""
 
     def __init__(self, settings: SteeringSettings):
         """Bind the parts.
@@ -70,11 +66,8 @@ class SteeringProblem:
             ConfigError: if the victim does not observe vectors or has a memory, the environment has
                 no known place, or goals are out of reach.
         """
-        self.settings, self.config = settings, settings.steering
-        self.task = victims.make_task(
-            victims.trained_victim(settings), settings.task, settings.channel
-        )
-        self.messenger = settings.channel.messenger
+        super().__init__(settings)
+        self.config, self.scale = settings.steering, settings.channel.scale
         params, learner, name = self.task.env_params, self.task.learner, self.task.name
         if acting.has_memory(learner):
             raise ConfigError(
@@ -98,9 +91,12 @@ class SteeringProblem:
             key = jax.random.key(0)  # unused: the action is the likeliest one
             return acting.act(learner, policy, None, key, heard, greedy=True, env_params=params)[0]
 
-        env: Environment = learner.env
         self.env = Steering(
-            env.env, act, self.place.of, width=settings.channel.width, steps=self.config.steps
+            learner.env.env,
+            act,
+            self.place.of,
+            width=settings.channel.width,
+            steps=self.config.steps,
         )
         # 2,048 steps an update, 64 gradient steps; a horizon of 20 steps, as far as a push lasts
         self.oracle = ppo.PPO(
@@ -115,49 +111,35 @@ class SteeringProblem:
             self.env,
         )
         self.oracle_hyperparams = ppo.Hyperparams(learning_rate=1e-3, gamma=0.95, entropy_coef=0.0)
-        (size,) = env.env.observation_space(params.env).shape
-        self.obs_size = int(size)
         self.by_ppo = self.config.by == "ppo"
-        self.frames = num_frames(settings.train) + self.judged_frames
-        self.working_set_bytes = working_set(self.task, settings.hyperparams, None)
-        if self.by_ppo:
-            self.frames += num_frames(self.oracle.config)
-
-    @property
-    def judged_frames(self) -> int:
-        """Environment steps of one evaluation."""
-        return self.config.steps * self.config.episodes
+        self.oracle_frames = num_frames(self.oracle.config)
+        self.judged_frames = self.config.steps * self.config.episodes
+        self.trained_frames = self.frames
+        self.frames += self.judged_frames + (self.oracle_frames if self.by_ppo else 0)
 
     def init(self, key: jax.Array) -> Found:
         """Draw the weights of both networks."""
         own_key, key = jax.random.split(key)
-        found = {"channel": self.messenger.init(key, jnp.zeros(self.obs_size))}
+        found = {"channel": self.init_messenger(key, self.obs_size)}
         if not self.by_ppo:
-            found["steering"] = self.messenger.init(own_key, jnp.zeros(self.obs_size + 1))
+            found["steering"] = self.init_messenger(own_key, self.obs_size + 1)
         return found
 
     def evaluate(self, key: jax.Array, meta_params: Found) -> Evaluation:
         """Train a victim from scratch, and score how close it comes to its goals."""
         train_key, oracle_key, key = jax.random.split(key, 3)
-        params, result = self.train_victim(train_key, meta_params["channel"])
+        result = self.train_victim(train_key, meta_params["channel"])
+        params = self.frozen(result)
         near, going = self.score(self.speaker(meta_params, oracle_key, params), key, params)
         return Evaluation(
             jnp.where(all_finite(params.victim), near, jnp.nan),
             {"victim_last_quarter": victims.last_quarter(result.episodes), "unended": going},
         )
 
-    def train_victim(self, key: jax.Array, channel: Weights) -> tuple[SteeringParams, Any]:
-        """Train a victim; return the parameters of its steering, and its training."""
-        result = train(
-            victims.with_channel(self.task, channel), key, self.settings.hyperparams, None
-        )
-        return SteeringParams(
-            self.task.env_params.env,
-            self.task.learner.policy(result.state),
-            self.settings.channel.scale,
-            self.config.low,
-            self.config.high,
-        ), result
+    def frozen(self, result: TrainResult) -> SteeringParams:
+        """Return the parameters for steering a trained victim."""
+        policy, config = self.task.learner.policy(result.state), self.config
+        return SteeringParams(self.task.env_params.env, policy, self.scale, config.low, config.high)
 
     def speaker(self, found: Found, key: jax.Array, params: SteeringParams) -> Speaker:
         """Return the evolved steering network, or a network that PPO trains for this victim."""
@@ -167,7 +149,7 @@ class SteeringProblem:
 
     def network(self, weights: Weights) -> Speaker:
         """Return a network of messages."""
-        return lambda seen: channels.messages(self.messenger)(weights, seen)
+        return partial(channels.messages(self.messenger), weights)
 
     def trained_by_ppo(self, key: jax.Array, params: SteeringParams) -> Speaker:
         """Return the messages that PPO learns for a victim."""
@@ -181,10 +163,8 @@ class SteeringProblem:
     ) -> tuple[jax.Array, jax.Array]:
         """Return the mean reward of a step, and the share of steps before an episode's end."""
         goal_key, key = jax.random.split(key)
-        count = self.config.episodes
-        goals = jax.random.uniform(
-            goal_key, (count,), minval=self.config.low, maxval=self.config.high
-        )
+        low, high, count = self.config.low, self.config.high, self.config.episodes
+        goals = jax.random.uniform(goal_key, (count,), minval=low, maxval=high)
         courses = self.steer(speak, jax.random.split(key, count), goals, params)
         return jnp.mean(courses.reward), jnp.mean(courses.reward > 0)
 
@@ -195,30 +175,28 @@ class SteeringProblem:
         return jax.vmap(lambda key, goal: steer(self.env, speak, key, goal, params))(keys, goals)
 
 
-class SteeringStudy(AgentStudy[SteeringProblem]):
+class SteeringStudy(GameStudy[SteeringProblem]):
     """Conforms to `metaevo.studies.study.Study`."""
 
     name, make_problem = "cheap_talk_steering", SteeringProblem
+    metrics = ("victim_last_quarter", "unended")
     settings: SteeringSettings
     captions: Mapping[str, str] = {
         "steering.png": "Places of fresh victims, a line each, for goals (dotted) over the range.",
+        **CAPTION,
     }
 
-    def about(self) -> PlainDict:
+    def about(self) -> dict[str, str]:
         """Return the setting `steering.by`."""
         return {"by": self.settings.steering.by}
 
-    def draw(self, meta_params: Found, figures: Path) -> None:
+    def draw_frame(self, meta_params: Found, figures: Path) -> None:
         """Draw the places of steered victims."""
         config = self.settings.steering
         goals = np.linspace(config.low, config.high, SHOWN)
         course = self._courses(jax.tree.map(jnp.asarray, meta_params), goals.astype(np.float32))
         place = np.where(np.asarray(course.reward) > 0, np.asarray(course.place), np.nan)
         game_plots.plot_courses(place, goals, self.agents.place.what, figures / "steering.png")
-
-    def draw_frame(self, meta_params: Found, figures: Path) -> None:
-        """Draw the same places."""
-        self.draw(meta_params, figures)
 
     @cached_property
     def _courses(self) -> Callable[[Found, np.ndarray], Course]:
@@ -227,10 +205,9 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
 
         def play(key: jax.Array, found: Found, goals: jax.Array) -> Course:
             train_key, oracle_key, key = jax.random.split(key, 3)
-            params, _ = problem.train_victim(train_key, found["channel"])
+            params = problem.frozen(problem.train_victim(train_key, found["channel"]))
             speak = problem.speaker(found, oracle_key, params)
-            keys = jax.random.split(key, SHOWN)
-            return problem.steer(speak, keys, goals, params)
+            return problem.steer(speak, jax.random.split(key, SHOWN), goals, params)
 
         keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, VICTIMS)
         return jax.jit(lambda found, goals: jax.vmap(lambda key: play(key, found, goals))(keys))
@@ -240,25 +217,21 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
     ) -> GameResult:
         """Steer fresh victims of every channel with every network."""
         del figures
-        first = next(iter(learned))
-        by_ppo = "steering" not in learned[first]
-        steered = STEERERS.index("PPO" if by_ppo else LEARNED)
-        own: dict[str, tuple[int, int]] = {"silence": (1, 0)}
-        if by_ppo:
-            own |= {"silence, then PPO": (1, steered), "random, then PPO": (2, steered)}
-        else:
-            own |= {"random": (2, 1), "random, then learned": (2, steered)}
         found = {name: self._scores(each, check_stop) for name, each in learned.items()}
-        table = found[first]
-        scores = {name: each[0, :, steered] for name, each in found.items()}
-        scores |= {name: table[channel, :, steerer] for name, (channel, steerer) in own.items()}
+        table = found[next(iter(learned))]
+        steered = "PPO" if self.agents.by_ppo else LEARNED
+        baselines = {"silence": ("silence", "nobody")}
+        if self.agents.by_ppo:
+            baselines |= {"silence, then PPO": ("silence", steered)}
+        else:
+            baselines |= {"random": ("random", "a random network")}
+        baselines[f"random, then {steered}"] = "random", steered
+        scores = {name: each[LEARNED, steered] for name, each in found.items()}
+        scores |= {name: table[pair] for name, pair in baselines.items()}
+        steerers = [each for each in STEERERS if (LEARNED, each) in table]
         cells = {
-            channel: {
-                steerer: list(mean(cell))
-                for steerer, cell in zip(STEERERS, table[place].T, strict=True)
-                if not np.isnan(cell).all()
-            }
-            for place, channel in enumerate(CHANNELS)
+            channel: {steerer: list(mean(table[channel, steerer])) for steerer in steerers}
+            for channel in CHANNELS
         }
         return GameResult(
             scores,
@@ -270,9 +243,7 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the victim."""
-        settings = self.settings
-        learner = settings.learner.upper().replace("_", "-")
-        return f"Cheap talk at test time: {learner} on {settings.task.env}", subtitle(generations)
+        return f"Cheap talk at test time: {victims.title_of(self.settings)}", subtitle(generations)
 
     def findings(self, meta_params: Found, result: PlainMapping) -> list[str]:
         """Return a sentence on how close victims come to their goals."""
@@ -288,56 +259,47 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
 
     def tables(self, result: PlainMapping) -> list[Table]:
         """Return the scores of every channel and every network that steers."""
-        table = result.get("steering")
-        if table is None:
+        if "steering" not in result:
             return []
-        columns = [name for name in STEERERS if name in table[LEARNED]]
-        rows = [
-            [channel, *(Estimate(*cells[name]).text() for name in columns)]
+        title, table = "Score by channel and by who talks then", result["steering"]
+        rows = {
+            channel: {name: cells[name] for name in STEERERS if name in cells}
             for channel, cells in table.items()
-        ]
-        return [Table("Score by channel and by who talks then", ["channel", *columns], rows, NOTE)]
+        }
+        return [estimates_table(title, "channel", rows, note=NOTE)]
 
     @property
     def _row_frames(self) -> int:
         """Environment steps for a victim of the comparison."""
-        trained = num_frames(self.settings.train) + num_frames(self.agents.oracle.config)
-        return trained + len(STEERERS) * self.agents.judged_frames
+        problem = self.agents
+        trained = problem.trained_frames + problem.oracle_frames
+        return trained + len(STEERERS) * problem.judged_frames
 
-    def _scores(self, found: Found, check_stop: Callable[[], None]) -> np.ndarray:
-        """Return scores [channels, seeds, steerers]; NaN for a network that was not evolved."""
-        problem, settings = self.agents, self.settings
-        seeds, frames = settings.evaluation.seeds, self._row_frames
-        keys = keys_for(settings.run.seed, Purpose.HELD_OUT, seeds)
+    def _scores(
+        self, found: Found, check_stop: Callable[[], None]
+    ) -> dict[tuple[str, str], np.ndarray]:
+        """Return the scores [seeds] of fresh victims, by channel and by who steers."""
+        problem = self.agents
         weights = jax.tree.map(jnp.asarray, found["channel"])
-        example = jax.eval_shape(
-            lambda key: problem.messenger.init(key, jnp.zeros(problem.obs_size + 1)),
-            jax.random.key(0),
+        shapes = jax.eval_shape(
+            lambda key: problem.init_messenger(key, problem.obs_size + 1), jax.random.key(0)
         )
+        idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
         def row(key, name):
             channel_key, steering_key = jax.random.split(jax.random.fold_in(key, 0x57EE))
             own = weights
             if name != LEARNED:
                 own = channels.HAND_WRITTEN[name](channel_key, weights)
-            idle = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
             networks = [idle, channels.random(steering_key, idle), found.get("steering", idle)]
             return {
-                "key": jax.random.key_data(key),
                 "channel": own,
                 "steering": jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks),
             }
 
-        rows = [
-            jax.device_get(jax.vmap(lambda key, name=name: row(key, name))(keys))
-            for name in CHANNELS
-        ]
-        together = jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
-
-        def run(row: PlainDict) -> jax.Array:
-            key = jax.random.wrap_key_data(row["key"])
+        def run(key, row):
             train_key, oracle_key, key = jax.random.split(key, 3)
-            params, _ = problem.train_victim(train_key, row["channel"])
+            params = problem.frozen(problem.train_victim(train_key, row["channel"]))
             networks, _ = jax.vmap(lambda each: problem.score(problem.network(each), key, params))(
                 row["steering"]
             )
@@ -345,15 +307,19 @@ class SteeringStudy(AgentStudy[SteeringProblem]):
             scores = jnp.append(networks, best)
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
-        count = len(CHANNELS) * seeds
-        program = victims.row_map(run, settings, problem.task, settings.hyperparams, count)
-        with Progress(total=frames * count, desc="comparing", unit="frame", unit_scale=True) as bar:
+        fresh, frames = FreshVictims(self.settings, CHANNELS), self._row_frames
+        program = fresh.program(run, problem.task, problem.hyperparams)
+        total = frames * len(CHANNELS) * fresh.seeds
+        with Progress(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
 
             def progress(agents: int) -> None:
                 bar.update(agents * frames)
                 check_stop()
 
-            scores = np.asarray(program(together, progress)).reshape(len(CHANNELS), seeds, -1)
-        if "steering" not in found:
-            scores[..., STEERERS.index(LEARNED)] = np.nan
-        return scores
+            scores = np.asarray(program(fresh.rows(row), progress))
+        return {
+            (channel, steerer): scores[row, :, column]
+            for row, channel in enumerate(CHANNELS)
+            for column, steerer in enumerate(STEERERS)
+            if steerer != LEARNED or "steering" in found
+        }

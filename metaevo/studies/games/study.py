@@ -1,6 +1,6 @@
-"""Base classes of the game studies."""
+"""Base class of the game studies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -8,20 +8,60 @@ import jax
 
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import MetaParams, MetaProblem
-from metaevo.reports import game_plots
+from metaevo.reports.evolution_plots import plot_metrics
+from metaevo.reports.page import Table
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
-from metaevo.studies.games.results import GameResult
+from metaevo.studies.games.results import GameResult, ScoresFormat
 from metaevo.studies.study import Plain
 from metaevo.training.checks import check_agents
 from metaevo.training.train_learner import Task
 
+METRICS = "metrics.png"
+CAPTION = {METRICS: "Metrics of the candidates over the generations: means over the population."}
 
-class GameStudy(Plain):
-    """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
+
+class AgentProblem(MetaProblem, Protocol):
+    """A problem that trains agents on one task."""
+
+    task: Task
+
+
+P = TypeVar("P", bound=AgentProblem)
+
+
+class GameStudy(Plain, Generic[P]):
+    """Base of studies that evolve a player or a channel and compare it on fresh seeds.
+
+    Opponents or victims are agents that are trained from scratch, unless a study overrides
+    `__init__`, `check` and `problem`.
+    """
 
     settings: Any
+    make_problem: Callable[[Any], P]
+    """from the settings"""
+    metrics: Sequence[str]
+    """metrics of an evaluation, drawn over the generations"""
+    scores: ScoresFormat
+    """format of the scores in evaluation.json"""
+
+    def __init__(self, settings: Any):
+        """Build the problem.
+
+        Raises:
+            ConfigError: if the agents cannot be built.
+        """
+        self.settings, self.agents = settings, self.make_problem(settings)
+
+    def check(self) -> None:
+        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
+        check_agents(self.agents, [self.agents.task], self.settings)
+
+    def problem(self, measured: PlainMapping) -> P:
+        """Return the problem."""
+        del measured
+        return self.agents
 
     def about(self) -> PlainDict:
         """Return metadata that is saved with the meta-parameters."""
@@ -32,20 +72,11 @@ class GameStudy(Plain):
         about = {**self.about(), "generation": generation}
         checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
-    def judge(
-        self,
-        learned: Mapping[str, MetaParams],
-        figures: Path,
-        check_stop: Callable[[], None],
-    ) -> GameResult:
-        """Compare evolved meta-parameters with hand-written contenders on fresh seeds.
-
-        Args:
-            learned: the evolved meta-parameters, by name of the contender.
-            figures: folder for the figures.
-            check_stop: raises if the run should stop.
-        """
-        raise NotImplementedError
+    def draw(self, meta_params: MetaParams, figures: Path) -> None:
+        """Draw the evolved player or channel, and metrics over the generations of the run."""
+        self.draw_frame(meta_params, figures)
+        if records := RunDirectory(figures.parent).read_metrics("generation"):
+            plot_metrics(records, self.metrics, figures / METRICS)
 
     def compare(
         self,
@@ -62,42 +93,21 @@ class GameStudy(Plain):
             return None
         return self.judge(learned, path / "figures", check_stop).to_plain(evolution_frames)
 
+    def judge(
+        self,
+        learned: Mapping[str, MetaParams],
+        figures: Path,
+        check_stop: Callable[[], None],
+    ) -> GameResult:
+        """Compare evolved meta-parameters with hand-written contenders on fresh seeds.
 
-class AgentProblem(MetaProblem, Protocol):
-    """A problem that trains agents on one task."""
-
-    task: Task
-
-
-P = TypeVar("P", bound=AgentProblem)
-
-
-class AgentStudy(GameStudy, Generic[P]):
-    """Base of studies with opponents or victims that are agents, trained from scratch."""
-
-    make_problem: Callable[[Any], P]
-    """from the settings"""
-
-    def __init__(self, settings: Any, run_path: Path | None = None, *, trust_source: bool = False):
-        """Build the problem; the run needs no copies of other runs and no saved code.
-
-        Raises:
-            ConfigError: if the agents cannot be built.
+        Args:
+            learned: the evolved meta-parameters, by name of the contender.
+            figures: folder for the figures.
+            check_stop: raises if the run should stop.
         """
-        del run_path, trust_source
-        self.settings, self.agents = settings, self.make_problem(settings)
+        raise NotImplementedError
 
-    def check(self) -> None:
-        """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
-        check_agents(self.agents, [self.agents.task], self.settings)
-
-    def problem(self, measured: PlainMapping) -> P:
-        """Return the problem."""
-        del measured
-        return self.agents
-
-
-def draw_payoffs(figures: Path, opponents: str) -> None:
-    """Draw the payoffs of both sides over the generations, if the run has any."""
-    if records := RunDirectory(figures.parent).read_metrics("generation"):
-        game_plots.plot_payoffs(records, figures / "payoffs.png", opponent=opponents)
+    def tables(self, result: PlainMapping) -> list[Table]:
+        """Return the scores of every contender against every opponent."""
+        return self.scores.tables(result)

@@ -14,11 +14,9 @@ import numpy as np
 
 from metaevo.components import players
 from metaevo.components.component import LEARNED
-from metaevo.components.players import SELF, Opponent, Weights
-from metaevo.config.plain import PlainMapping
+from metaevo.components.players import Opponent, Weights
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.reports.page import Table
-from metaevo.studies.games.results import GameResult, Meetings, interquartile_mean
+from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, interquartile_mean
 from metaevo.studies.games.settings import ShapingSettings
 from purerl import opponents
 from purerl.games import LOGITS
@@ -30,11 +28,16 @@ FACTORS, LEVELS = (1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0), (0.0, 0.25, 0.5, 0.75, 
 """Factors and levels of the candidate zero-determinant strategies."""
 UNUSED = np.zeros(LOGITS, np.float32)
 
-KEYS = "round_robin", "opponents", "contenders"
-"""Names of the round robin in evaluation.json."""
-NOTE = (
+ROUND_ROBIN = ScoresFormat(
+    "round_robin",
+    "opponents",
+    "contenders",
+    {
+        "own": "Round robin: payoffs of the contenders",
+        "other": "Round robin: payoffs of the opponents",
+    },
     "Payoffs a step, interquartile means over fresh meta-episodes with 95% intervals. Contenders "
-    "play our part; the opponents of evolution come first."
+    "play our part; the opponents of evolution come first.",
 )
 
 
@@ -60,35 +63,38 @@ class Tournament:
     """Meta-episodes between any two players, compiled once."""
 
     def __init__(
-        self, settings: ShapingSettings, learned: Mapping[str, Weights], met: Sequence[Opponent]
+        self,
+        settings: ShapingSettings,
+        learned: Mapping[str, Weights],
+        met: Sequence[Opponent],
+        others: Sequence[Opponent],
     ):
         """Bind the players.
 
         Args:
             settings: settings of the evolution.
             learned: the evolved meta-policies by name; the first one is also an opponent.
-            met: opponents of the evolution first, then unseen ones.
+            met: the opponents of the evolution, which decide the verdict.
+            others: opponents that the evolution has not met.
         """
         self.settings, self.game = settings, settings.game.game
         self.rate = settings.opponent.learning_rate
+        self.learned, self.met, self.others = list(learned), met, others
         evolved = {
             name: players.shaper(jax.tree.map(jnp.asarray, weights))
             for name, weights in learned.items()
         }
-        known = {each.label: each.player for each in met if each.player is not None}
-        own = {each.label: known[each.label] for each in met if players.is_own(each.name)}
-        self.learned = list(evolved)
+        known = {each.label: each.player for each in (*met, *others) if each.player is not None}
+        own = {each.label: known[each.label] for each in (*met, *others) if each.is_own}
         self.learners = {"naive": opponents.naive, "lola": opponents.lola, **own}
-        ours = evolved | self.learners
-        theirs = {LEARNED: evolved[self.learned[0]]}
-        theirs |= {each.label: known[each.label] for each in met
-                   if each.label in known and each.learns}  # fmt: skip
-        self._ours, self._theirs = list(ours), list(theirs)
+        self.players = evolved | self.learners | known | {LEARNED: evolved[self.learned[0]]}
 
         def play(our: Entrant, their: Entrant, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
             own, other = (
-                opponents.one_of([*side.values(), opponents.constant(each.policy)], each.place)
-                for side, each in ((ours, our), (theirs, their))
+                opponents.one_of(
+                    [*self.players.values(), opponents.constant(each.policy)], each.place
+                )
+                for each in (our, their)
             )
 
             def episode(key):
@@ -102,36 +108,25 @@ class Tournament:
 
         self._play = jax.jit(play)
 
-    def ours(self, name: str, rate: float = 1.0) -> Entrant:
-        """Return a contender by its name."""
-        return Entrant(self._ours.index(name), rate=rate)
-
-    def theirs(self, opponent: Opponent, factor: float = 1.0) -> Entrant:
-        """Return an opponent with a scaled learning rate."""
-        if opponent.label in self._theirs:
-            return Entrant(self._theirs.index(opponent.label), rate=factor * self.rate)
-        assert opponent.player is not None
-        unused = jnp.zeros(LOGITS)
-        policy, _ = opponent.player.step(self.game.swapped, 1.0, unused, unused, ())
-        return Entrant(len(self._theirs), np.asarray(policy), factor * self.rate)
-
     def play(self, our: Entrant, their: Entrant, keys: jax.Array) -> tuple[np.ndarray, np.ndarray]:
         """Return the mean payoffs of both sides, each [keys], in float64."""
         own, other = self._play(our, their, keys)
         return np.asarray(own, np.float64), np.asarray(other, np.float64)
+
+    def entrant(self, name: str, rate: float) -> Entrant:
+        """Return a player by its name."""
+        return Entrant(list(self.players).index(name), rate=rate)
 
     def contenders(self) -> dict[str, list[Variant]]:
         """Return the hand-written contenders with their variants."""
 
         def fixed(probabilities: Sequence[float] | np.ndarray, **settings: float) -> Variant:
             policy = opponents.logits(probabilities)
-            return Variant(Entrant(len(self._ours), policy), settings)
+            return Variant(Entrant(len(self.players), policy), settings)
 
+        rates = [factor * self.rate for factor in RATES]
         found = {
-            name: [
-                Variant(self.ours(name, factor * self.rate), {"learning_rate": factor * self.rate})
-                for factor in RATES
-            ]
+            name: [Variant(self.entrant(name, rate), {"learning_rate": rate}) for rate in rates]
             for name in self.learners
         }
         found["tit_for_tat"] = [fixed(opponents.FIXED["tit_for_tat"])]
@@ -141,75 +136,57 @@ class Tournament:
                      for (factor, level), line in lines if line is not None]  # fmt: skip
         return found | ({"zero_determinant": extorting} if extorting else {})
 
-    def columns(self, met: Sequence[Opponent], others: Sequence[Opponent]) -> dict[str, Entrant]:
+    def opponents(self) -> dict[str, Entrant]:
         """Return the opponents by their names in the table, first the opponents of evolution."""
-        columns = {each.label: self.theirs(each) for each in met}
+        found = {each.label: self.entrant(each.label, self.rate) for each in self.met}
         for factor in self.settings.evaluation.learning_rates:
-            for each in met:
-                if each.has_rate:
-                    name = f"{each.label}, rate {factor * self.rate:.3g}"
-                    columns[name] = self.theirs(each, factor)
-        new = [each for each in others if each.label not in columns]
-        columns |= {each.label: self.theirs(each) for each in new}
-        return {**columns, LEARNED: self.theirs(Opponent(SELF, None))}
+            rate = factor * self.rate
+            found |= {
+                f"{each.label}, rate {rate:.3g}": self.entrant(each.label, rate)
+                for each in self.met
+                if each.has_rate
+            }
+        for label in (*(each.label for each in self.others), LEARNED):
+            found.setdefault(label, self.entrant(label, self.rate))
+        return found
 
+    def result(self, check_stop: Callable[[], None]) -> GameResult:
+        """Choose among the variants of each contender, and play against every opponent.
 
-def judge(
-    tournament: Tournament,
-    met: Sequence[Opponent],
-    others: Sequence[Opponent],
-    check_stop: Callable[[], None],
-) -> GameResult:
-    """Play every contender against every opponent.
-
-    Args:
-        tournament: a tournament with all players.
-        met: the opponents of the evolution, which decide the verdict.
-        others: opponents that the evolution has not met.
-        check_stop: raises if the run should stop.
-    """
-    settings = tournament.settings
-    config, seed, steps = settings.evaluation, settings.run.seed, settings.game.steps
-    keys = keys_for(seed, Purpose.TUNING, config.tuning_seeds)
-    chosen = {name: Variant(tournament.ours(name), {}) for name in tournament.learned}
-    tuned: dict[str, tuple[Mapping[str, float], int]] = {}
-    for name, variants in tournament.contenders().items():
-        check_stop()
-        merits = [
-            np.mean([tournament.play(each.entrant, tournament.theirs(foe), keys)[0] for foe in met])
-            for each in variants
-        ]
-        chosen[name] = variants[int(np.argmax(merits))]
-        count = len(variants) if len(variants) > 1 else 0
-        tuned[name] = chosen[name].settings, count * len(keys) * len(met) * steps
-    keys = keys_for(seed, Purpose.HELD_OUT, config.seeds)
-    columns = tournament.columns(met, others)
-    scores, cells = {}, {}
-    for name, variant in chosen.items():
-        check_stop()
-        earned = [tournament.play(variant.entrant, each, keys) for each in columns.values()]
-        scores[name] = np.stack([own for own, _ in earned[: len(met)]], axis=-1)
-        cells[name] = [
-            {"own": interquartile_mean(own), "other": interquartile_mean(other)}
-            for own, other in earned
-        ]
-    return GameResult(
-        scores,
-        tournament.learned,
-        "Each hand-written contender is the best of its variants (learning rates, "
-        f"zero-determinant lines) by its mean on {config.tuning_seeds} other meta-episodes.",
-        steps * len(columns),
-        Meetings(list(columns), cells).to_plain(KEYS),
-        tuned,
-    )
-
-
-def tables(result: PlainMapping) -> list[Table]:
-    """Return the round robin: the payoffs of the contenders, and of the opponents."""
-    robin = Meetings.from_plain(result, KEYS)
-    if robin is None:
-        return []
-    return [
-        robin.table("Round robin: what each contender earns", "own", note=NOTE),
-        robin.table("Round robin: what opponents earn", "other"),
-    ]
+        Args:
+            check_stop: raises if the run should stop.
+        """
+        config, seed = self.settings.evaluation, self.settings.run.seed
+        steps, columns = self.settings.game.steps, self.opponents()
+        deciding = list(columns.values())[: len(self.met)]
+        keys = keys_for(seed, Purpose.TUNING, config.tuning_seeds)
+        chosen = {name: Variant(self.entrant(name, 1.0), {}) for name in self.learned}
+        tuned: dict[str, tuple[Mapping[str, float], int]] = {}
+        for name, variants in self.contenders().items():
+            check_stop()
+            merits = [
+                np.mean([self.play(each.entrant, foe, keys)[0] for foe in deciding])
+                for each in variants
+            ]
+            chosen[name] = variants[int(np.argmax(merits))]
+            count = len(variants) if len(variants) > 1 else 0
+            tuned[name] = chosen[name].settings, count * len(keys) * len(deciding) * steps
+        keys = keys_for(seed, Purpose.HELD_OUT, config.seeds)
+        scores, cells = {}, {}
+        for name, variant in chosen.items():
+            check_stop()
+            payoffs = [self.play(variant.entrant, each, keys) for each in columns.values()]
+            scores[name] = np.stack([own for own, _ in payoffs[: len(deciding)]], axis=-1)
+            cells[name] = [
+                {"own": interquartile_mean(own), "other": interquartile_mean(other)}
+                for own, other in payoffs
+            ]
+        return GameResult(
+            scores,
+            self.learned,
+            "Each hand-written contender is the best of its variants (learning rates, "
+            f"zero-determinant lines) by its mean on {config.tuning_seeds} other meta-episodes.",
+            steps * len(columns),
+            ROUND_ROBIN.to_plain(Scores(list(columns), cells)),
+            tuned,
+        )

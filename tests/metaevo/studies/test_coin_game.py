@@ -204,7 +204,7 @@ def test_two_naive_learners_are_alike():
     learner = settings.learner(coin_players.naive(settings.train))
     params, keys = settings.env_params(()), jax.random.split(jax.random.key(5), 200)
     found = jax.jit(jax.vmap(
-        lambda key: coin_players.play_naively(learner, settings.hyperparams, key, params)
+        lambda key: coin_players.play(learner, settings.hyperparams, key, params, both_learn=True)
     ))(keys)  # fmt: skip
     own, other = np.asarray(found.earned).mean(axis=1).T
     error = np.std(own - other) / np.sqrt(len(keys))
@@ -230,7 +230,7 @@ def test_a_run_by_the_command(tmp_path):
     assert {each.name for each in (run / "figures").iterdir()} >= {
         "coins.gif",
         "coins.png",
-        "payoffs.png",
+        "metrics.png",
     }
     (learned, naive) = CoinStudy(from_dict(CoinSettings, SMALL)).findings({}, result)
     assert f"{told['contenders']['naive'][0]['other'][0]:.3f}" in naive

@@ -191,7 +191,7 @@ def test_a_run_is_judged_drawn_and_reported(directory):
         "fitness.png",
         "meta_episode.gif",
         "meta_episode.png",
-        "payoffs.png",
+        "metrics.png",
         "reach.png",
         "scores.png",
     }
