@@ -91,9 +91,9 @@ def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
         share = plan.search_frames / plan.full_frames
         rows.append(["share of training all to the end", f"{share:.0%}"])
     rows.append(["frames of the confirmation", plan.confirm_frames])
-    if plan.chunk_size is not None and plan.chunk_bytes is not None:
-        rows.append(["agents at once", f"{plan.chunk_size} on each of {plan.num_devices}"])
-        rows.append(["memory of a chunk", f"{plan.chunk_bytes / 2**20:,.1f} MiB"])
+    if (memory := plan.memory) is not None:
+        rows.append(["agents at once", f"{memory.chunk_size} on each of {memory.num_devices}"])
+        rows.append(["memory of a chunk", f"{memory.chunk_bytes / 2**20:,.1f} MiB"])
     return Table("Plan", ["", ""], rows, note=f"Searched: {', '.join(space.distributions)}")
 
 

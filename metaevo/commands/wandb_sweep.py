@@ -1,17 +1,12 @@
 """Sweeps controlled by Weights & Biases: the sweep definition, and one trial for its agent."""
 
-import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from metaevo.config import ConfigError, changed_keys, dump_yaml, from_dict, load_yaml, to_dict
-from metaevo.config.files import write_json_atomic
-from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking import RunTracker
-from metaevo.runs.tracking.destination import destinations
 from metaevo.studies.sweeps import objective_of
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import plain_scores, statistic
+from metaevo.tuning.run import run_sweep
 from metaevo.tuning.space import Space, dotted_space, make_space
 
 METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
@@ -54,28 +49,9 @@ def run_single(settings: SearchSettings, run_dir: Path | None) -> int:
     Raises:
         ConfigError: before compilation, if the settings are invalid.
     """
-    fixed = Space({}, {})
-    everything = {**to_dict(settings), "space": {}}
-    settings = from_dict(type(settings), everything)
-    trials: Any = objective_of(settings, fixed)
-    trials.check(settings)
-    run = RunDirectory.create(run_dir, "sweep_trial")
-    started = time.monotonic()
-    run.write_config(to_dict(settings), {})
-    to = destinations(to_dict(settings.run))
-    tracker = RunTracker(run, to, job_type="trial", wait=settings.run.track_wait)
-    try:
-        frames = trials.seed_frames(settings) * settings.sweep.seeds
-        scores = trials.single(lambda frames: None)
-        value = statistic(scores, settings.sweep)
-        record = {"kind": "trial", "trial": 0, "value": value, "scores": plain_scores(scores)}
-        record |= {
-            "frames": frames,
-            "seconds": round(time.monotonic() - started, 3),
-        }
-        run.append_metrics(record)
-        write_json_atomic(run.evaluation_path, record)
-        print(f"value: {value}")
-    finally:
-        tracker.finish()
-    return 0
+    sweep = replace(
+        settings.sweep, trials=1, sampler="random", scheduler="none", confirm_seeds=0, storage=None
+    )
+    settings = replace(settings, space={}, sweep=sweep)
+    objective = objective_of(settings, Space({}, {}))
+    return run_sweep(objective, settings, run_dir=run_dir, resume=False)

@@ -6,11 +6,10 @@ compiled program if they differ only in sigma, learning rate or seed.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -27,25 +26,24 @@ from metaevo.studies import registry
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.settings import RunConfig as EvolutionRunConfig
-from metaevo.studies.study import Study
 from metaevo.training.settings import with_named_functions
 from metaevo.training.sweeps import SweepSettings, Trainings
 from metaevo.training.task import with_task
-from metaevo.training.trials import Trials
-from metaevo.tuning.config import OF_THE_SWEEP, RunConfig, SearchSettings, SweepConfig
-from metaevo.tuning.objective import FunctionObjective, Objective, Progress, Watch
+from metaevo.tuning.config import RunConfig, SearchSettings, SweepConfig
+from metaevo.tuning.objective import (
+    FunctionObjective,
+    Objective,
+    Progress,
+    SettingsObjective,
+    Watch,
+)
 from metaevo.tuning.results import SweepResult, result_of
 from metaevo.tuning.run import run_sweep, search
 from metaevo.tuning.space import Space, dotted_space, free_space, make_space
-from metaevo.tuning.study import Study as TrialStudy
-from metaevo.tuning.study import Trial
-
-T = TypeVar("T")
+from metaevo.tuning.study import Study, Trial
 
 TRACED = ("strategy.sigma", "strategy.learning_rate")
 """Settings that are traced in an evolution; all others, hyperparams included, are compiled in."""
-MAX_PROGRAMS = 16
-"""Maximum number of compiled static groups that are kept for later trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,28 +69,61 @@ class EvolutionSweepSettings(SearchSettings):
         return settings
 
 
-class Evolutions(Trials[EvolutionSweepSettings]):
-    """The trials of a sweep over an evolution's settings, and their executor."""
+class Program(NamedTuple):
+    """An evolution and the judges of its result, shared by the trials of a static group."""
+
+    evolution: Evolution
+    judges: devices.RowMap
+    """maps `key` and `meta_params` of each row to a fitness"""
+
+
+class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
+    """The trials of a sweep over an evolution's settings."""
 
     def __init__(self, settings: EvolutionSweepSettings, space: Space):
-        """Bind the sweep's settings; evolutions are built later.
+        """Bind the sweep's settings; evolutions are built later."""
+        super().__init__(settings, Space(space.entries, space.fixed, TRACED))
 
-        Args:
-            settings: settings of the sweep.
-            space: search space of the settings.
+    def build(self, settings: EvolutionSweepSettings) -> Program:
+        """Return the evolution of a static group; it compiles at its first block.
+
+        Raises:
+            ConfigError: if the parts of a trial do not fit together.
         """
-        super().__init__(settings, space.traced_only(*TRACED))
-        self._programs: dict[str, tuple[Evolution, devices.RowMap]] = {}
-        self._studies: dict[str, Study] = {}
+        config = settings.evolution
+        if not config.validation_seeds:
+            raise ConfigError(
+                "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
+            )
+        of_evolution = settings.of_evolution()
+        study = registry.find(to_dict(of_evolution)).make(of_evolution)
+        if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
+            names = [each.name for each in study.tasks]
+            raise ConfigError(f"task.env = {names!r}: must be a single environment")
+        study.check()
+        problem = study.problem({})
+        check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
+        config = replace(
+            config,
+            chunk_size=settings.run.chunk_size or config.chunk_size,
+            num_devices=settings.run.num_devices or config.num_devices,
+        )
+        evolution = Evolution(problem, settings.strategy, config, seed=0)
+        judges = devices.RowMap(
+            lambda row: problem.evaluate(row["key"], row["meta_params"]).fitness,
+            chunk_size=evolution.chunk_size,
+            num_devices=evolution.num_devices,
+        )
+        return Program(evolution, judges)
 
-    def batch_size(self) -> int:
-        """One by one, unless the settings have a batch."""
-        return self.config.batch or 1
+    def seed_frames(self, settings: EvolutionSweepSettings) -> int:
+        """Return the environment steps of one evolution."""
+        return self.program(settings).evolution.frames(settings.evolution.generations)
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evolve one trial after the other, grouped by program."""
         for group in self.groups(batch, watch):
-            watch.stage(self.name_of(group[0][0]) or "searching")
+            watch.stage(self.name_of(group[0][0]))
             for trial, settings in group:
                 scores = self.scores(settings, Purpose.TUNING, self.config.seeds, watch.progress)
                 failed = int(np.sum(~np.isfinite(scores)))
@@ -108,47 +139,18 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             )
 
     def confirm(
-        self, name: str, params: PlainDict, seeds: int, progress: Progress
+        self, name: str, params: PlainDict, seeds: int, watch: Watch
     ) -> tuple[np.ndarray, int]:
         """Evolve with settings on seeds that the search has not seen."""
-        scores = self.scores(self.settings_of(params), Purpose.HELD_OUT, seeds, progress)
+        settings = self.settings_of(params)
+        scores = self.scores(settings, Purpose.HELD_OUT, seeds, watch.progress)
         return scores, int(np.sum(~np.isfinite(scores)))
-
-    def single(self, progress: Progress) -> np.ndarray:
-        """Evolve with the settings as they are, on the seeds of the search: scores [seeds]."""
-        return self.scores(self.settings, Purpose.TUNING, self.config.seeds, progress)
-
-    def static_key(self, settings: EvolutionSweepSettings) -> str:
-        """Everything but sigma and the learning rate is static."""
-        everything = to_dict(settings)
-        for name in OF_THE_SWEEP:
-            everything.pop(name)
-        for name in TRACED:
-            section, _, setting = name.partition(".")
-            everything[section].pop(setting)
-        return json.dumps(everything, sort_keys=True)
-
-    def check(self, settings: EvolutionSweepSettings) -> None:
-        """Check before compilation that the parts of a trial fit together.
-
-        Raises:
-            ConfigError: if the parts do not fit.
-        """
-        if not settings.evolution.validation_seeds:
-            raise ConfigError(
-                "evolution.validation_seeds = 0: a sweep judges an evolution by that many agents"
-            )
-        study = self._study(settings)
-        if isinstance(study, LearnerStudy) and len(study.tasks) > 1:
-            names = [each.name for each in study.tasks]
-            raise ConfigError(f"task.env = {names!r}: must be a single environment")
-        study.check()
 
     def scores(
         self, settings: EvolutionSweepSettings, purpose: Purpose, seeds: int, progress: Progress
     ) -> np.ndarray:
         """Evolve with `seeds` seeds, and judge each result; NaN for failures."""
-        evolution, judges = self._program(settings)
+        evolution, judges = self.program(settings)
         drawn = jax.device_get(
             jax.vmap(jax.random.bits)(keys_for(settings.run.seed, purpose, seeds))
         )
@@ -172,43 +174,6 @@ class Evolutions(Trials[EvolutionSweepSettings]):
             }
             scores.append(float(np.mean(judges(rows))))
         return np.asarray(scores)
-
-    def seed_frames(self, settings: EvolutionSweepSettings) -> int:
-        """Return the environment steps of one evolution."""
-        return self._program(settings)[0].frames(settings.evolution.generations)
-
-    def _program(self, settings: EvolutionSweepSettings) -> tuple[Evolution, devices.RowMap]:
-        key = self.static_key(settings)
-        if key not in self._programs:
-            problem = self._study(settings).problem({})
-            check_population(settings.strategy, jax.eval_shape(problem.init, jax.random.key(0)))
-            chunk_size = settings.run.chunk_size or settings.evolution.chunk_size
-            config = replace(
-                settings.evolution,
-                chunk_size=chunk_size,
-                num_devices=settings.run.num_devices or settings.evolution.num_devices,
-            )
-            evolution = Evolution(problem, settings.strategy, config, seed=0)
-            judges = devices.RowMap(
-                lambda row: problem.evaluate(row["key"], row["meta_params"]).fitness,
-                chunk_size=evolution.chunk_size,
-                num_devices=evolution.num_devices,
-            )
-            _keep(self._programs, key, (evolution, judges))
-        return self._programs[key]
-
-    def _study(self, settings: EvolutionSweepSettings) -> Study:
-        key = self.static_key(settings)
-        if key not in self._studies:
-            evolution = settings.of_evolution()
-            _keep(self._studies, key, registry.find(to_dict(evolution)).make(evolution))
-        return self._studies[key]
-
-
-def _keep(known: dict[str, T], key: str, value: T) -> None:
-    if len(known) >= MAX_PROGRAMS:
-        del known[next(iter(known))]
-    known[key] = value
 
 
 class FunctionSweepSettings(SearchSettings):
@@ -276,7 +241,7 @@ def sweep(
         if code:
             raise KeyboardInterrupt
     name = "sweep" if path is None else path.name
-    study = TrialStudy.open(path, chosen, this.space, seed=seed, name=name)
+    study = Study.open(path, chosen, this.space, seed=seed, name=name)
     if path is None:
         search(this, study)
     return result_of(study, this.space, path)

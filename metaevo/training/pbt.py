@@ -1,220 +1,216 @@
 """Population-based training (Jaderberg et al. 2017): settings that change while agents learn.
 
-Members are ranked by the fitness of the round. After each round the worst ones become copies of the
-best ones and try something near. It all happens inside one compiled program: members are dealt to
-the devices, which exchange states.
+Members are ranked by the fitness of the round. After each round the worst members become copies of
+the best ones and try other settings. The winner is a schedule: the settings of the best member's
+ancestors, round by round. It is judged by training fresh agents with this schedule.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
-from metaevo.evolution import devices
-from metaevo.training.agents import Agents, Row
-from metaevo.training.fitness import FitnessConfig, measures
-from metaevo.training.fitness import fitness as fitness_of
+from metaevo.config import ConfigError
+from metaevo.config.files import read_json, write_json_atomic
+from metaevo.reports import plots
+from metaevo.runs import checkpoint, schema
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.training.agents import Agents
+from metaevo.training.fitness import FitnessConfig, mean_rewards
+from metaevo.training.fitness import scores as scores_of
 from metaevo.training.population import Population
 from metaevo.tuning.config import PbtConfig, SweepConfig
-from metaevo.tuning.objective import traced_statistic
-from purerl.types import EpisodeSums
+from metaevo.tuning.objective import Watch, statistic
+from metaevo.tuning.ranges import Choice, Entry
+from metaevo.tuning.space import TRACED, Space
+from purerl.types import EpisodeSums, Hyperparams
 
+HISTORY = "pbt.json"
+"""File of the scores, parents and settings of every round, and of the winning schedule."""
 
-class Dim(NamedTuple):
-    """A setting that is searched; it must be a traced hyperparam."""
-
-    name: str
-    low: float = 0.0
-    high: float = 0.0
-    log: bool = False
-    """drawn evenly on a logarithmic scale"""
-    integer: bool = False
-    choices: tuple[float, ...] = ()
-    """instead of a range; never multiplied, only drawn again"""
-
-
-class State(struct.PyTreeNode):
-    """A population, dealt to the devices: each leaf [devices, members, seeds, ...]."""
-
-    rows: Row
-    score: Any
-    """of the latest round; NaN before the first"""
+Schedule = dict[str, np.ndarray]
+"""Settings by name, each [rounds]"""
 
 
 class History(NamedTuple):
-    """What happened, round by round."""
+    """Scores, copies and settings of all rounds."""
 
     scores: np.ndarray
     """[rounds, members] the objective of each round; minus infinity where a seed diverged"""
     parents: np.ndarray
-    """[rounds, members] index of the member that each one copied; its own if it went on"""
+    """[rounds, members] index of the member that each one copied; its own if it was not replaced"""
     hyperparams: dict[str, np.ndarray]
     """[rounds, members] the searched settings that a round was trained with"""
 
 
-class Pbt:
-    """A population of members, each on several seeds; the members of a device are trained in turn.
+class State(NamedTuple):
+    """A population between two rounds."""
 
-    Random draws depend neither on the number of devices nor on the chunks. Rounding does
-    (see `metaevo.devices.map_rows`), so scores and copies may differ.
+    agents: Agents
+    scores: np.ndarray
+    """[members, seeds] of the latest round; NaN before the first"""
+
+
+class Pbt:
+    """A population of members, each on several seeds.
+
+    Random draws depend on the seed and the round only, so a resumed run continues the same way.
     """
 
     def __init__(
         self,
         population: Population,
-        dims: Sequence[Dim],
+        space: Space,
         config: PbtConfig,
         sweep: SweepConfig,
         *,
-        members: int,
+        seed: int,
     ):
-        """Bind the parts; compiles in `round`.
+        """Bind the parts.
 
         Args:
-            population: of single members; its devices, its chunk size and its fitness are used.
-            dims: the settings that change.
+            population: trains the agents; its fitness ranks the members.
+            space: the settings that change, which must be traced hyperparams.
             config: rounds and rules.
             sweep: the number of seeds and the statistic over them.
-            members: of the population.
-
-        Raises:
-            ValueError: if there are fewer than two members, or more rounds than updates.
+            seed: seed of the copies and changes.
         """
-        if members < 2:
-            raise ValueError(f"members = {members}: must be at least 2")
-        if config.rounds > population.num_updates:
-            raise ValueError(f"rounds = {config.rounds}: must be at most {population.num_updates}")
-        self.population, self.dims, self.config, self.sweep = population, tuple(dims), config, sweep
-        self.members, self.seeds = members, sweep.seeds
+        self.population, self.config, self.sweep, self.seed = population, config, sweep, seed
+        self.entries = searched(space)
         self.ends = round_ends(population.num_updates, config.rounds)
-        # Divisors, to avoid padding.
-        self.num_devices = _divisor(members, population.num_devices)
-        self.local = members // self.num_devices
-        self.chunk = _divisor(self.local, max(1, population.chunk_size // sweep.seeds))
-        self._round = devices.spread(
-            self._round_device,
-            in_axes=(0, None, None, None, None),
-            num_devices=self.num_devices,
-            donate=(0,),
-        )
 
-    def init(self, settings: Sequence[Any], keys: jax.Array) -> State:
+    def init(self, settings: Sequence[Hyperparams], keys: jax.Array) -> State:
         """Return the untrained population.
 
         Args:
             settings: the hyperparams with which each member begins.
             keys: [seeds] random keys, the same for all members.
         """
-        rows = self.population.init(keys, settings).rows
-        shape = self.num_devices, self.local, self.seeds
-        rows = jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), rows)
-        return self.place(State(rows, np.full(shape, np.nan, np.float32)))
+        agents = self.population.init(keys, settings)
+        return State(agents, np.full((len(settings), len(keys)), np.nan))
 
-    def place(self, state: State) -> State:
-        """Put a state from the host (of a checkpoint) on the devices."""
-        return devices.place(state, self.num_devices)
+    def empty_history(self, members: int) -> History:
+        """Return a history of all rounds to fill in."""
+        shape = self.config.rounds, members
+        return History(
+            np.zeros(shape, np.float32),
+            np.zeros(shape, np.int32),
+            {name: np.zeros(shape, np.float32) for name in self.entries},
+        )
 
-    def round(self, state: State, index: int, key: jax.Array) -> tuple[State, History]:
+    def round(
+        self,
+        state: State,
+        index: int,
+        history: History,
+        progress: Callable[[int], Any] | None = None,
+    ) -> State:
         """Train one round, then exploit and explore; the last round only trains.
 
         Args:
-            state: its buffers are given up.
+            state: the population before the round.
             index: of the round.
-            key: of the whole run; the round's randomness depends on it and the index only.
-
-        Returns:
-            the state, and the history of this round, without the axis of rounds.
+            history: gets the scores, parents and settings of the round.
+            progress: called with the environment steps just done.
         """
-        start = self.ends[index - 1] if index else 0
-        data = np.asarray(jax.random.key_data(key))
-        numbers = np.int32(index), np.int32(start), np.int32(self.ends[index] - start)
-        state, record = self._round(state, *numbers, data)
-        # Every device has the same record.
-        return state, History(*jax.device_get(devices.first(record)))
+        agents, before = state.agents, _totals(state.agents)
+        members, seeds = state.scores.shape
+        agents = self.population.advance(agents, self.ends[index] - agents.updates, progress)
+        finite = np.asarray(agents.rows.finite)
+        recent = jax.tree.map(np.subtract, _totals(agents), before)
+        found = round_scores(self.population.fitness, recent, finite, state.scores.ravel())
+        scores = found.reshape(members, seeds)
+        values = np.array([statistic(each, self.sweep) for each in scores], dtype=float)
+        usable = finite.reshape(members, seeds).all(axis=1) & np.isfinite(values)
+        values = np.where(usable, values, -np.inf)
+        rng = np.random.default_rng([self.seed, index])
+        is_last = index + 1 == self.config.rounds
+        parents = np.arange(members) if is_last else self._parents(values, rng)
+        hyperparams = agents.rows.hyperparams
+        used = {name: getattr(hyperparams, name)[::seeds] for name in self.entries}
+        history.scores[index], history.parents[index] = values, parents
+        for name, each in used.items():
+            history.hyperparams[name][index] = each
+        agents = self.population.select(agents, parents.tolist())
+        explored = {name: each[parents] for name, each in used.items()}
+        for member in np.flatnonzero(parents != np.arange(members)):
+            for name, entry in self.entries.items():
+                explored[name][member] = self._explore(entry, explored[name][member], rng)
+        repeated = {name: np.repeat(each, seeds) for name, each in explored.items()}
+        rows = agents.rows.replace(hyperparams=agents.rows.hyperparams.replace(**repeated))
+        return State(agents._replace(rows=rows), scores[parents])
 
-    def agents(self, state: State) -> Agents:
-        """Return the agents of a fully trained state, on the host."""
-        rows = jax.device_get(state.rows)
-        rows = jax.tree.map(lambda leaf: devices.merged(leaf, 3), rows)
-        return Agents(rows, self.seeds, self.population.num_updates)
-
-    def _round_device(self, state, index, done, updates, key_data):
-        before = _totals(state.rows)
-        rows = self._train(state.rows, done, updates)
-        recent = jax.tree.map(jnp.subtract, _totals(rows), before)
-        score = round_score(self.population.fitness, recent, state.score)
-        value = jax.vmap(lambda scores: traced_statistic(scores, self.sweep))(score)
-        usable = jnp.all(rows.finite, axis=1) & jnp.isfinite(value)
-        values = _gather(jnp.where(usable, value, -jnp.inf))
-        used = {dim.name: getattr(rows.hyperparams, dim.name)[:, 0] for dim in self.dims}
-        used = jax.tree.map(_gather, used)
-        # Drawn for all members on every device, so that their placement does not matter.
-        key = jax.random.fold_in(jax.random.wrap_key_data(key_data), index)
-        keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, jnp.arange(self.members))
-        parents = self._parents(values, jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
-        itself = jnp.arange(self.members)
-        parents = jnp.where(index + 1 < self.config.rounds, parents, itself)
-        offset = jax.lax.axis_index(devices.AXIS) * self.local
-        own = offset + jnp.arange(self.local)
-        mine = parents[own]
-        state = jax.tree.map(lambda leaf: _gather(leaf)[mine], State(rows, score))
-        explored = {}
-        for number, dim in enumerate(self.dims):
-            drawn = jax.vmap(self._explore, in_axes=(None, 0, 0))(
-                dim,
-                used[dim.name][mine],
-                jax.vmap(lambda key, number=number: jax.random.fold_in(key, 1 + number))(keys[own]),
-            )
-            new = jnp.where(mine == own, used[dim.name][mine], drawn)
-            explored[dim.name] = jnp.repeat(new[:, None], self.seeds, axis=1)
-        hyperparams = state.rows.hyperparams.replace(**explored)
-        state = state.replace(rows=state.rows.replace(hyperparams=hyperparams))
-        return state, (values, parents, used)
-
-    def _train(self, rows: Row, done: jax.Array, updates: jax.Array) -> Row:
-        """Train the members [local, seeds] of a device, chunk after chunk."""
-
-        def chunked(leaf):
-            size = self.chunk * self.seeds
-            return leaf.reshape(self.local * self.seeds // size, size, *leaf.shape[2:])
-
-        def members(leaf):
-            return leaf.reshape(self.local, self.seeds, *leaf.shape[2:])
-
-        trained = jax.lax.map(
-            lambda chunk: self.population.train_rows(chunk, done, updates),
-            jax.tree.map(chunked, rows),
-        )
-        return jax.tree.map(members, trained)
-
-    def _parents(self, values: jax.Array, keys: jax.Array) -> jax.Array:
+    def _parents(self, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return the index of the member that each one copies [members]; its own if it stays."""
-        number = max(1, int(self.config.truncation * self.members))
-        order = jnp.argsort(-values)  # stable
-        rank = jnp.argsort(order)
-        fit = jnp.sum(jnp.isfinite(values))
-        top = jnp.clip(fit, 1, number)  # the members of the top share that did not diverge
-        chosen = order[jax.vmap(lambda key: jax.random.randint(key, (), 0, top))(keys)]
-        replaced = (rank >= self.members - number) | ~jnp.isfinite(values)
-        return jnp.where(replaced & (fit > 0), chosen, jnp.arange(self.members))
+        number = max(1, int(self.config.truncation * len(values)))
+        order = np.argsort(-values, kind="stable")
+        best = [each for each in order[:number] if np.isfinite(values[each])]
+        replaced = ~np.isfinite(values)
+        replaced[order[-number:]] = True
+        parents = np.arange(len(values))
+        if best:
+            parents[replaced] = rng.choice(best, np.sum(replaced))
+        return parents
 
-    def _explore(self, dim: Dim, value: jax.Array, key: jax.Array) -> jax.Array:
-        """Return another value of a setting: near this one, or one drawn from its range."""
-        coin, factor_key, draw_key = jax.random.split(key, 3)
-        if dim.choices:
-            drawn, near = jax.random.choice(draw_key, jnp.asarray(dim.choices)), value
-        else:
-            low, high = (np.log(dim.low), np.log(dim.high)) if dim.log else (dim.low, dim.high)
-            drawn = jax.random.uniform(draw_key, minval=low, maxval=high)
-            drawn = jnp.exp(drawn) if dim.log else drawn
-            near = value * jax.random.choice(factor_key, jnp.asarray(self.config.perturb))
-        new = jnp.where(jax.random.uniform(coin) < self.config.resample, drawn, near)
-        if dim.choices:
-            return new
-        return jnp.clip(jnp.round(new) if dim.integer else new, dim.low, dim.high)
+    def _explore(self, entry: Entry, value: float, rng: np.random.Generator) -> float:
+        """Return another value of a setting: drawn from its range, or near this one."""
+        if rng.random() < self.config.resample:
+            return float(entry.at(rng.random()))
+        if isinstance(entry, Choice):
+            return value
+        return entry.nearest(value * rng.choice(self.config.perturb))
+
+
+def train_population(
+    pbt: Pbt, state: State, run: RunDirectory, watch: Watch, *, keep: int
+) -> tuple[Agents, History]:
+    """Train a population to its end, from the last checkpoint of the run if it has any.
+
+    Args:
+        pbt: rules of the rounds.
+        state: the untrained population.
+        run: keeps a checkpoint of every round, the history and its figure.
+        watch: shows the rounds and the environment steps.
+        keep: number of checkpoints to keep.
+    """
+    seeds, start = state.agents.seeds, 0
+    history = pbt.empty_history(state.agents.settings)
+    if checkpoint.indices(run.checkpoints):
+        found = checkpoint.restore(run.checkpoints, (state.agents.rows, state.scores, history))
+        rows, scores, history = found.tree
+        start = found.index
+        state = State(Agents(rows, seeds, pbt.ends[start - 1]), scores)
+        watch.progress(pbt.ends[start - 1] * pbt.population.frames_per_update * scores.size)
+    for index in range(start, pbt.config.rounds):
+        watch.stage(f"population-based training, round {index + 1}/{pbt.config.rounds}")
+        state = pbt.round(state, index, history, watch.progress)
+        tree = state.agents.rows, state.scores, history
+        checkpoint.save(run.checkpoints, index + 1, tree, keep=keep)
+    best = winner(history)
+    schedule = lineage(history, best)
+    content = {**history._asdict(), "winner": best, "schedule": schedule}
+    write_json_atomic(run.path / HISTORY, content)
+    _draw(pbt.entries, history, schedule, run.figures / "pbt.png")
+    return state.agents, history
+
+
+def searched(space: Space) -> dict[str, Entry]:
+    """Return the ranges and choices that a population explores, by the names of hyperparams.
+
+    Raises:
+        ConfigError: for a static setting, or a choice of something else than numbers.
+    """
+    if space.static:
+        raise ConfigError(
+            f"sweep.scheduler = 'pbt' changes agents in mid-training, which static settings do "
+            f"not allow: {', '.join(space.static)}; allowed: {TRACED}*"
+        )
+    for key, entry in space.entries.items():
+        if isinstance(entry, Choice) and not all(isinstance(x, int | float) for x in entry.values):
+            raise ConfigError(f"space.{key}: pbt can only choose between numbers")
+    return {key.removeprefix(TRACED): entry for key, entry in space.entries.items()}
 
 
 def round_ends(num_updates: int, rounds: int) -> list[int]:
@@ -222,13 +218,32 @@ def round_ends(num_updates: int, rounds: int) -> list[int]:
     return [(index + 1) * num_updates // rounds for index in range(rounds)]
 
 
+def round_scores(
+    config: FitnessConfig, recent: EpisodeSums, finite: np.ndarray, previous: np.ndarray
+) -> np.ndarray:
+    """Return the fitness of a round [agents]; its final return is its mean return.
+
+    Where the fitness needs an episode and none finished, it is the previous score, or the reward
+    per step in the first round.
+
+    Args:
+        config: weights of the measures.
+        recent: sums over the round, each field [agents].
+        finite: [agents] whether their parameters are.
+        previous: [agents] scores of the round before, NaN before the first.
+    """
+    found = scores_of(config, jax.tree.map(lambda sums: sums[:, np.newaxis], recent), finite)
+    bridged = np.where(np.isnan(previous), mean_rewards(recent), previous)
+    return np.where(np.isnan(found), bridged, found)
+
+
 def winner(history: History) -> int:
     """Return the best member of the last round."""
     return int(np.argmax(history.scores[-1]))
 
 
-def lineage(history: History, member: int) -> dict[str, np.ndarray]:
-    """Return the settings [rounds] with which a member and its ancestors were trained."""
+def lineage(history: History, member: int) -> Schedule:
+    """Return the settings with which a member and its ancestors were trained."""
     rounds = len(history.parents)
     line = np.full(rounds, member)
     for index in range(rounds - 2, -1, -1):
@@ -236,9 +251,19 @@ def lineage(history: History, member: int) -> dict[str, np.ndarray]:
     return {name: values[np.arange(rounds), line] for name, values in history.hyperparams.items()}
 
 
+def read_schedule(run: RunDirectory) -> Schedule:
+    """Return the winning schedule of a run.
+
+    Raises:
+        ConfigError: if its file is missing or damaged.
+    """
+    history = read_json(run.path / HISTORY, schema.Schedule)
+    return {name: np.asarray(values) for name, values in history["schedule"].items()}
+
+
 def train_schedule(
     population: Population,
-    schedule: dict[str, np.ndarray],
+    schedule: Schedule,
     keys: jax.Array,
     progress: Callable[[int], Any] | None = None,
 ) -> Agents:
@@ -262,37 +287,22 @@ def train_schedule(
     return agents
 
 
-def _totals(rows: Row) -> EpisodeSums:
+def _totals(agents: Agents) -> EpisodeSums:
     """Sums over the whole training so far, for each agent."""
-    return jax.tree.map(lambda windows: windows.sum(axis=-1), rows.episodes)
+    return jax.tree.map(lambda windows: np.asarray(windows).sum(axis=-1), agents.rows.episodes)
 
 
-def round_score(config: FitnessConfig, recent: EpisodeSums, previous: jax.Array) -> jax.Array:
-    """Return the fitness of a round; its final return is its mean return.
-
-    Args:
-        config: weights of the measures.
-        recent: sums over the round, each field [members, seeds].
-        previous: scores of the round before [members, seeds], NaN before the first.
-
-    Returns:
-        scores [members, seeds]. Where the fitness needs an episode and none finished, the previous
-        score, or the reward per step in the first round.
-    """
-
-    def of_agent(sums):
-        measured = measures(jax.tree.map(lambda leaf: leaf[jnp.newaxis], sums))
-        return fitness_of(config, measured), measured["reward_per_step"]
-
-    score, reward = jax.vmap(jax.vmap(of_agent))(recent)
-    return jnp.where(jnp.isnan(score), jnp.where(jnp.isnan(previous), reward, previous), score)
-
-
-def _gather(leaf: jax.Array) -> jax.Array:
-    """From the members of a device to all members, on every device."""
-    return jax.lax.all_gather(leaf, devices.AXIS, tiled=True)
-
-
-def _divisor(number: int, limit: int) -> int:
-    """Return the largest divisor that is within the limit."""
-    return max(each for each in range(1, min(number, limit) + 1) if number % each == 0)
+def _draw(entries: dict[str, Entry], history: History, schedule: Schedule, path: Path) -> None:
+    """Draw scores and settings of all members over the rounds, the winner's ancestors thick."""
+    panels = {"fitness of the round": history.scores, **history.hyperparams}
+    best = {"fitness of the round": history.scores.max(axis=1), **schedule}
+    figure = plots._figure(1.0 + 1.9 * len(panels))
+    rounds = np.arange(1, len(history.scores) + 1)
+    rows = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    for axes, (name, values) in zip(rows, panels.items(), strict=True):
+        plots._style(axes, "round" if axes is rows[-1] else "", name)
+        axes.plot(rounds, np.where(np.isfinite(values), values, np.nan), color=plots.LIGHT)
+        axes.plot(rounds, best[name], color=plots.LEARNED, linewidth=2.2)
+        if getattr(entries.get(name), "is_log", False):
+            axes.set_yscale("log")
+    plots._save(figure, path)

@@ -1,29 +1,36 @@
 """Objectives of a sweep: a function of settings, trainings of agents, or whole evolutions.
 
-A sweep knows an objective by this module's `Objective` only. Trainings are in
-`metaevo.training.sweeps`, evolutions in `metaevo.studies.sweeps`.
+A sweep uses `Objective` only. Trainings are in `metaevo.training.sweeps`, evolutions in
+`metaevo.studies.sweeps`.
 """
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, NamedTuple, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from metaevo.config import ConfigError, flatten, from_dict, merge, to_dict
 from metaevo.config.files import plain
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.statistics import iqm
-from metaevo.tuning.config import SweepConfig
+from metaevo.tuning.config import OF_THE_SWEEP, SearchSettings, SweepConfig
 from metaevo.tuning.ranges import Params
-from metaevo.tuning.samplers import num_trials
+from metaevo.tuning.samplers import expected_share, num_trials
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Outcome, Record, Trial
 
+S = TypeVar("S", bound=SearchSettings)
+P = TypeVar("P")
+
 BEFORE = "settings before the sweep"
 """Name of the settings that the winner is compared with on fresh seeds."""
+MAX_CHECKED = 256
+"""Static combinations that are tried out before a sweep begins."""
+MAX_PROGRAMS = 16
+"""Programs of static groups that are kept for later batches."""
 
 Progress = Callable[[int], object]
 """Called with the environment steps just done; may raise to stop."""
@@ -31,15 +38,25 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Watch:
-    """Callbacks of an objective."""
+    """Callbacks of an objective, and the run directory if there is one."""
 
-    done: Callable[[Trial, Outcome], None]
+    done: Callable[[Trial, Outcome], object]
     """called for each trial as soon as it is decided"""
     should_prune: Callable[[Trial, int, float], bool]
     """called at a rung with the trial, its step and its value; whether to stop it"""
-    progress: Progress
-    stage: Callable[[str], None]
+    progress: Progress = lambda frames: None
+    stage: Callable[[str], object] = lambda text: None
     """called with a name for the work that begins"""
+    run: RunDirectory | None = None
+
+
+class Memory(NamedTuple):
+    """How the agents of a sweep are split."""
+
+    chunk_size: int
+    """agents trained at once on a device"""
+    num_devices: int
+    chunk_bytes: int
 
 
 @dataclass(frozen=True)
@@ -56,11 +73,7 @@ class Plan:
     full_frames: int = 0
     """the same if every trial were trained to its end"""
     confirm_frames: int = 0
-    chunk_size: int | None = None
-    """agents trained at once on a device"""
-    num_devices: int | None = None
-    chunk_bytes: int | None = None
-    """memory of a chunk"""
+    memory: Memory | None = None
 
     def compilations(self) -> str:
         """Return the expected number of compilations as text."""
@@ -69,11 +82,12 @@ class Plan:
         return str(min(self.groups, self.trials))
 
 
-class Objective(Protocol):
+class Objective:
     """Evaluates the trials of a sweep in batches."""
 
-    space: Space
-    config: SweepConfig
+    def __init__(self, space: Space, config: SweepConfig) -> None:
+        """Bind the space of the settings and the section `sweep`."""
+        self.space, self.config = space, config
 
     def plan(self) -> Plan:
         """Return the size of the sweep.
@@ -81,50 +95,46 @@ class Objective(Protocol):
         Raises:
             ConfigError: if it cannot run.
         """
-
-    def begin(self, run: RunDirectory | None) -> None:
-        """Prepare; a run directory keeps the state that a resumed sweep needs."""
+        return Plan(num_trials(self.config, self.space), groups=1)
 
     def batch_size(self) -> int:
         """Return the maximum number of trials per batch."""
+        return self.config.batch or 1
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Evaluate a batch; `watch.done` is called exactly once for every trial."""
+        raise NotImplementedError
 
     def finalists(self, best: Record) -> dict[str, Params]:
         """Return the settings to evaluate on fresh seeds by their names, the winner first."""
+        del best
+        return {}
 
     def confirm(
-        self, name: str, params: Params, seeds: int, progress: Progress
+        self, name: str, params: Params, seeds: int, watch: Watch
     ) -> tuple[np.ndarray, int]:
         """Evaluate a finalist on fresh seeds; return scores [seeds] and the number of failures."""
+        raise NotImplementedError
 
     def frames(self, params: Params) -> int:
         """Return the environment steps of settings on one seed."""
+        del params
+        return 0
 
     def configs(self, params: Params) -> dict[str, Params]:
         """Return the settings of a trial as the files of configs that other commands read."""
+        return {"best.yaml": dict(params)}
 
 
-class FunctionObjective:
+class FunctionObjective(Objective):
     """A Python function from the settings of a trial, by their names, to its value."""
 
     def __init__(
         self, function: Callable[[Params], float], space: Space, config: SweepConfig
     ) -> None:
         """Bind a function, higher values of which are better; NaN for a trial that diverged."""
-        self.function, self.space, self.config = function, space, config
-
-    def plan(self) -> Plan:
-        """Return the number of trials."""
-        return Plan(num_trials(self.config, self.space), groups=1)
-
-    def begin(self, run: RunDirectory | None) -> None:
-        """Ignore the run: a Python function needs no preparation."""
-
-    def batch_size(self) -> int:
-        """One by one, unless the settings have a batch."""
-        return self.config.batch or 1
+        super().__init__(space, config)
+        self.function = function
 
     def run(self, batch: Sequence[Trial], watch: Watch) -> None:
         """Call the function for each trial."""
@@ -136,23 +146,176 @@ class FunctionObjective:
                 watch.done(trial, Outcome("pruned", None, [None]))
             watch.progress(0)
 
-    def finalists(self, best: Record) -> dict[str, Params]:
-        """Return none: a function has no seeds."""
-        return {}
 
-    def confirm(
-        self, name: str, params: Params, seeds: int, progress: Progress
-    ) -> tuple[np.ndarray, int]:
-        """Raise: there are no finalists."""
+class SettingsObjective(Objective, Generic[S, P]):
+    """Trials with the settings of a sweep, in which suggested values take their places.
+
+    Trials are grouped by their static settings: a group shares a program P, which is built once.
+    """
+
+    def __init__(self, settings: S, space: Space) -> None:
+        """Bind the sweep's settings; programs are built later."""
+        super().__init__(space, settings.sweep)
+        self.settings = settings
+        self._raw = to_dict(settings)
+        self._programs: dict[str, P] = {}
+
+    def build(self, settings: S) -> P:
+        """Return the program of a static group; it compiles when it is first used.
+
+        Raises:
+            ConfigError: if the parts of a trial do not fit together.
+        """
         raise NotImplementedError
 
+    def seed_frames(self, settings: S) -> int:
+        """Return the environment steps of a trial on one seed, to its end."""
+        raise NotImplementedError
+
+    def check_scheduler(self) -> None:
+        """Raise `ConfigError` if the scheduler is not possible."""
+
+    def memory(self, settings: S) -> Memory | None:
+        """Return the memory that settings take, if it is known."""
+        del settings
+        return None
+
+    def program(self, settings: S) -> P:
+        """Return the program of the settings' static group.
+
+        Raises:
+            ConfigError: if the parts of a trial do not fit together.
+        """
+        key = self.static_key(settings)
+        if key not in self._programs:
+            if len(self._programs) >= MAX_PROGRAMS:
+                del self._programs[next(iter(self._programs))]
+            self._programs[key] = self.build(settings)
+        return self._programs[key]
+
+    def static_key(self, settings: S) -> str:
+        """Return a text that two settings share if one compiled program serves both.
+
+        It contains all settings that are not traced, and which of the traced ones are None.
+        """
+        kept = {
+            key: value is None if self.space.is_traced(key) else value
+            for key, value in flatten(to_dict(settings)).items()
+            if key.partition(".")[0] not in OF_THE_SWEEP
+        }
+        return json.dumps(kept, sort_keys=True)
+
+    def settings_of(self, params: Params) -> S:
+        """Return the settings of a trial.
+
+        Raises:
+            ConfigError: if they do not go together.
+        """
+        return from_dict(type(self.settings), merge(self._raw, self.space.settings(params)))
+
     def frames(self, params: Params) -> int:
-        """Return 0: the environment steps of a function are unknown."""
-        return 0
+        """Return the environment steps of settings on one seed."""
+        return self.seed_frames(self.settings_of(params))
+
+    def finalists(self, best: Record) -> dict[str, Params]:
+        """Return the winner and the settings before the sweep."""
+        return {"best trial": best.params, BEFORE: {}}
 
     def configs(self, params: Params) -> dict[str, Params]:
-        """Return the settings as they are."""
-        return {"best.yaml": dict(params)}
+        """Return the settings of a trial as a config of `metaevo train` or `evolve`."""
+        everything = to_dict(self.settings_of(params))
+        return {"best.yaml": {k: v for k, v in everything.items() if k not in OF_THE_SWEEP}}
+
+    def plan(self) -> Plan:
+        """Return the size of the sweep, for the longest static combination.
+
+        Raises:
+            ConfigError: if no combination can be trained.
+        """
+        self.check_scheduler()
+        settings, invalid = self._longest()
+        if self.config.confirm_seeds:
+            self._check_base()
+        frames = self.seed_frames(settings)
+        count = num_trials(self.config, self.space)
+        full = count * self.config.seeds * frames
+        return Plan(
+            trials=count,
+            groups=self.space.num_static(),
+            invalid=tuple(invalid),
+            search_frames=round(full * expected_share(self.config)),
+            full_frames=full,
+            confirm_frames=2 * self.config.confirm_seeds * frames,
+            memory=self.memory(settings),
+        )
+
+    def groups(self, batch: Sequence[Trial], watch: Watch) -> list[list[tuple[Trial, S]]]:
+        """Sort a batch by static settings; trials with settings that do not fit fail."""
+        groups: dict[str, list[tuple[Trial, S]]] = {}
+        for trial in batch:
+            try:
+                settings = self.settings_of(trial.params)
+                self.program(settings)
+            except ConfigError as error:
+                watch.done(trial, Outcome("failed", reason=str(error)))
+            else:
+                groups.setdefault(self.static_key(settings), []).append((trial, settings))
+        return list(groups.values())
+
+    def name_of(self, trial: Trial) -> str:
+        """Return the static settings of a trial, in words."""
+        static = (key for key in self.space.static if key in trial.params)
+        return ", ".join(f"{key} = {trial.params[key]}" for key in static) or "searching"
+
+    def outcome(
+        self, scores: np.ndarray, *, frames: int, diverged: int, fraction: float = 1.0
+    ) -> Outcome:
+        """Return the outcome of a trial.
+
+        Args:
+            scores: [seeds].
+            frames: environment steps of all seeds.
+            diverged: seeds with parameters that are not finite.
+            fraction: of the training; below 1 for a trial that was stopped early.
+        """
+        value = statistic(scores, self.config)
+        return Outcome(
+            "complete" if fraction == 1.0 and value is not None else "pruned",
+            value,
+            plain_scores(scores),
+            frames=frames,
+            fraction=fraction,
+            diverged=diverged,
+        )
+
+    def _longest(self) -> tuple[S, list[str]]:
+        """Return the settings of the longest static combination, and why others do not fit."""
+        valid, invalid = [], []
+        for params in self.space.static_grid(MAX_CHECKED):
+            try:
+                settings = self.settings_of(params)
+                valid.append((self.seed_frames(settings), settings))
+            except ConfigError as error:
+                invalid.append(str(error))
+        # Building learner and environment takes longer, so the first valid combination is enough.
+        for _, settings in sorted(valid, key=lambda each: -each[0]):
+            try:
+                self.program(settings)
+            except ConfigError as error:
+                invalid.append(str(error))
+            else:
+                return settings, invalid
+        raise ConfigError(f"space: no combination of static settings can be trained: {invalid[0]}")
+
+    def _check_base(self) -> None:
+        """Raise for settings that the confirmation at the end could not train."""
+        try:
+            self.program(self.settings_of({}))
+        except ConfigError as error:
+            raise ConfigError(
+                "the settings before the sweep, with which sweep.confirm_seeds compares its "
+                f"winner, cannot be trained: {error}"
+            ) from None
 
 
 def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
@@ -170,16 +333,6 @@ def statistic(scores: np.ndarray, config: SweepConfig) -> float | None:
     if config.statistic == "iqm":
         return iqm(scores)
     return float(np.quantile(scores, config.quantile))
-
-
-def traced_statistic(scores: jax.Array, config: SweepConfig) -> jax.Array:
-    """Return the same statistic of finite scores [seeds] inside a compiled function."""
-    if config.statistic == "iqm":
-        cut = scores.shape[-1] // 4
-        return jnp.mean(jnp.sort(scores)[cut : scores.shape[-1] - cut])
-    if config.statistic == "quantile":
-        return jnp.quantile(scores, config.quantile)
-    return jnp.mean(scores)
 
 
 def plain_scores(scores: np.ndarray) -> list[float | None]:

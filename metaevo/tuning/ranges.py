@@ -57,7 +57,7 @@ class Range:
         space = np.geomspace if self.is_log else np.linspace
         values = space(self.low, self.high, count).tolist()
         values[0], values[-1] = self.low, self.high  # exactly
-        return list(dict.fromkeys(self._nearest(value) for value in values))
+        return list(dict.fromkeys(self.nearest(value) for value in values))
 
     def at(self, fraction: float) -> float:
         """Return the value below which a share `fraction` in [0, 1) of the range lies."""
@@ -67,7 +67,7 @@ class Range:
             value = math.exp(math.log(low) + fraction * (math.log(high) - math.log(low)))
         else:
             value = low + fraction * (high - low)
-        return self._nearest(value)
+        return self.nearest(value)
 
     def fraction(self, value: float) -> float:
         """Return the share of the range that lies below a value: the inverse of `at`."""
@@ -103,7 +103,8 @@ class Range:
         step = {"q": self.step} if names[self.kind].startswith("q_") else {}
         return {"distribution": names[self.kind], "min": self.low, "max": self.high, **step}
 
-    def _nearest(self, value: float) -> float:
+    def nearest(self, value: float) -> float:
+        """Return the value of the range that is nearest to a number."""
         if self.is_integer:
             steps = math.floor((value - self.low) / self.step + 0.5)
             value = int(self.low) + self.step * steps

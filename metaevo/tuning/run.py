@@ -14,7 +14,6 @@ from metaevo.runs import schema
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import Objective, Plan, Watch, plain_scores
@@ -117,7 +116,7 @@ def _open(
     this = SweepRun(run, objective, plan, study, is_worker)
     if is_worker:
         return this
-    this.logged = _logged(directory)
+    this.logged = {record["trial"] for record in directory.read_metrics("trial")}
     if lost := this.logged - {record.number for record in study.records()}:
         raise ConfigError(
             f"the study has no trial {min(lost)}, which {directory.metrics_path} has: "
@@ -128,18 +127,9 @@ def _open(
     return this
 
 
-def _logged(run: RunDirectory) -> set[int]:
-    """Return the trials in metrics.jsonl; from a duplicate on, all are logged again."""
-    found = [record["trial"] for record in run.read_metrics("trial")]
-    once = next((i for i, trial in enumerate(found) if trial in found[:i]), len(found))
-    run.truncate_metrics("trial", once)
-    return set(found[:once])
-
-
 def _search(this: SweepRun) -> None:
     """Train trials until none is left; the leading process also waits for its workers."""
     run, objective, plan, study = this.run, this.objective, this.plan, this.study
-    objective.begin(run.directory)
     print(
         f"{run.directory.path}: {plan.trials} trials x {run.settings.sweep.seeds} seeds, "
         f"compilations to expect: {plan.compilations()}",
@@ -168,12 +158,7 @@ def _search(this: SweepRun) -> None:
 
 def search(objective: Objective, study: Study) -> None:
     """Evaluate all trials of a study without a run directory."""
-    objective.begin(None)
-
-    def done(trial: Trial, outcome: Outcome) -> None:
-        study.tell(trial, outcome)
-
-    watch = Watch(done, study.should_prune, lambda frames: None, lambda text: None)
+    watch = Watch(study.tell, study.should_prune)
     with study:
         while batch := study.ask(objective.batch_size()):
             objective.run(batch, watch)
@@ -194,7 +179,7 @@ def _watch(this: SweepRun, bar: Progress) -> Watch:
         bar.update(frames)
         this.run.check_stop()
 
-    return Watch(done, this.study.should_prune, progress, bar.stage)
+    return Watch(done, this.study.should_prune, progress, bar.stage, this.run.directory)
 
 
 def _log(this: SweepRun) -> None:
@@ -221,9 +206,10 @@ def _log(this: SweepRun) -> None:
             }
         )
         this.logged.add(record.number)
-        own = {"kind": "trial", "trial": record.number, "value": record.value}
-        name = f"trial_{record.number:04d}"
-        this.run.tracker.log_child(name, "trial", record.params, [own])
+        if record.params:  # else the trial is the run itself
+            own = {"kind": "trial", "trial": record.number, "value": record.value}
+            name = f"trial_{record.number:04d}"
+            this.run.tracker.log_child(name, "trial", record.params, [own])
 
 
 def _finish(this: SweepRun) -> None:
@@ -269,9 +255,9 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     frames = seeds * objective.frames(best.params)
     total = len(missing) * frames
     with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
-        progress = _watch(this, bar).progress
+        watch = _watch(this, bar)
         for name in missing:
-            found, diverged[name] = objective.confirm(name, finalists[name], seeds, progress)
+            found, diverged[name] = objective.confirm(name, finalists[name], seeds, watch)
             scores[name] = plain_scores(found)
             write_json_atomic(kept, known)  # an interrupted end continues here
     arrays = {name: np.array(scores[name], dtype=float) for name in finalists}  # None becomes NaN

@@ -4,7 +4,6 @@ Grid, random and Sobol points form a design: a list that is fixed before the fir
 CMA-ES are samplers, which learn from finished trials.
 """
 
-import itertools
 import math
 
 import numpy as np
@@ -98,9 +97,7 @@ def design(config: SweepConfig, space: Space, seed: int) -> list[Params] | None:
     if config.sampler in ADAPTIVE:
         return None
     if config.sampler == "grid":
-        axes = space.axes(config.grid_points)
-        points = itertools.islice(itertools.product(*axes.values()), count)
-        return [dict(zip(axes, point, strict=True)) for point in points]
+        return space.grid(config.grid_points, count)
     fractions = _sobol if config.sampler == "sobol" else _random
     return [
         {

@@ -25,7 +25,7 @@ from metaevo.tuning.ranges import Choice, Entry, Params, Range
 NOT_SEARCHABLE = ("space", "sweep", "pbt", "run", "evaluation", "seeds", "learner", "evolve")
 """Settings that belong to the sweep as a whole, not to a trial."""
 TRACED = "hyperparams."
-"""Prefix of the settings that are traced: their values never recompile."""
+"""Prefix of the settings that are traced in a training."""
 FREE = "task.env_params."
 """Prefix of the settings that depend on the environment."""
 KINDS = ("uniform", "log_uniform", "integer", "log_integer", "choice", "fixed")
@@ -36,26 +36,26 @@ FEW = 3
 class Space:
     """Searched and fixed settings; see `make_space`."""
 
-    def __init__(self, entries: dict[str, Entry], fixed: Params) -> None:
+    def __init__(
+        self, entries: dict[str, Entry], fixed: Params, traced: tuple[str, ...] = (TRACED,)
+    ) -> None:
         """Take entries that have been checked.
 
         Args:
             entries: ranges and choices by the dotted names of their settings.
             fixed: values of other settings, by their names.
+            traced: settings with values that never recompile; a section ends with a point.
         """
-        self.entries, self.fixed = entries, fixed
+        self.entries, self.fixed, self.traced = entries, fixed, traced
         self.distributions: dict[str, BaseDistribution] = {
             key: entry.distribution for key, entry in entries.items()
         }
-        self.traced = tuple(key for key in entries if key.startswith(TRACED))
-        self.static = tuple(key for key in entries if not key.startswith(TRACED))
+        self.static = tuple(key for key in entries if not self.is_traced(key))
 
-    def traced_only(self, *names: str) -> "Space":
-        """Return the same space with these settings as the traced ones."""
-        copy = Space(self.entries, self.fixed)
-        copy.traced = tuple(key for key in self.entries if key in names)
-        copy.static = tuple(key for key in self.entries if key not in names)
-        return copy
+    def is_traced(self, key: str) -> bool:
+        """Whether another value of a setting needs no other compilation."""
+        section, point, _ = key.partition(".")
+        return key in self.traced or section + point in self.traced
 
     def settings(self, params: Params) -> Params:
         """Return a trial's settings and the fixed ones, nested for `metaevo.config.merge`."""
@@ -79,23 +79,20 @@ class Space:
 
     def static_grid(self, limit: int) -> list[Params]:
         """Return combinations of static values, `limit` at most; a few of a real range."""
-        axes = []
-        for key in self.static:
-            count = self.entries[key].count()
-            axes.append(self.entries[key].points(min(count, limit) if count else FEW))
-        combinations = itertools.islice(itertools.product(*axes), limit)
-        return [dict(zip(self.static, values, strict=True)) for values in combinations]
+        counts = {key: self.entries[key].count() for key in self.static}
+        axes = {
+            key: self.entries[key].points(min(count, limit) if count else FEW)
+            for key, count in counts.items()
+        }
+        return _product(axes, limit)
 
     def axes(self, points: int) -> dict[str, list[Any]]:
         """Return the values of every setting in a grid; at most `points` for a range."""
         return {key: entry.points(points) for key, entry in self.entries.items()}
 
-    def grid(self, points: int) -> list[Params]:
-        """Return all combinations of `axes`; the last setting changes fastest."""
-        axes = self.axes(points)
-        return [
-            dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
-        ]
+    def grid(self, points: int, limit: int | None = None) -> list[Params]:
+        """Return combinations of `axes`, `limit` at most; the last setting changes fastest."""
+        return _product(self.axes(points), limit)
 
     def to_plain(self) -> Params:
         """Return the space as a YAML has it; two spaces are the same if these are."""
@@ -338,6 +335,11 @@ def _prefixed(key: str, value: object, problem: str) -> str:
     if problem.startswith(key):
         return f"space.{problem}"
     return f"space.{key} = {show(value)}: {problem}"
+
+
+def _product(axes: dict[str, list[Any]], limit: int | None) -> list[Params]:
+    combinations = itertools.islice(itertools.product(*axes.values()), limit)
+    return [dict(zip(axes, values, strict=True)) for values in combinations]
 
 
 def _nest(key: str, value: object) -> Params:

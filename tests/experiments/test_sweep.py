@@ -16,7 +16,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 from metaevo.studies.sweeps import sweep_class
-from metaevo.training import population_based
+from metaevo.training import pbt
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
 from metaevo.tuning import figures, run
@@ -249,8 +249,8 @@ def test_a_serial_sweep_that_learns_is_resumed_bit_for_bit(sweep, tmp_path, monk
 @pytest.mark.parametrize(
     ("owner", "name", "count"),
     [
-        (population_based.checkpoint, "save", 1),
-        (population_based.checkpoint, "save", 3),
+        (pbt.checkpoint, "save", 1),
+        (pbt.checkpoint, "save", 3),
         (run.Study, "tell", 3),
     ],
     ids=["first round", "last round", "telling"],

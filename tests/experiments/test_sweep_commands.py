@@ -243,7 +243,6 @@ def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     assert (saved["hyperparams"]["learning_rate"], saved["value_loss"]) == (0.1, "huber")
     assert record["frames"] == 2 * 900
     assert record["value"] == pytest.approx(sum(record["scores"]) / 2)
-    assert json.loads((path / "evaluation.json").read_text())["value"] == record["value"]
 
 
 def test_a_bad_single_trial_leaves_nothing(config, tmp_path, monkeypatch, capsys):

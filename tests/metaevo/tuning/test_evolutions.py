@@ -33,6 +33,15 @@ def test_a_study_is_built_once_for_every_static_group(monkeypatch):
     assert sorted(each.strategy.population_size for each in built) == [4, 8, 64]
 
 
+def test_only_sigma_and_the_learning_rate_share_a_program():
+    trials = make_objective(from_dict(sweep_class(RAW), RAW))
+    same = [{"strategy.sigma": 0.5}, {"strategy.learning_rate": 0.5}]
+    other = [{"strategy.sigma_decay": 0.5}, {"strategy.learning_rate_decay": 0.5}]
+    keys = [trials.static_key(trials.settings_of(params)) for params in ({}, *same, *other)]
+    assert keys[0] == keys[1] == keys[2]
+    assert len(set(keys)) == 3
+
+
 EVOLUTION = {
     "strategy": {"population_size": 4},
     "evolution": {"generations": 2, "validation_seeds": 4},

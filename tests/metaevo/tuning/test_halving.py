@@ -57,7 +57,6 @@ def train(rates, lengths=None, should_prune=lambda trial, step, value: False, **
         lambda trial, outcome: outcomes.setdefault(trial.number, outcome),
         should_prune,
         frames.append,
-        lambda text: None,
     )
     lengths = lengths or [90] * len(rates)
     objective.run(
@@ -94,10 +93,10 @@ def test_compute_is_counted_and_survivors_are_untouched():
     assert [n for n, each in outcomes.items() if each.outcome == "complete"] == [6]
     whole, *_ = train(RATES)
     assert outcomes[6] == whole[6]
-    agents = objective.population(objective.settings_of({})).init(
+    agents = objective.program(objective.settings_of({})).init(
         objective.keys, [objective.settings_of({RATE: rate}).hyperparams for rate in RATES]
     )
-    population = objective.population(objective.settings_of({}))
+    population = objective.program(objective.settings_of({}))
     first = population.scores(population.advance(agents, 10)).mean(axis=1)
     np.testing.assert_allclose([reported[1][n] for n in range(9)], first)
 

@@ -41,7 +41,7 @@ def test_every_kind():
         "train.hidden_sizes": distributions.CategoricalDistribution(["[64, 64]", "[32]"]),
     }
     assert space.fixed == {"hyperparams.vf_coef": 0.5}
-    assert space.traced == (RATE, "hyperparams.gamma")
+    assert space.is_traced(RATE)
     assert space.static == tuple(space.distributions)[2:]
     assert space.num_static() == 2 * 4 * 61 * 2
 
