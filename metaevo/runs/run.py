@@ -30,8 +30,8 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
 from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
-from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import destinations
+from metaevo.runs.tracking.tracker import mirrored
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
@@ -76,7 +76,6 @@ class Run(Generic[S]):
             self.before = check_same(directory, saved["config"], settings, kind.harmless)
             self.resolved = dict(saved["resolved"])
         self._saved = saved
-        self._tracker: RunTracker | None = None
 
     @property
     def exit_code(self) -> int:
@@ -84,32 +83,30 @@ class Run(Generic[S]):
         return self.stop.exit_code
 
     def start(self, resolved: PlainDict) -> None:
-        """Write config.yaml and start the trackers.
+        """Write config.yaml.
 
         Args:
             resolved: values to keep with the settings.
         """
-        settings = self.settings.run
-        self.resolved = {**resolved, "run_id": self.resolved.get("run_id", uuid.uuid4().hex)}
+        run_id = self.resolved.get("run_id", uuid.uuid4().hex)
+        self.resolved = {**resolved, "run_id": run_id, "job_type": self.kind.job_type}
         self.directory.write_config(to_dict(self.settings), self.resolved, self._saved)
-        self._tracker = RunTracker(
-            self.directory,
-            destinations(to_dict(settings)),
-            job_type=self.kind.job_type,
-            wait=settings.track_wait,
-        )
+
+    def mirrored(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the directory is sent to the trackers of the settings."""
+        settings = self.settings.run
+        to = destinations(to_dict(settings))
+        return mirrored(self.directory, to, wait=settings.track_wait)
 
     @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
-        """After a signal, print the command to continue; always let the trackers finish."""
-        try:
-            yield
-        except StopRequestedError:
-            flags = how_to_continue(self.directory, self.settings)
-            print(f"stopped; continue with: {flags}", file=sys.stderr)
-        finally:
-            if self._tracker is not None:
-                self._tracker.finish()
+    def working(self, *, is_mirrored: bool = True) -> Iterator[None]:
+        """Mirror the directory; after a signal, print the command to continue."""
+        with self.mirrored() if is_mirrored else contextlib.nullcontext():
+            try:
+                yield
+            except StopRequestedError:
+                flags = how_to_continue(self.directory, self.settings)
+                print(f"stopped; continue with: {flags}", file=sys.stderr)
 
     def check_stop(self) -> None:
         """Stop the run if a signal has arrived.
@@ -126,12 +123,6 @@ class Run(Generic[S]):
     def log(self, record: PlainDict) -> None:
         """Add a record to metrics.jsonl, which trackers mirror."""
         self.directory.append_metrics(record)
-
-    @property
-    def tracker(self) -> RunTracker:
-        """The trackers of the run, once it has started."""
-        assert self._tracker is not None
-        return self._tracker
 
     def log_evaluation(
         self, rows: Sequence[PlainMapping], frames: Sequence[int], seconds: float

@@ -217,9 +217,9 @@ class RunDirectory:
             raise ValueError(f"a record needs a kind and its index under that name: {record}")
         files.append_line(self.metrics_path, record)
 
-    def append_tracked(self, entry: PlainDict) -> None:
-        """Add a line to tracked.jsonl."""
-        files.append_line(self.tracked_path, files.plain(entry))
+    def append_child(self, child: schema.Child) -> None:
+        """Add a finished nested run to tracked.jsonl, for trackers."""
+        files.append_line(self.tracked_path, files.plain(child))
 
     def sync(self) -> None:
         """Write metrics.jsonl through to the disk, so that it survives a power failure."""

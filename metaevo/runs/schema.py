@@ -92,6 +92,7 @@ class _Normalisation(TypedDict):
 
 class _Resolved(TypedDict, total=False):
     run_id: Text
+    job_type: Text
     num_devices: Count
     chunk_size: Count
     log_every: Count
@@ -391,20 +392,21 @@ class Schedule(TypedDict):
     schedule: dict[str, list[Number]]
 
 
-class _Opening(TypedDict):
-    run: Text
-    job_type: Text
+class Child(TypedDict):
+    """A line of tracked.jsonl: a finished run nested in another, for trackers."""
 
-
-class _Child(TypedDict):
     child: Text
+    """its name, unique in the run"""
     job_type: Text
+    """`trial` or `seed`"""
     config: PlainDict
+    """the settings that differ from the enclosing run"""
     records: list[PlainDict]
+    """its metrics"""
 
 
-def check_tracked(line: Any, where: str) -> PlainDict:
-    """Return a line of tracked.jsonl: a nested run, or the name and the kind of the run itself.
+def check_child(line: Any, where: str) -> Child:
+    """Return a line of tracked.jsonl; 7ff1657 also wrote other lines there.
 
     Raises:
         ConfigError: naming the key that does not fit.
@@ -412,9 +414,7 @@ def check_tracked(line: Any, where: str) -> PlainDict:
     if not isinstance(line, dict):
         raise ConfigError(f"{where}: not a JSON object")
     if "child" in line:
-        check(_Child, line, where)
+        check(Child, line, where)
         for record in line["records"]:
             _check_index(record, where)
-    elif "run" in line:
-        check(_Opening, line, where)
-    return line
+    return cast(Child, line)

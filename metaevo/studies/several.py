@@ -106,12 +106,10 @@ def _evolve_one(
         print(f"evolution {place} of {count}: seed {member.seed}", file=sys.stderr, flush=True)
         study.keep(own.directory, measured)
         start(own, measured, evolution)
-        try:
+        with own.mirrored():
             this = evolution.with_settings(member.seed, settings.strategy)
             evolution = evolve(study, own, this)
             present(study, own)
-        finally:
-            own.tracker.finish()
     if evolution.chunk_size != run.resolved["chunk_size"]:  # less memory than it seemed
         run.resolved["chunk_size"] = evolution.chunk_size
         run.directory.update_resolved({"chunk_size": evolution.chunk_size})

@@ -228,7 +228,14 @@ def _track_seeds(this: Trained, steps: np.ndarray, curves: np.ndarray) -> None:
             }
             for frames, value in zip(steps.tolist(), curve.tolist(), strict=True)
         ]
-        this.run.tracker.log_child(f"seed_{seed}", "seed", {"agent": seed, "seeds": 1}, records)
+        this.run.directory.append_child(
+            {
+                "child": f"seed_{seed}",
+                "job_type": "seed",
+                "config": {"agent": seed, "seeds": 1},
+                "records": records,
+            }
+        )
 
 
 def _draw_table(this: Trained, policies: PyTree) -> None:

@@ -85,7 +85,7 @@ def run_sweep(
             print(f"{run.directory.path} is finished ({plan.trials} trials)")
             return 0
         this = _open(run, objective, plan, is_worker=worker)
-        with run.working():
+        with run.working(is_mirrored=not worker):
             with this.study:
                 _search(this)
             if not worker:
@@ -208,8 +208,14 @@ def _log(this: SweepRun) -> None:
         this.logged.add(record.number)
         if record.params:  # else the trial is the run itself
             own = {"kind": "trial", "trial": record.number, "value": record.value}
-            name = f"trial_{record.number:04d}"
-            this.run.tracker.log_child(name, "trial", record.params, [own])
+            this.run.directory.append_child(
+                {
+                    "child": f"trial_{record.number:04d}",
+                    "job_type": "trial",
+                    "config": record.params,
+                    "records": [own],
+                }
+            )
 
 
 def _finish(this: SweepRun) -> None:

@@ -3,7 +3,3 @@
 A run writes only to its own directory. A `Mirror` sends the directory's records through the client
 of a service: in a thread while the run continues, or later from `metaevo sync`.
 """
-
-from metaevo.runs.tracking.tracker import RunTracker
-
-__all__ = ["RunTracker"]

@@ -1,25 +1,59 @@
-"""Sends a run directory to a destination."""
+"""Sends a run directory to a destination, through the client of its service."""
 
 import dataclasses
 import os
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from metaevo.config import files, flatten
 from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import check_record, check_tracked
+from metaevo.runs.schema import Child, check_child, check_record
 from metaevo.runs.tracking.destination import Destination
-from metaevo.runs.tracking.remote import About, Remote
 
 ARTIFACTS = (
     "evaluation.json", "trials.csv", "best.yaml", "learning_curves.csv", "figures", "meta_params",
     "report.html",
 )  # fmt: skip
 """files and folders that are sent at the end"""
+
+
+@dataclass(frozen=True)
+class About:
+    """Identity and settings of a run, as services show them."""
+
+    id: str
+    """the same whenever the run is sent"""
+    name: str
+    job_type: str
+    project: str
+    """wandb's project, MLflow's experiment"""
+    config: PlainDict
+    environment: PlainDict
+    """versions, devices, git commit, command line"""
+    started: float
+    """seconds since 1970"""
+    folder: Path
+    """the run directory, by whose name services group the run and its nested runs"""
+
+
+class Remote(Protocol):
+    """An open run at a service. Any method may block, or raise any exception."""
+
+    id: str
+
+    def log(self, records: list[PlainDict]) -> None:
+        """Send the numbers in records of metrics.jsonl that the service does not have yet."""
+
+    def log_artifact(self, path: Path) -> None:
+        """Store a file or a folder."""
+
+    def finish(self, *, completed: bool) -> None:
+        """Send the rest and the status; a run that is not `completed` may be resumed."""
 
 
 class Mirror:
@@ -36,20 +70,17 @@ class Mirror:
         """
         files.refuse_links(run.path)
         self._run, self._destination = run, destination
-        self._job_type = run.path.absolute().parent.name
         self._records = _Tail(run.metrics_path, check_record)
-        self._tracked = _Tail(run.tracked_path, check_tracked)
+        self._children = _Tail(run.tracked_path, check_child)
         self._remote: Remote | None = None
 
     def catch_up(self) -> None:
         """Send the new records; raises any exception of the service's client."""
-        lines = list(self._tracked.read())
-        self._job_type = next((each["job_type"] for each in lines if "run" in each), self._job_type)
         if records := list(self._records.read()):
             self._open().log(records)
-        for line in lines:
-            if "child" in line:
-                self._send_child(line)
+        for child in self._children.read():
+            if "child" in child:
+                self._send_child(child)
 
     def finish(self) -> None:
         """Send the artifacts and the status, and close the run; raises as `catch_up` does."""
@@ -65,30 +96,30 @@ class Mirror:
             self._remote = open_remote(self._destination, self._about())
         return self._remote
 
-    def _send_child(self, line: PlainDict) -> None:
+    def _send_child(self, child: Child) -> None:
         about, parent = self._about(), self._open().id
-        child = dataclasses.replace(
+        own = dataclasses.replace(
             about,
-            id=f"{about.id}-{_word(line['child'])}",
-            name=f"{about.name}/{line['child']}",
-            job_type=line["job_type"],
-            config={**flatten(about.config), **line["config"]},
+            id=f"{about.id}-{_word(child['child'])}",
+            name=f"{about.name}/{child['child']}",
+            job_type=child["job_type"],
+            config={**flatten(about.config), **child["config"]},
         )
-        remote = open_remote(self._destination, child, parent)
-        remote.log(line["records"])
+        remote = open_remote(self._destination, own, parent)
+        remote.log(child["records"])
         remote.finish(completed=True)
 
     def _about(self) -> About:
         saved, path = self._run.read_config(), self._run.path.absolute()
+        resolved, environment = saved["resolved"], saved["environment"]
         return About(
-            id=_word(saved["resolved"].get("run_id", path.name)),
+            id=_word(resolved.get("run_id", path.name)),
             name=path.name,
-            group=path.name,
-            job_type=self._job_type,
+            job_type=resolved.get("job_type", path.parent.name),
             project=self._destination.project,
-            config={**saved["config"], "resolved": saved["resolved"]},
-            environment=saved["environment"],
-            started=datetime.fromisoformat(saved["environment"]["started"]).timestamp(),
+            config={**saved["config"], "resolved": resolved},
+            environment=environment,
+            started=datetime.fromisoformat(environment["started"]).timestamp(),
             folder=path,
         )
 
@@ -109,14 +140,30 @@ def lock_path(run: Path, destination: Destination) -> Path:
     return run / f".tracking-{destination.service}.lock"
 
 
+def numbers_of(record: PlainDict) -> dict[str, float]:
+    """Return the numbers of a record as `kind/name`, without its index."""
+    kind = record["kind"]
+    return {
+        f"{kind}/{name}": value
+        for name, value in record.items()
+        if name != kind and type(value) in (int, float)
+    }
+
+
+def files_in(path: Path) -> list[Path]:
+    """Return the finished files at or below a path, in order."""
+    found = [path] if path.is_file() else sorted(path.rglob("*"))
+    return [each for each in found if each.is_file() and not each.name.endswith(".tmp")]
+
+
 class _Tail:
     """Reads the lines that are appended to a JSON lines file; a replaced file is read anew."""
 
-    def __init__(self, path: Path, check_line: Callable[[Any, str], PlainDict]) -> None:
+    def __init__(self, path: Path, check_line: Callable[[Any, str], Any]) -> None:
         self._path, self._check = path, check_line
         self._position = self._inode = 0
 
-    def read(self) -> Iterator[PlainDict]:
+    def read(self) -> Iterator[Any]:
         try:
             with files.open_file(self._path) as file:
                 if (inode := os.fstat(file.fileno()).st_ino) != self._inode:

@@ -8,7 +8,7 @@ from metaevo.config import ConfigError, flatten
 from metaevo.config.files import locked
 from metaevo.config.plain import PlainDict
 from metaevo.runs.tracking.destination import sqlite_file
-from metaevo.runs.tracking.remote import About, files_in, numbers_of
+from metaevo.runs.tracking.mirror import About, files_in, numbers_of
 
 RUN_ID = "metaevo.run_id"
 """tag that identifies a run"""
@@ -113,7 +113,7 @@ def _create(file: Path) -> None:
 def _tags(about: About, parent: str | None) -> dict[str, str]:
     tags = {
         RUN_ID: about.id,
-        "group": about.group,
+        "group": about.folder.name,
         "job_type": about.job_type,
         "run_directory": str(about.folder),
         "mlflow.source.type": "LOCAL",

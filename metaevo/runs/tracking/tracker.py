@@ -1,14 +1,14 @@
 """The threads that send a run to its trackers while it continues."""
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tqdm import tqdm
 
 from metaevo.config import files
-from metaevo.config.plain import PlainDict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror, lock_path
@@ -19,56 +19,31 @@ _SILENT_SECONDS = 1.0
 """how long the end of a run waits without a message"""
 
 
-class RunTracker:
-    """Mirrors a run directory to any number of destinations, or to none.
+@contextlib.contextmanager
+def mirrored(run: RunDirectory, to: Sequence[Destination], *, wait: float) -> Iterator[None]:
+    """Send a run directory to any number of destinations while it is written.
 
     A service that fails costs one warning; the run continues.
+
+    Args:
+        run: a run directory with a config.yaml.
+        to: the destinations.
+        wait: most seconds that the end waits for the rest to be sent.
     """
-
-    def __init__(
-        self, run: RunDirectory, to: Sequence[Destination], *, job_type: str, wait: float = 60.0
-    ) -> None:
-        """Start a thread for every destination.
-
-        Args:
-            run: a run directory with a config.yaml.
-            to: the destinations.
-            job_type: `train`, `evolution` or `sweep`.
-            wait: most seconds that `finish` waits for the threads.
-        """
-        self._run, self._wait = run, wait
-        if not run.tracked_path.exists():
-            run.append_tracked({"run": run.path.name, "job_type": job_type})
-        self._senders = [_Sender(run, each) for each in to]
-
-    def log_child(
-        self, name: str, job_type: str, config: PlainDict, records: list[PlainDict]
-    ) -> None:
-        """Announce a finished nested run: a trial of a sweep, a seed of a training.
-
-        Args:
-            name: unique in this run.
-            job_type: `trial` or `seed`.
-            config: the settings that differ from the enclosing run.
-            records: metrics of the nested run.
-        """
-        entry = {"child": name, "job_type": job_type, "config": config, "records": records}
-        self._run.append_tracked(entry)
-
-    def finish(self) -> None:
-        """Let the threads send the rest; after `wait` seconds, warn and give up."""
-        deadline = time.monotonic() + self._wait
-        for sender in self._senders:
+    senders = [_Sender(run, each) for each in to]
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + wait
+        for sender in senders:
             sender.over.set()
-        for sender in self._senders:
-            sender.join(min(_SILENT_SECONDS, self._wait))
-            if sender.is_alive() and self._wait > _SILENT_SECONDS:
+        for sender in senders:
+            sender.join(min(_SILENT_SECONDS, wait))
+            if sender.is_alive() and wait > _SILENT_SECONDS:
                 label = sender.destination.label
-                text = f"waiting up to {self._wait:.0f} s for {label} (run.track_wait)"
-                print(text, file=sys.stderr)
+                print(f"waiting up to {wait:.0f} s for {label} (run.track_wait)", file=sys.stderr)
             sender.join(max(0.0, deadline - time.monotonic()))
             sender.give_up()
-        self._senders = []
 
 
 class _Sender(threading.Thread):

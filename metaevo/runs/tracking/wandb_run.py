@@ -11,7 +11,7 @@ import wandb
 
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict
-from metaevo.runs.tracking.remote import About, files_in, numbers_of
+from metaevo.runs.tracking.mirror import About, files_in, numbers_of
 
 _START_SECONDS = 20.0
 _FINISH_SECONDS = 300.0  # `metaevo sync` waits; a run gives up after `run.track_wait`
@@ -49,7 +49,7 @@ class WandbRun:
             project=about.project,
             id=about.id,
             name=about.name,
-            group=about.group,
+            group=about.folder.name,
             job_type=about.job_type,
             config={**about.config, "environment": about.environment},
             allow_val_change=True,

@@ -20,7 +20,7 @@ from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.tracking import mirror
 from metaevo.runs.tracking.destination import Destination
-from metaevo.runs.tracking.remote import files_in
+from metaevo.runs.tracking.mirror import files_in
 from metaevo.tuning.storage import JOURNAL, open_storage
 
 pytestmark = pytest.mark.timeout(60)  # what waits at a pipe waits for ever
@@ -32,7 +32,6 @@ def make_run(path, **settings):
     run.append_metrics(
         {"kind": "update", "update": 0, "frames": 8, "seconds": 1.0, "mean_return": 1.0}
     )
-    run.append_tracked({"run": "run", "job_type": "train"})
     return run
 
 
@@ -104,12 +103,13 @@ def test_only_regular_files_are_read(run, outside, name, kind):
     assert outside.read_text() == "precious"
 
 
+CHILD = {"child": "a", "job_type": "seed", "config": {}, "records": []}
 WRITERS = {
     ".lock": lambda run: None,
     "metrics.jsonl": lambda run: run.append_metrics(
         {"kind": "update", "update": 1, "frames": 16, "seconds": 2.0}
     ),
-    "tracked.jsonl": lambda run: run.append_tracked({"artifact": "figures"}),
+    "tracked.jsonl": lambda run: run.append_child(CHILD),
 }
 
 
@@ -276,7 +276,7 @@ def test_nothing_outside_of_a_run_is_sent(run, outside, service, capsys, attack)
 def test_what_is_inside_is_sent(run, service):
     run.figures.mkdir()
     (run.figures / "a.png").write_text("picture")
-    run.append_tracked({"artifact": "../secret"})  # 7ff1657 announced what to send
+    run.tracked_path.write_text('{"artifact": "../secret"}\n')  # 7ff1657 announced what to send
     assert synced(run, "--mlflow", "http://localhost:1") == 0
     assert set(service.taken) == {"picture"}
 

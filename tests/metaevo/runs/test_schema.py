@@ -78,7 +78,7 @@ def test_a_value_of_another_kind_is_refused_in_one_line(tmp_path, name, path, va
     assert file[name] in str(refused.value)
 
 
-@pytest.mark.parametrize("line", [[], {"run": 1}, {"child": "a"}, {"child": "a", "records": [1]}])
+@pytest.mark.parametrize("line", [[], {"child": "a"}, {"child": "a", "records": [1]}])
 def test_a_tracked_line_of_another_kind_is_refused(line):
     with pytest.raises(ConfigError, match="tracked"):
-        schema.check_tracked(line, "tracked.jsonl")
+        schema.check_child(line, "tracked.jsonl")

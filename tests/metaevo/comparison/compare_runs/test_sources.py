@@ -14,8 +14,8 @@ from metaevo.comparison.compare_runs.seed_run import Source, settings_of
 from metaevo.config import ConfigError
 from metaevo.config.files import write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import destinations
+from metaevo.runs.tracking.tracker import mirrored
 
 
 def test_a_training_has_a_curve_and_scores_for_every_seed(make_run):
@@ -200,13 +200,12 @@ def test_an_offline_run_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "hyperparams": {"lr": 0.1},
     }
     run.write_config(config, {"run_id": "0123456789abcdef"})
-    tracker = RunTracker(run, destinations(config["run"]), job_type="train")
-    for index in range(3):
-        frames, seconds = 40 * (index + 1), 0.5
-        record = {"kind": "update", "update": index, "frames": frames, "seconds": seconds}
-        run.append_metrics({**record, "mean_return": 2.0 * index, "returns": [1.0]})
-    run.report_path.write_text("finished", encoding="utf-8")
-    tracker.finish()
+    with mirrored(run, destinations(config["run"]), wait=60.0):
+        for index in range(3):
+            frames, seconds = 40 * (index + 1), 0.5
+            record = {"kind": "update", "update": index, "frames": frames, "seconds": seconds}
+            run.append_metrics({**record, "mean_return": 2.0 * index, "returns": [1.0]})
+        run.report_path.write_text("finished", encoding="utf-8")
     (source,) = sources.read_all([f"wandb:{tmp_path}"])[0]
     assert (source.kind, source.state) == ("wandb offline", "finished")
     (seed,) = source.seeds

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.tracking import RunTracker
 
 ROOT = Path(__file__).resolve().parents[4]
 RUN_ID = "abc123"
@@ -18,8 +17,7 @@ def make_run(path, generations=3):
     """An evolution's directory as far as trackers care."""
     run = RunDirectory.create(path, "")
     config = {"a": {"b": 1}, "run": {"wandb_project": "p"}}
-    run.write_config(config, {"run_id": RUN_ID})
-    RunTracker(run, [], job_type="evolution").finish()
+    run.write_config(config, {"run_id": RUN_ID, "job_type": "evolution"})
     log_generations(run, range(generations))
     return run
 
@@ -34,7 +32,6 @@ def log_generations(run, indices):
 
 def finish_run(run):
     """What the end of a run leaves: a comparison, a picture, a report, two nested runs."""
-    tracker = RunTracker(run, [], job_type="evolution")
     for index, iqm in enumerate([3.0, 2.0]):
         run.append_metrics(
             {"kind": "evaluation", "evaluation": index, "seconds": 9.0, "name": "n", "iqm": iqm}
@@ -44,7 +41,9 @@ def finish_run(run):
             {"kind": "update", "update": update, "mean_return": rate + update}
             for update in range(2)
         ]
-        tracker.log_child(name, "trial", {"rate": rate}, rows)
+        run.append_child(
+            {"child": name, "job_type": "trial", "config": {"rate": rate}, "records": rows}
+        )
     run.figures.mkdir()
     (run.figures / "fitness.png").write_bytes(b"png")
     (run.figures / ".scores.png.12.tmp").write_bytes(b"half")

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from metaevo.runs.tracking import RunTracker
 from metaevo.runs.tracking.destination import Destination
 from metaevo.runs.tracking.mirror import Mirror
+from metaevo.runs.tracking.tracker import mirrored
 from tests.metaevo.runs.tracking.fake_wandb import serving, silence
 from tests.metaevo.runs.tracking.runs import (
     RUN_ID,
@@ -136,15 +136,13 @@ def test_a_file_that_is_replaced_while_a_run_is_sent_is_not_sent_twice(tmp_path,
 def test_a_run_is_sent_while_it_continues_and_goes_on_after_a_resume(tmp_path):
     run, uri = make_run(tmp_path / "run", 2), f"sqlite:///{tmp_path}/store.db"
     to = [Destination("mlflow", uri, "p")]
-    tracker = RunTracker(run, to, job_type="evolution")
-    log_generations(run, [2, 3])
-    tracker.finish()
+    with mirrored(run, to, wait=60.0):
+        log_generations(run, [2, 3])
     assert read_mlflow(uri)["run"]["status"] == "KILLED"
-    tracker = RunTracker(run, to, job_type="evolution")
-    run.truncate_metrics("generation", 3)
-    log_generations(run, [3, 4])
-    finish_run(run)
-    tracker.finish()
+    with mirrored(run, to, wait=60.0):
+        run.truncate_metrics("generation", 3)
+        log_generations(run, [3, 4])
+        finish_run(run)
     stored = read_mlflow(uri)["run"]
     assert stored["status"] == "FINISHED"
     assert [step for step, _ in stored["metrics"]["generation/frames"]] == [0, 1, 2, 3, 4]
@@ -168,10 +166,9 @@ def test_a_service_that_fails_costs_one_warning(fault, tmp_path, monkeypatch, ca
     with silence() as url:
         monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9" if fault == "dead" else url)
         destination = wandb if to is None else Destination("mlflow", f"sqlite:///{to}", "p")
-        tracker = RunTracker(run, [destination], job_type="evolution", wait=3.0)
-        log_generations(run, [3])
-        started = time.monotonic()
-        tracker.finish()
+        with mirrored(run, [destination], wait=3.0):
+            log_generations(run, [3])
+            started = time.monotonic()
         assert time.monotonic() - started < 60  # far more than `wait` on a busy machine
     connection.close()
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("warning: ")]
