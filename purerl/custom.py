@@ -1,4 +1,4 @@
-"""Load user-defined objects by name: `my_env.py:Corridor` or `my_package.envs:Corridor`."""
+"""User-defined objects by name: `my_env.py:Corridor`, `my_package.envs:Corridor`, or passed."""
 
 import difflib
 import hashlib
@@ -11,6 +11,28 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+_GIVEN: dict[str, Any] = {}
+"""Objects that a caller has passed, by their names in settings."""
+
+
+def give(name: str, given: Any) -> str:
+    """Return a name under which `load` finds an object that a caller passes.
+
+    Args:
+        name: `MODULE:NAME`; a number is added if another object has it.
+        given: the object.
+    """
+    unique, count = name, 1
+    while _GIVEN.setdefault(unique, given) is not given:
+        count += 1
+        unique = f"{name}_{count}"
+    return unique
+
+
+def is_given(name: str) -> bool:
+    """Return whether a caller has passed the object with this name."""
+    return name in _GIVEN
 
 
 def is_custom(name: str) -> bool:
@@ -44,6 +66,8 @@ def load(name: str) -> Any:
     Raises:
         ValueError: if there is no such file, module or object, or if its module raises.
     """
+    if name in _GIVEN:
+        return _GIVEN[name]
     where, _, kind = name.rpartition(":")
     module = _load_module(where, source_digest(name))
     if not hasattr(module, kind):

@@ -13,7 +13,7 @@ from purerl.learners import LearnerEntry
 from purerl.types import Hyperparams, MetaParams
 
 LEARNED = "learned"
-"""What the evolved part is called where hand-written ones have their names."""
+"""Name of the evolved part among the names of hand-written ones."""
 
 
 class Component(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a run has found, on disk and back: `value_loss, meta_params = metaevo.load(run_dir)`.
+"""Save and load discovered components: `value_loss, meta_params = metaevo.load(run_dir)`.
 
 Code in a run's directory is not executed, and modules outside of this package are not imported,
 unless the caller passes `trust_source`. An entry of the package's zoo brings the

@@ -61,7 +61,7 @@ class Expression:
 
     @property
     def names(self) -> frozenset[str]:
-        """What it looks at."""
+        """Names of the inputs."""
         return frozenset(_names(self.tree))
 
     @property

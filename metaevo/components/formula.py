@@ -36,7 +36,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
     "make_optimizer": (*signals.FEATURES, *signals.TIMES),
     "schedule": ("progress",),
 }
-"""What a formula may look at. error: prediction - target; change: prediction - old_prediction;
+"""Inputs of a formula. error: prediction - target; change: prediction - old_prediction;
 ratio: of the new and the old probability; progress: the share of training that is done. Those of an
 optimizer: `metaevo.components.signals.Seen`."""
 RELATIVE = "relative"
@@ -107,7 +107,7 @@ class Config:
 
     @property
     def units(self) -> dict[str, float]:
-        """What meta-parameters of 1 stand for."""
+        """The constants as written, which meta-parameters of 1 represent."""
         return {name: abs(value) or 1.0 for name, value in self.constants.items()}
 
     def numbers(self, meta_params: PlainMapping) -> dict[str, float]:

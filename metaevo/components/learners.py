@@ -5,11 +5,8 @@ from typing import Any
 
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.hints import of_value
-from purerl.custom import is_custom
+from purerl.custom import give, is_custom
 from purerl.learners import HAND_WRITTEN, LEARNERS, LearnerEntry
-
-_GIVEN: dict[str, LearnerEntry] = {}
-"""Learners passed as objects, by the names that they have in settings."""
 
 
 def find(name: Any) -> LearnerEntry:
@@ -21,9 +18,8 @@ def find(name: Any) -> LearnerEntry:
     Raises:
         ConfigError: if there is none.
     """
-    known = LEARNERS | _GIVEN
-    if isinstance(name, str) and name in known:
-        return known[name]
+    if isinstance(name, str) and name in LEARNERS:
+        return LEARNERS[name]
     if not isinstance(name, str) or not is_custom(name):
         raise ConfigError(
             f"learner = {show(name)} is not known{of_value(name, LEARNERS)}; allowed: "
@@ -47,9 +43,7 @@ def name_of(learner: str | LearnerEntry) -> str:
     module = entry.make.__module__
     variables = vars(sys.modules[module]) if module in sys.modules else {}
     variable = next((key for key, value in variables.items() if value is entry), None)
-    name = f"{module}:{variable or getattr(entry.make, '__name__', 'learner')}"
-    _GIVEN[name] = entry
-    return name
+    return give(f"{module}:{variable or getattr(entry.make, '__name__', 'learner')}", entry)
 
 
 def short_name(name: str) -> str:

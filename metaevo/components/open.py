@@ -54,7 +54,7 @@ class Config:
 
 
 class State(NamedTuple):
-    """What is remembered of P parameters."""
+    """Memory of the optimizer for P parameters."""
 
     momenta: jax.Array
     """[len(DECAYS), P]"""

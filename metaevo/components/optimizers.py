@@ -1,4 +1,4 @@
-"""What every learned optimizer has: a picture of its steps, and a table of its inputs' worth."""
+"""Figure of a learned optimizer's steps, and a table of how much each input matters."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What fills the slot, with `hyperparams` in its context."""
+        """The slot function, with `hyperparams` in its context."""
         return self.bound(lambda context: self.hyperparams)
 
     def bound(self, own: Callable[[PyTree], PyTree]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from purerl.types import Context, Hyperparams, MetaParams
 ADVANTAGES = (1.0, -1.0)
 """One standard deviation up and down, as PPO normalises advantages."""
 SCALARS = 2
-"""What a policy loss takes after meta_params and context: the logarithm of the ratio, advantage."""
+"""Arguments of a policy loss after meta_params and context: logarithm of the ratio, advantage."""
 RATIO_LIMIT = 2.0
 """The picture shows ratios from 1 / RATIO_LIMIT to RATIO_LIMIT."""
 CAPTIONS = {

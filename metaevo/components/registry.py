@@ -1,7 +1,7 @@
-"""Components by their names in configs and saved runs; each is imported when it is used.
+"""Components by their names in settings and saved runs; each is imported when it is used.
 
 A name refers to a file in this folder (`value_loss`), a module (`my_package.my_loss`), or a path
-(`my_loss.py`).
+(`my_loss.py`). In Python, a component may also be passed as a module or a class.
 """
 
 import dataclasses
@@ -24,9 +24,9 @@ from metaevo.runs.checkpoint import CheckpointError
 from metaevo.runs.run_directory import RunDirectory
 
 IMPORTED: dict[str, ModuleType] = {}
-"""Imported modules, by the requested names."""
+"""Imported modules and passed classes, by their names in settings."""
 _SOURCES: dict[str, bytes] = {}
-"""What was executed of files outside any package, by the names of their modules."""
+"""Executed sources of files outside any package, by the names of their modules."""
 
 
 def known(slot: str = "") -> list[str]:
@@ -44,6 +44,34 @@ def is_elsewhere(name: str) -> bool:
 def short_name(name: str) -> str:
     """Return the last part of a name: of a section in settings, of a key in meta-parameters."""
     return Path(name).stem if name.endswith(".py") else name.rpartition(".")[2]
+
+
+def name_of(component: Any) -> str:
+    """Return the name under which `find` finds a component.
+
+    Args:
+        component: a name, an imported module, or a class with `SLOT`, `Config` and `make`. A run of
+            a class does not keep its source code, so it can only be loaded where the class is
+            passed.
+
+    Raises:
+        ConfigError: if it is no component.
+    """
+    if isinstance(component, str):
+        return component
+    file = getattr(component, "__file__", None)
+    if file is not None and Path(file).parent == Path(__file__).parent:
+        return Path(file).stem
+    if not hasattr(component, "__name__"):
+        raise ConfigError(
+            f"evolve = {show(component)}: must be a name, a module or a class with SLOT, Config "
+            "and make"
+        )
+    name = file or f"{component.__module__}.{component.__name__}"
+    checked(name, component)
+    while IMPORTED.setdefault(name, component) is not component:  # redefined, as in a notebook
+        name += "_"
+    return name
 
 
 def find(name: str) -> ModuleType:

@@ -22,7 +22,7 @@ Name = Literal["learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"]
 FRACTIONS = ("gae_lambda",)
 """Hyperparameters in [0, 1]."""
 COEFFICIENTS = "level", "slope", "bend", "cubic", "quartic", "quintic", "sextic", "septic"
-"""What the coefficients are called, by their degree."""
+"""Names of the coefficients, by degree."""
 LIMIT = 7.0
 """Of the height: no hyperparam changes by more than a factor of 1,100."""
 

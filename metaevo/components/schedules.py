@@ -1,4 +1,4 @@
-"""What every learned schedule has: its picture over training, and its numbers in words."""
+"""Figure of a learned schedule over training, and a sentence with its numbers."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

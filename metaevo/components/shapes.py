@@ -1,4 +1,4 @@
-"""What a learned loss looks like, in one sentence that is generated from its numbers."""
+"""Describe the shape of a learned loss in one generated sentence."""
 
 from collections.abc import Callable, Mapping
 

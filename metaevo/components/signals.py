@@ -29,7 +29,7 @@ TIMES = "progress", "length"
 
 
 class Seen(NamedTuple):
-    """What is seen of P parameters."""
+    """Inputs for P parameters."""
 
     names: tuple[str, ...]
     """of the signals: all SIGNALS, or fewer where the others are not looked at"""
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is remembered of P parameters."""
+    """Moving averages for P parameters."""
 
     steps: jax.Array
     """[] int32, taken"""

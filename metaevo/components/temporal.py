@@ -16,7 +16,7 @@ from purerl.types import Context
 LOG_SCALE = 10.0
 """The logarithm is divided by it: a training of 22,000 updates has 1, as its end has."""
 SIZE = 2
-"""How many numbers `inputs` returns."""
+"""Number of time inputs."""
 QUARTERS = {f"{LEARNED} at {percent}%": percent / 100 for percent in (0, 25, 50, 75, 100)}
 """The share of training that is done, by the name of a curve."""
 

@@ -1,4 +1,4 @@
-"""What every learned value loss has: its picture, and two ablations.
+"""Figure and ablations of learned value losses.
 
 Scale against shape: a loss may win because it is large or small, not because of its shape (clipping
 the gradient's norm couples the scale of PPO's value loss to the policy's step; the step size of
@@ -32,7 +32,7 @@ CAPTIONS = {
     "curve for every quarter of training.",
 }
 SCALARS = 3
-"""What a value loss takes after meta_params and context: prediction, target, old prediction."""
+"""Arguments of a value loss after meta_params and context: prediction, target, old prediction."""
 COMPARABLE = 1000.0
 """A loss steeper than squared error by a larger factor meets errors that are all but zero."""
 

@@ -57,12 +57,12 @@ def check(key: str, name: str) -> None:
 
     Args:
         key: the setting.
-        name: its value; names of shipped code are ignored.
+        name: its value; names of shipped code and of objects passed from Python are ignored.
 
     Raises:
         ConfigError: if the user has not executed exactly this file by name.
     """
-    if not custom.is_custom(name):
+    if custom.is_given(name) or not custom.is_custom(name):
         return
     try:
         digest = custom.source_digest(name)

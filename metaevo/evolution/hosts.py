@@ -38,7 +38,7 @@ ENVIRONMENT = {
 }
 """Environment variables that replace the flags with the same names."""
 CONNECT_SECONDS = 300
-"""How long a process waits for the others when it starts."""
+"""Seconds that a starting process waits for the others."""
 
 _STATUS = re.compile(
     r"(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|UNAVAILABLE|UNKNOWN)"

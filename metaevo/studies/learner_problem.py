@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal
 
 import jax
@@ -11,7 +12,7 @@ import jax
 from metaevo.comparison import protocol
 from metaevo.comparison.ablations import Laboratory
 from metaevo.comparison.evaluation import LEARNED
-from metaevo.components import learners
+from metaevo.components import learners, registry
 from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.evolution import EvolutionConfig
@@ -21,6 +22,10 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
 from metaevo.training.task import with_task
 from purerl.learners import LearnerEntry
+from purerl.types import Environment
+
+ComponentLike = str | ModuleType | type
+EnvironmentLike = str | type | Environment
 
 
 class LearnerProblem:
@@ -39,8 +44,8 @@ class LearnerProblem:
         self,
         learner: str | LearnerEntry = "ppo",
         *,
-        evolve: str | Sequence[str],
-        env: str | Sequence[str] = "CartPole-v1",
+        evolve: ComponentLike | Sequence[ComponentLike],
+        env: EnvironmentLike | Sequence[EnvironmentLike] = "CartPole-v1",
         env_params: PlainMapping | None = None,
         **sections: Any,
     ):
@@ -50,8 +55,10 @@ class LearnerProblem:
 
         Args:
             learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
-            evolve: a component's name, module or path, or several.
-            env: an environment's name, `my_env.py:Class` or `my_package:Class`, or several.
+            evolve: a component's name or path, an imported module or a class with its `SLOT`,
+                `Config` and `make`; or several in a list.
+            env: an environment's name, `my_env.py:Class` or `my_package:Class`, a gymnax
+                environment of your own as a class or an object; or several in a list.
             env_params: overrides of its parameters; with several environments, by their names.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
                 dicts, and names of hand-written functions for other slots. With
@@ -60,7 +67,8 @@ class LearnerProblem:
         Raises:
             ConfigError: naming the key that is wrong.
         """
-        parts = evolve if isinstance(evolve, str) else list(evolve)
+        is_list = isinstance(evolve, Sequence) and not isinstance(evolve, str)
+        parts = [registry.name_of(each) for each in evolve] if is_list else registry.name_of(evolve)
         name = learners.name_of(learner)
         given = {"learner": name, "evolve": parts, "env": env, "env_params": env_params}
         raw = with_task({**given, **sections})

@@ -45,12 +45,12 @@ class Agents(NamedTuple):
 
     @property
     def settings(self) -> int:
-        """How many settings these are."""
+        """Number of settings."""
         return len(self.rows.episodes.steps) // self.seeds
 
 
 class Trained(NamedTuple):
-    """How well agents learned that were trained from beginning to end."""
+    """Results of complete trainings."""
 
     scores: Any
     """[settings, seeds]; NaN where an agent diverged or has no finished episode to be judged by"""

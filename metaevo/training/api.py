@@ -19,12 +19,13 @@ from metaevo.training.run import run_training
 from metaevo.training.settings import TrainSettings, make_trainee, training_class
 from metaevo.training.task import with_task
 from purerl.learners import LearnerEntry
+from purerl.types import Environment
 
 
 def train(
     learner: str | LearnerEntry = "ppo",
     *,
-    env: str = "CartPole-v1",
+    env: str | type | Environment = "CartPole-v1",
     env_params: PlainMapping | None = None,
     seeds: int = 8,
     seed: int = 0,
@@ -42,7 +43,8 @@ def train(
 
     Args:
         learner: its name, such as ppo or `my_learner.py:NAME`, or a `LearnerEntry`.
-        env: an environment's name, `my_env.py:Class` or `my_package:Class`.
+        env: an environment's name, `my_env.py:Class` or `my_package:Class`, or a gymnax
+            environment of your own, as a class or an object.
         env_params: overrides of its parameters.
         seeds: agents, which differ in their random keys only.
         seed: of all randomness.

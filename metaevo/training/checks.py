@@ -27,7 +27,7 @@ class Evolves(Protocol):
 
     @property
     def evolution(self) -> EvolutionConfig:
-        """How candidates are evaluated."""
+        """Settings of the evaluation of candidates."""
 
 
 def check_training(

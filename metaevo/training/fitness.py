@@ -1,4 +1,4 @@
-"""How well an agent learned, as one number: the fitness of the loss that it was trained with.
+"""Fitness of a training run: one number for how well an agent learned.
 
 What is known of an agent is decided here, once: an agent has diverged where its parameters are not
 `all_finite`, and then has no score; a stretch in which no episode finished has no mean return.
@@ -134,7 +134,7 @@ class Windows:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of windows."""
         return -(-self.num_updates // self.every)
 
     def ends(self, done: int | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What makes the fitness of several environments comparable: random play and the reference."""
+"""Normalise the fitness of several environments: 0 is random play, 1 the reference."""
 
 from collections.abc import Sequence
 

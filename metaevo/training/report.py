@@ -125,7 +125,7 @@ def finish(this: Trained, result: TrainingResult, episodes: EpisodeSums, *, seco
 
 
 def _weights(config: FitnessConfig) -> str:
-    """What the fitness is made of, such as "2 x mean_return + 0.5 x reward_per_step"."""
+    """Return the terms of the fitness, such as "2 x mean_return + 0.5 x reward_per_step"."""
     weights = [(name, weight) for name, weight in to_dict(config).items() if weight]
     return " + ".join(name if weight == 1 else f"{weight:g} x {name}" for name, weight in weights)
 

@@ -44,7 +44,7 @@ DEFAULTS = {("ppo", "value_loss"): "clipped_squared"}
 
 @dataclass(frozen=True)
 class PlayConfig:
-    """How trained policies are judged."""
+    """Settings of the evaluation of trained policies."""
 
     episodes: Annotated[int, Interval(ge=0, le=MOST)] = 20
     """that every trained policy plays; 0 for none"""
@@ -74,11 +74,11 @@ class RunConfig(RecordConfig):
 
 
 LATER_SLOTS = ("schedule",)
-"""That runs of earlier versions have no setting for."""
+"""Slots without a setting in runs of earlier versions."""
 
 
 class Trainee(NamedTuple):
-    """What the settings describe, bound together."""
+    """The learner, environment and functions that the settings name."""
 
     env_name: str
     learner: Learner
@@ -118,11 +118,11 @@ class TrainableSettings(LearnerSettings, Protocol):
 
     @property
     def task(self) -> TaskConfig:
-        """What it is trained on."""
+        """The environment."""
 
     @property
     def channel(self) -> str:
-        """What it hears."""
+        """The channel."""
 
 
 def training_class(raw: PlainDict) -> type[TrainSettings]:

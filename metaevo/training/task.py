@@ -1,4 +1,4 @@
-"""What agents are trained on and with: environments, and a learner with functions in its slots."""
+"""Environments, and a learner bound to them with functions in its slots."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -45,12 +45,12 @@ class LearnerSettings(Protocol):
 
     @property
     def hyperparams(self) -> Hyperparams:
-        """What is traced."""
+        """The traced settings."""
 
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """What agents are trained on."""
+    """Environments that agents are trained in."""
 
     env: str | tuple[str, ...] = "CartPole-v1"
     """an environment's name, or several: then fitness is normalised and averaged"""
@@ -65,11 +65,15 @@ class TaskConfig:
 
 
 def with_task(settings: PlainMapping) -> PlainDict:
-    """Return settings with `env` and `env_params`, as Python functions take them, in `task`."""
+    """Return settings with `env` and `env_params`, as Python functions take them, in `task`.
+
+    Environments may be names, classes or objects.
+    """
     raw = {key: value for key, value in settings.items() if key not in ("env", "env_params")}
     if "env" in settings:
         env = settings["env"]
-        names = env if isinstance(env, str) else list(env)
+        is_list = isinstance(env, list | tuple)
+        names = [envs.name_of(each) for each in env] if is_list else envs.name_of(env)
         raw["task"] = {"env": names, "env_params": dict(settings.get("env_params") or {})}
     return raw
 
@@ -174,7 +178,7 @@ def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:
 
 
 class Parts(NamedTuple):
-    """What an experiment is made of."""
+    """Evolved functions, fixed functions and environments of an experiment."""
 
     evolved: Evolved
     fixed: dict[str, Callable[..., Any]]

@@ -3,11 +3,11 @@
 import gymnasium
 
 from purerl.envs import gymnax_import  # noqa: F401 - before all that imports gymnax
-from purerl.envs.registry import make, names, suite_names
+from purerl.envs.registry import make, name_of, names, suite_names
 from purerl.envs.state_index import StateIndex
 from purerl.envs.talking import Talking
 
-__all__ = ["StateIndex", "Talking", "make", "names", "suite_names"]
+__all__ = ["StateIndex", "Talking", "make", "name_of", "names", "suite_names"]
 
 # By name only: environments are built, and JAX is started, by `gymnasium.make`.
 for _name in ("GridWorld", "Doors"):

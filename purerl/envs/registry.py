@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import gymnax
 from gymnax import registration
 
-from purerl.custom import is_custom, load
+from purerl.custom import give, is_custom, load
 from purerl.envs import (
     brax_suite,
     craftax_suite,
@@ -53,6 +53,18 @@ def names() -> list[str]:
 def suite_names() -> list[str]:
     """Return the names of all suites, `suite/name`, installed or not."""
     return [f"{suite}/{name}" for suite, found in SUITES.items() for name in found.names]
+
+
+def name_of(env: str | type | Environment) -> str:
+    """Return the name under which `make` finds an environment.
+
+    Args:
+        env: a name, or the class or an object of a user's gymnax environment.
+    """
+    if isinstance(env, str):
+        return env
+    cls = env if isinstance(env, type) else type(env)
+    return give(f"{cls.__module__}:{cls.__name__}", env)
 
 
 def make(name: str, *, observations: Observations = "auto", **overrides: Any) -> tuple[Any, Any]:
@@ -119,7 +131,7 @@ def check_name(name: str) -> None:
             a suite is not supported.
     """
     if is_custom(str(name)):
-        _own_class(name)
+        _own(name)
         return
     if str(name).endswith(".py"):
         raise ValueError(f"{name}: name the class too, for example {name}:MyEnvironment")
@@ -175,21 +187,22 @@ def _make(name: str, observations: Observations, kwargs: tuple) -> tuple[Any, An
 
 def _constructor(name: str) -> Any:
     if is_custom(name):
-        return _own_class(name)
+        own = _own(name)
+        return own if isinstance(own, type) else lambda: own
     suite, _, rest = name.partition("/")
     if suite in SUITES:
         return SUITES[suite].constructor(rest)
     return OWN[name] if name in OWN else registration._registry[name]
 
 
-def _own_class(name: str) -> type:
+def _own(name: str) -> Any:
+    """Return the class or object of a user's environment."""
     found = load(name)
     if not all(hasattr(found, each) for each in ("step_env", "default_params")):
         raise ValueError(
             f"{name} must be a gymnax environment: a class with default_params, reset_env, step_env"
         )
-    cls: type = found
-    return cls
+    return found
 
 
 def _hashable(value: Any) -> Any:

@@ -1,1 +1,1 @@
-"""What learners are made of: losses, networks, returns, memories, exploration, normalisation."""
+"""Parts of learners: losses, networks, returns, memories, exploration, normalisation."""

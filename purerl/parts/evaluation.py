@@ -1,4 +1,4 @@
-"""How well a trained policy does."""
+"""Evaluate a trained policy on whole episodes."""
 
 from typing import Any
 

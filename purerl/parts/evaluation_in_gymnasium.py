@@ -1,4 +1,4 @@
-"""How well a trained policy does in Gymnasium's own environments: a check of ours."""
+"""Evaluate a trained policy in Gymnasium's environments, as a check of gymnax's."""
 
 import math
 from typing import Any

@@ -31,7 +31,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is trained to repeat a number: sections of a run's settings, as plain data."""
+    """Sections of a run's settings that repeat a number of the card by training."""
 
     task: PlainDict
     train: PlainDict
@@ -43,7 +43,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What a meta-policy plays to repeat a number: sections of its run's settings."""
+    """Sections of a run's settings that repeat a number of the card by playing."""
 
     game: PlainDict
     opponent: PlainDict

@@ -1,5 +1,7 @@
 """From a notebook: evolve a component, compare it, use it, without a settings file."""
 
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import metaevo
 from metaevo.components.discovery import evolved_on
 from purerl import envs, q_learning
+from purerl.envs.grid_world import GridWorld
 
 STRATEGY = metaevo.StrategyConfig(population_size=8, sigma=0.1)
 CONFIG = metaevo.EvolutionConfig(generations=2, validation_seeds=2, validation_every=1)
@@ -94,3 +97,56 @@ def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
 def test_a_wrong_key_is_named(changes, key):
     with pytest.raises(metaevo.ConfigError, match=key):
         metaevo.LearnerProblem("q_learning", **{"evolve": "value_loss", **SIZES, **changes})
+
+
+def evolved(evolve, **changes):
+    problem = metaevo.LearnerProblem("q_learning", evolve=evolve, **{**SIZES, **changes})
+    found = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG)
+    return [record["fitness_mean"] for record in found.metrics], found
+
+
+def test_a_module_and_a_class_are_components(tmp_path):
+    sys.path.insert(0, "examples")
+    try:
+        import tilted
+    finally:
+        sys.path.remove("examples")
+
+    class Tilted:
+        SLOT, Config, make = tilted.SLOT, tilted.Config, staticmethod(tilted.make)
+
+    expected, _ = evolved("examples/tilted.py")
+    of_module, found = evolved(tilted)
+    assert of_module == expected
+    assert evolved([Tilted])[0] == expected
+    found.save(tmp_path / "tilted")
+    function, meta_params = metaevo.load(tmp_path / "tilted")
+    assert function(meta_params, None, 1.0, 0.0, 0.0) > 0.0
+
+
+@pytest.mark.parametrize("wrong", [3, jax.numpy, metaevo.Component])
+def test_an_object_that_is_no_component_is_refused(wrong):
+    with pytest.raises(metaevo.ConfigError, match="evolve"):
+        metaevo.LearnerProblem("q_learning", evolve=wrong, **SIZES)
+
+
+def test_a_class_and_an_object_are_environments():
+    expected, _ = evolved("value_loss")
+    assert evolved("value_loss", env=GridWorld)[0] == expected
+    changes = {"env": GridWorld(size=3), "env_params": {}}
+    assert evolved("value_loss", **changes)[0] == expected
+    result = metaevo.train("q_learning", seeds=2, **{**SIZES, **changes})
+    named = metaevo.train("q_learning", seeds=2, **SIZES)
+    np.testing.assert_array_equal(result.scores, named.scores)
+
+
+def test_two_classes_of_one_name_are_two_environments():
+    first, second = (type("Twin", (GridWorld,), {}) for _ in range(2))
+    assert envs.name_of(first) == envs.name_of(first)
+    assert envs.name_of(first) != envs.name_of(second)
+
+
+@pytest.mark.parametrize("wrong", [3, dict])
+def test_an_object_that_is_no_environment_is_refused(wrong):
+    with pytest.raises(metaevo.ConfigError, match="must be a gymnax environment"):
+        metaevo.LearnerProblem("q_learning", evolve="value_loss", env=wrong)
