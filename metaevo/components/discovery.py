@@ -88,6 +88,8 @@ def load(
             another slot than `slot`, or an untrusted component from outside metaevo, or a component
             that `learner` cannot use.
     """
+    if not isinstance(run_dir, str | Path):
+        raise ConfigError(f"run_dir = {show(run_dir)}: must be a path or zoo:NAME")
     entry = _entry(run_dir)
     if entry is not None and slot not in (None, entry.card["slot"]):
         raise ConfigError(f"{entry.name} fills {entry.card['slot']}, not {slot}")

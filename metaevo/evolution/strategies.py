@@ -50,17 +50,6 @@ class GivenStrategy(StrategyConfig):
         return config
 
 
-def settings_of(strategy: StrategyConfig | Strategy | None) -> StrategyConfig:
-    """Return the settings of a strategy passed by a caller.
-
-    Raises:
-        ConfigError: if the argument is not a strategy.
-    """
-    if strategy is None or isinstance(strategy, StrategyConfig):
-        return strategy or StrategyConfig()
-    return GivenStrategy.of(strategy)
-
-
 def make(config: StrategyConfig, solution: PyTree, **steps: Any) -> Strategy:
     """Return the strategy of the settings.
 

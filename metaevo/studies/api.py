@@ -15,7 +15,7 @@ from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
-from metaevo.evolution.strategies import settings_of
+from metaevo.evolution.strategies import GivenStrategy
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from metaevo.evolution.trouble import trouble
 from metaevo.reports.plots import plot_fitness
@@ -147,7 +147,7 @@ def evolve(
     checked = from_dict(
         ProblemSettings, {"strategy": of_strategy, "evolution": of_evolution, "run": of_run}
     )
-    used = settings_of(own) if own is not None else checked.strategy
+    used = GivenStrategy.of(own) if own is not None else checked.strategy
     config = checked.evolution
     study, settings = _study_of(problem, used, config, checked.run)
     if run_dir is None:

@@ -212,3 +212,8 @@ def test_nothing_is_pickled(run):
     content = json.loads((run.meta_params / "metadata.json").read_text())
     with np.load(run.meta_params / "state.npz", allow_pickle=False) as file:
         assert len(file.files) == len(content["leaves"]) == 4
+
+
+def test_a_run_is_a_path():
+    with pytest.raises(ConfigError, match="run_dir = 3"):
+        metaevo.load(3)
