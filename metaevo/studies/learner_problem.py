@@ -67,8 +67,11 @@ class LearnerProblem:
         Raises:
             ConfigError: naming the key that is wrong.
         """
-        is_list = isinstance(evolve, Sequence) and not isinstance(evolve, str)
-        parts = [registry.name_of(each) for each in evolve] if is_list else registry.name_of(evolve)
+        parts: str | list[str]
+        if isinstance(evolve, list | tuple):
+            parts = [registry.name_of(each) for each in evolve]
+        else:
+            parts = registry.name_of(evolve)
         name = learners.name_of(learner)
         given = {"learner": name, "evolve": parts, "env": env, "env_params": env_params}
         raw = with_task({**given, **sections})
