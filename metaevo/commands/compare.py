@@ -114,10 +114,6 @@ def _write(result: RunComparison, output: Path, reload_seconds: float | None) ->
         "options": asdict(result.options),
         "conclusions": [conclusion(result)],
         "notes": result.notes,
-        "runs": [
-            {"name": each.name, "kind": each.kind, "state": each.state, "progress": each.progress}
-            for each in result.sources
-        ],
         "comparisons": result.comparisons,
         "optimum": result.optimum,
         "optimum_is": result.optimum_is,

@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from math import comb, inf, prod
-from typing import NamedTuple
 
 import numpy as np
 
-from metaevo.statistics.intervals import RESAMPLES, Estimate, estimate
 from metaevo.statistics.scores import FloatArray, Strata, arrays_of
 
 POWER = 0.8
@@ -140,34 +138,3 @@ def needed_runs(x: Strata, y: Strata, *, alpha: float = 0.05) -> float:
     while 2 / comb(2 * needed, needed) ** tasks > alpha:
         needed += 1
     return needed
-
-
-class Paired(NamedTuple):
-    """Comparison of two groups of runs paired by their random numbers."""
-
-    pairs: int
-    difference: Estimate
-    """mean of x - y over the pairs; pairs are redrawn"""
-    p: float
-    """p-value of `signed_rank_test`; 1 if all pairs tie"""
-    correlation: float
-    """correlation between partners, NaN if unknown; pairing helps only if it is high"""
-
-
-def paired(x: Strata, y: Strata, *, resamples: int = RESAMPLES, seed: int = 0) -> Paired:
-    """Compare partners: x[task][i] and y[task][i] had the same random numbers."""
-    xs, ys = arrays_of(x), arrays_of(y)
-    differences = [a - b for a, b in zip(xs, ys, strict=True)]
-
-    def mean(samples: list[FloatArray]) -> FloatArray:
-        return np.asarray(np.concatenate(samples, axis=-1).mean(axis=-1))
-
-    centred = [np.concatenate([a - a.mean() for a in part]) for part in (xs, ys)]
-    scale = np.sqrt((centred[0] ** 2).sum() * (centred[1] ** 2).sum())
-    correlation = float((centred[0] * centred[1]).sum() / scale) if scale > 0 else np.nan
-    return Paired(
-        sum(map(len, differences)),
-        estimate(differences, mean, resamples=resamples, seed=seed),
-        signed_rank_test(xs, ys, seed=seed),
-        correlation,
-    )

@@ -1,6 +1,6 @@
 """Every number of a comparison of runs, computed from their seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,7 +15,6 @@ from metaevo.comparison.compare_runs.grouping import (
     differing,
     group,
     value_of,
-    with_variants,
 )
 from metaevo.comparison.compare_runs.results import (
     EffectResult,
@@ -24,11 +23,11 @@ from metaevo.comparison.compare_runs.results import (
     PairResult,
     RunComparison,
 )
-from metaevo.comparison.compare_runs.seed_run import EVALUATION, SeedRun
+from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.comparison.compare_runs.selection import Selection, select
 from metaevo.config import ConfigError
 from metaevo.reports.numbers import counted
-from metaevo.statistics import Estimate, FloatArray, Paired
+from metaevo.statistics import Estimate, FloatArray
 
 _ALL_PAIRS = 5
 """With more groups, only the best group is compared with the others."""
@@ -76,12 +75,18 @@ def compare_runs(
     options = Options(metric, score, keys, align, threshold, optimum, full_length)
     found, notes = sources.read_all([str(run) for run in runs])
     chosen = select(found, metric, align, full_length, notes)
-    seeds = chosen.seeds
-    if chosen.metric == EVALUATION:
-        seeds = with_variants(seeds, chosen.variant)
-    groups, best, best_is = _scored(group(seeds, keys), chosen, options, notes)
+    scores = {seed: chosen.score(seed, score) for seed in chosen.seeds}
+    _note_missing(scores, chosen, notes)
+    if chosen.direction is None:  # a missing score has no worst value to count as
+        scores = {seed: value for seed, value in scores.items() if np.isfinite(value)}
+    groups, best, best_is = _group_results(group(list(scores), keys), scores, chosen, optimum)
+    if len(best) > 1:
+        notes.append(
+            "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
+            "task before they are pooled"
+        )
     sign = _shown_sign(chosen, best)
-    pairs, comparisons = _pairs(groups, sign)
+    pairs, comparisons = _pairs(groups, sign, decidable=chosen.direction is not None)
     efficiency = [
         row
         for task in sorted(chosen.ends)
@@ -92,10 +97,20 @@ def compare_runs(
             lower_is_better=chosen.lower_is_better,
         )
     ]
+    effects = _effects(groups, sign) if len(scores) == len(chosen.seeds) else []
     return RunComparison(
-        found, options, chosen, groups, pairs, comparisons, _effects(groups, sign), efficiency,
-        best, best_is, notes,
-    )  # fmt: skip
+        found,
+        options,
+        chosen,
+        groups,
+        pairs,
+        comparisons,
+        effects,
+        efficiency,
+        best,
+        best_is,
+        notes,
+    )
 
 
 def _shown_sign(chosen: Selection, optimum: dict[str, float]) -> int:
@@ -106,64 +121,49 @@ def _shown_sign(chosen: Selection, optimum: dict[str, float]) -> int:
 # --- Scores -------------------------------------------------------------------------------------
 
 
-def _scored(
-    groups: Sequence[Group], chosen: Selection, options: Options, notes: list[str]
+def _group_results(
+    groups: Sequence[Group],
+    known: Mapping[SeedRun, float],
+    chosen: Selection,
+    given_optimum: float | None,
 ) -> tuple[list[GroupResult], dict[str, float], str]:
-    """Return the groups, best first, and the best possible score of every task with its source.
-
-    Raises:
-        ConfigError: if no seed of a task has a score.
-    """
-    known = {id(seed): chosen.score(seed, options.score) for g in groups for seed in g.seeds}
+    """Return the groups, best first, and the best possible score of every task with its source."""
     tasks = sorted({task for each in groups for task in each.tasks})
-    for task in tasks:
-        _note_missing([known[id(seed)] for g in groups for seed in g.on(task)], task, chosen, notes)
-    complete = dict.fromkeys((each.label for each in groups), True)
-    if not chosen.is_directed:
-        complete = {g.label: all(np.isfinite(known[id(s)]) for s in g.seeds) for g in groups}
-        groups = [Group(g.label, [s for s in g.seeds if np.isfinite(known[id(s)])]) for g in groups]
-        groups = [each for each in groups if each.seeds]
     sign = -1.0 if chosen.lower_is_better else 1.0
-    oriented: list[dict[str, FloatArray]] = [{} for _ in groups]
-    scaled: list[dict[str, FloatArray]] = [{} for _ in groups]
-    best: dict[str, float] = {}
+    scores: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
+    scaled: dict[str, dict[str, FloatArray]] = {each.label: {} for each in groups}
+    best, best_is = _known_optimum(tasks, chosen, given_optimum)
     best_scaled: dict[str, float] = {}
-    known_best, best_is = _known_optimum(tasks, chosen, options.optimum)
     for task in tasks:
-        found = statistics.fill_missing(
+        oriented = statistics.fill_missing(
             {
-                place: sign * np.array([known[id(seed)] for seed in each.on(task)])
-                for place, each in enumerate(groups)
+                each.label: sign * np.array([known[seed] for seed in each.on(task)])
+                for each in groups
                 if task in each.tasks
             }
         )
-        low, high = (end(np.concatenate([*found.values()])) for end in (np.min, np.max))
-        start, width = (low, (high - low) or 1.0) if len(tasks) > 1 else (0.0, 1.0)
-        for place, values in found.items():
-            oriented[place][task] = values
-            scaled[place][task] = (values - start) / width
-        best[task] = known_best.get(task, float(sign * high))
+        every = np.concatenate(list(oriented.values()))
+        best.setdefault(task, float(sign * every.max()))
+        start, width = (every.min(), np.ptp(every) or 1.0) if len(tasks) > 1 else (0.0, 1.0)
+        for label, values in oriented.items():
+            scores[label][task] = sign * values
+            scaled[label][task] = (values - start) / width
         best_scaled[task] = float((sign * best[task] - start) / width)
-    if len(tasks) > 1:
-        notes.append(
-            "several tasks: scores are scaled to 0 for the worst and 1 for the best seed of each "
-            "task before they are pooled"
-        )
-    results, shown = [], _shown_sign(chosen, best)
-    for each, scores, own in zip(groups, oriented, scaled, strict=True):
+    shown = _shown_sign(chosen, best)
+    results = []
+    for each in groups:
+        own = scaled[each.label]
         strata = list(own.values())
         variances = [part.var(ddof=1) if len(part) > 1 else 0.0 for part in strata]
         results.append(
             GroupResult(
                 each,
-                {task: sign * part for task, part in scores.items()},
+                scores[each.label],
                 own,
-                complete[each.label],
                 _signed(statistics.estimate(strata), shown),
                 shown * float(np.concatenate(strata).mean()),
                 float(np.sqrt(np.mean(variances))),
                 statistics.optimality_gap(strata, [best_scaled[task] for task in own]),
-                {task: statistics.estimate([sign * part]) for task, part in scores.items()},
             )
         )
     # All tables, legends and plots have this order.
@@ -177,25 +177,31 @@ def _known_optimum(
     """Return the best possible score by task, where it is known, and its source."""
     if given is not None:
         return dict.fromkeys(tasks, given), "given"
-    if chosen.metric in ("mean_return", EVALUATION) and set(tasks) <= set(_BEST_POSSIBLE):
-        return _BEST_POSSIBLE, "the best possible return"
+    if (chosen.is_evaluation or chosen.metric == "mean_return") and set(tasks) <= set(
+        _BEST_POSSIBLE
+    ):
+        return {task: _BEST_POSSIBLE[task] for task in tasks}, "the best possible return"
     return {}, f"the {'lowest' if chosen.lower_is_better else 'highest'} score of any seed"
 
 
-def _note_missing(values: Sequence[float], task: str, chosen: Selection, notes: list[str]) -> None:
-    missing = int((~np.isfinite(values)).sum())
-    if missing == len(values):
-        raise ConfigError(f"no run has a value of {chosen.metric} yet")
-    if missing:
-        fate = "they count as the worst one" if chosen.is_directed else (
-            f"they are left out, and no conclusion is drawn about their groups, because it is "
-            f"unknown whether high or low values of {chosen.metric} are better"
-        )  # fmt: skip
-        on = f" on {task}" if task else ""
-        notes.append(
-            f"{missing} of {counted(len(values), 'seed')}{on} have no score (they diverged, or no "
-            f"episode finished); {fate}"
-        )
+def _note_missing(known: Mapping[SeedRun, float], chosen: Selection, notes: list[str]) -> None:
+    """Append a note for every task with missing scores.
+
+    Raises:
+        ConfigError: if no seed of a task has a score.
+    """
+    for task in sorted({seed.task for seed in known}):
+        values = [value for seed, value in known.items() if seed.task == task]
+        missing = int((~np.isfinite(values)).sum())
+        if missing == len(values):
+            raise ConfigError(f"no run has a value of {chosen.metric} yet")
+        if missing:
+            on = f" on {task}" if task else ""
+            fate = "they count as the worst one" if chosen.direction else "they are left out"
+            notes.append(
+                f"{missing} of {counted(len(values), 'seed')}{on} have no score (they diverged, or "
+                f"no episode finished); {fate}"
+            )
 
 
 def _signed(estimate: Estimate, sign: int) -> Estimate:
@@ -206,13 +212,9 @@ def _signed(estimate: Estimate, sign: int) -> Estimate:
 # --- Pairs and effects --------------------------------------------------------------------------
 
 
-def _common(first: GroupResult, second: GroupResult) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return the scaled scores on the tasks that two groups have in common."""
-    tasks = [task for task in first.scaled if task in second.scaled]
-    return [first.scaled[task] for task in tasks], [second.scaled[task] for task in tasks]
-
-
-def _pairs(ranked: Sequence[GroupResult], sign: int) -> tuple[list[PairResult], int]:
+def _pairs(
+    ranked: Sequence[GroupResult], sign: int, *, decidable: bool
+) -> tuple[list[PairResult], int]:
     """Return the pairs to show, better group first, and the number of all pairs."""
     every = [pair for pair in combinations(ranked, 2) if _common(*pair)[0]]
     adjusted = statistics.holm([statistics.rank_test(*_common(*pair)) for pair in every])
@@ -222,8 +224,6 @@ def _pairs(ranked: Sequence[GroupResult], sign: int) -> tuple[list[PairResult], 
             continue
         x, y = _common(first, second)
         contrast = statistics.contrast(x, y)
-        complete = first.complete and second.complete
-        paired = _paired(first, second)
         shown.append(
             PairResult(
                 first.label,
@@ -231,60 +231,39 @@ def _pairs(ranked: Sequence[GroupResult], sign: int) -> tuple[list[PairResult], 
                 (sum(map(len, x)), sum(map(len, y))),
                 contrast._replace(difference=_signed(contrast.difference, sign)),
                 p,
-                statistics.verdict(contrast, p) if complete else "undecided",
+                statistics.verdict(contrast, p) if decidable else "undecided",
                 statistics.needed_runs(x, y, alpha=0.05 / len(every)),
                 min(1.0, statistics.smallest_p(x, y) * len(every)),
-                paired and paired._replace(difference=_signed(paired.difference, sign)),
-                complete,
             )
         )
     return shown, len(every)
 
 
-def _paired(first: GroupResult, second: GroupResult) -> Paired | None:
-    """Compare seeds with the same name on the same task; None for fewer than two such pairs."""
-    x, y = _by_name(first), _by_name(second)
-    common: dict[str, list[tuple[str, str]]] = {}
-    for key in x:
-        if key in y:
-            common.setdefault(key[0], []).append(key)
-    if sum(map(len, common.values())) < 2:
-        return None
-    xs, ys = (
-        [np.array([side[key] for key in keys]) for keys in common.values()] for side in (x, y)
-    )
-    return statistics.paired(xs, ys)
-
-
-def _by_name(result: GroupResult) -> dict[tuple[str, str], float]:
-    """Return the scaled scores of seeds with a unique name by task and name."""
-    rows = [((task, seed.seed), s) for task, seed, _, s in result.by_seed() if seed.has_own_seed]
-    keys = [key for key, _ in rows]
-    return {key: value for key, value in rows if keys.count(key) == 1}
+def _common(first: GroupResult, second: GroupResult) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Return the scaled scores on the tasks that two groups have in common."""
+    tasks = [task for task in first.scaled if task in second.scaled]
+    return [first.scaled[task] for task in tasks], [second.scaled[task] for task in tasks]
 
 
 def _effects(groups: Sequence[GroupResult], sign: int) -> list[EffectResult]:
-    """Return one row for each value of each setting that differs; none if seeds are left out."""
-    if not all(each.complete for each in groups):
-        return []
-    flat = [(seed, task, s) for each in groups for task, seed, _, s in each.by_seed()]
-    seeds = [seed for seed, _, _ in flat]
-    redundant = {key for keys in change_together(seeds) for key in keys[1:]}
-    found = {key: values for key, values in differing(seeds).items() if key not in redundant}
+    """Return one row for each value of each setting that differs."""
+    scaled = {seed: score for each in groups for seed, _, score in each.by_seed()}
+    redundant = {key for keys in change_together(list(scaled)) for key in keys[1:]}
+    found = {key: values for key, values in differing(list(scaled)).items() if key not in redundant}
     rows: list[EffectResult] = []
     for key, values in list(found.items())[:_MOST_KEYS]:
-        rows += _effect(key, values[:_MOST_VALUES], flat, sign)
+        rows += _effect(key, values[:_MOST_VALUES], scaled, sign)
     adjusted = iter(statistics.holm([row.p for row in rows if row.p is not None]))
     return [row if row.p is None else replace(row, p=next(adjusted)) for row in rows]
 
 
 def _effect(
-    key: str, values: Sequence[str], flat: Sequence[tuple[SeedRun, str, float]], sign: int
+    key: str, values: Sequence[str], scaled: Mapping[SeedRun, float], sign: int
 ) -> list[EffectResult]:
     parts: dict[str, dict[str, list[float]]] = {value: {} for value in values}
-    for seed, task, scaled in sorted(flat, key=lambda each: each[1]):
+    for seed in sorted(scaled, key=lambda seed: seed.task):
         if (own := value_of(seed, key)) in parts:
-            parts[own].setdefault(task, []).append(scaled)
+            parts[own].setdefault(seed.task, []).append(scaled[seed])
     estimates = {value: statistics.estimate(list(part.values())) for value, part in parts.items()}
     best = max(values, key=lambda value: estimates[value].value)
     rows = []

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 from matplotlib.ticker import EngFormatter
 
 from metaevo.comparison.compare_runs.results import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES
 from metaevo.reports import plots
-from metaevo.statistics import FloatArray
 
 _COLORS = (plots.BLUE, plots.LEARNED, plots.GREEN, plots.PURPLE, plots.ORANGE, plots.SKY)
 _DASHES = ("solid", "dashed")
@@ -32,22 +30,12 @@ def draw_curves(result: RunComparison, path: Path) -> Path:
             if row.task != task or row.label not in shown or not len(row.middle.x):
                 continue
             part, (color, dash) = row.middle, shown[row.label]
-            low, middle, high = map(smooth, (part.low, part.iqm, part.high))
-            axes.fill_between(part.x, low, high, color=color, alpha=0.18, linewidth=0)
+            axes.fill_between(part.x, part.low, part.high, color=color, alpha=0.18, linewidth=0)
             marker = "o" if len(part.x) == 1 else ""
-            axes.plot(part.x, middle, color=color, linestyle=dash, marker=marker, linewidth=2,
+            axes.plot(part.x, part.iqm, color=color, linestyle=dash, marker=marker, linewidth=2,
                       label=row.label)  # fmt: skip
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     for axes in panels[len(tasks) :]:
         axes.set_visible(False)
     plots._legend(figure, *panels[: len(tasks)], letters=10)
     return plots._save(figure, path)
-
-
-def smooth(y: FloatArray) -> FloatArray:
-    """Return a moving average, as in page.js; the window shrinks near the ends."""
-    half = len(y) // 40
-    sums = np.concatenate([[0.0], np.cumsum(y)])
-    at = np.arange(len(y))
-    reach = np.minimum(half, np.minimum(at, len(y) - 1 - at))
-    return np.asarray((sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1))

@@ -1,6 +1,5 @@
 """Groups of seeds with the same settings, or with the same values of chosen settings."""
 
-import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +8,6 @@ from metaevo.comparison.compare_runs.seed_run import SEED_KEYS, SeedRun, setting
 from metaevo.config import ConfigError
 
 ABSENT = "(not set)"
-VARIANT = "variant"
-"""The config key that holds the variant of held-out scores."""
 _LONGEST = 60
 """Characters of a label."""
 
@@ -67,37 +64,26 @@ def group(seeds: Sequence[SeedRun], by: Sequence[str] | None = None) -> list[Gro
     groups: dict[tuple[str, ...], list[SeedRun]] = {}
     for seed in seeds:
         groups.setdefault(tuple(value_of(seed, key) for key in keys), []).append(seed)
-    shown = list(range(len(keys)))
-    if by is None and max(map(len, _labels(keys, list(groups), shown))) > _LONGEST:
-        shown = _distinguishing(keys, list(groups))
-    order = sorted(groups, key=lambda values: [_rank(values[index]) for index in shown])
+    shown = keys
+    if by is None and max(map(len, _labels(keys, list(groups), keys))) > _LONGEST:
+        # Runs of different learners differ in dozens of settings that change together.
+        redundant = {key for together in change_together(seeds) for key in together[1:]}
+        shown = [key for key in keys if key not in redundant]
+    order = sorted(groups, key=lambda values: [_rank(value) for value in values])
     labels = _unique([_short(label) for label in _labels(keys, order, shown)])
     return [Group(label, groups[values]) for label, values in zip(labels, order, strict=True)]
 
 
 def _labels(
-    keys: Sequence[str], rows: Sequence[tuple[str, ...]], shown: Sequence[int]
+    keys: Sequence[str], rows: Sequence[tuple[str, ...]], shown: Sequence[str]
 ) -> list[str]:
-    names = _short_names([keys[index] for index in shown])
-    return [", ".join(f"{names[keys[i]]}={values[i]}" for i in shown) for values in rows]
-
-
-def _distinguishing(keys: Sequence[str], rows: Sequence[tuple[str, ...]]) -> list[int]:
-    """Choose a few keys that distinguish all rows; runs of different learners differ in dozens."""
-    columns = list(zip(*rows, strict=True))
-    left = sorted(range(len(keys)), key=lambda index: _readability(keys[index], columns[index]))
-    chosen: list[int] = []
-
-    def distinguished(index: int) -> int:
-        return len(set(zip(*(columns[each] for each in [*chosen, index]), strict=True)))
-
-    parts = 1
-    while parts < len(rows):
-        best = max(left, key=distinguished)  # the first of equals
-        parts = distinguished(best)
-        chosen.append(best)
-        left.remove(best)
-    return sorted(chosen)
+    names = _short_names(shown)
+    return [
+        ", ".join(
+            f"{names[key]}={value}" for key, value in zip(keys, row, strict=True) if key in names
+        )
+        for row in rows
+    ]
 
 
 def _readability(key: str, values: Sequence[str]) -> tuple[bool, int]:
@@ -110,18 +96,6 @@ def value_of(seed: SeedRun, key: str) -> str:
     if key == "run":
         return seed.run
     return settings_of(seed).get(key, str(seed.config.get(key, ABSENT)))
-
-
-def with_variants(seeds: Sequence[SeedRun], only: str | None) -> list[SeedRun]:
-    """Return one seed for every held-out score, with the variant as a setting."""
-    return [
-        dataclasses.replace(
-            seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={}
-        )
-        for seed in seeds
-        for name, score in seed.scores.items()
-        if only in (None, name)
-    ]
 
 
 def known_key(key: str, seeds: Sequence[SeedRun]) -> str:

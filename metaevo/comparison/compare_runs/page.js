@@ -154,13 +154,32 @@
         showlegend: false,
       });
     });
-    const how = layout(narrow.matches ? "score" : data.what, "");
-    how.yaxis.range = [traces.length - 0.4, -0.6];
-    how.yaxis.tickvals = traces.map((_, at) => at);
-    how.yaxis.ticktext = shown.map(wrapped);
+    return showRows("scores", data.what, traces, shown, 48);
+  }
+
+  // A row for each group, the first one on top.
+  function showRows(id, quantity, traces, labels, height) {
+    const how = layout(narrow.matches ? "score" : quantity, "");
+    how.yaxis.range = [labels.length - 0.4, -0.6];
+    how.yaxis.tickvals = labels.map((_, at) => at);
+    how.yaxis.ticktext = labels.map(wrapped);
     how.margin.t = 20;
-    how.height = 110 + 48 * Math.max(traces.length, 1);
-    return Plotly.react("scores", traces, how, config);
+    how.height = 110 + height * Math.max(labels.length, 1);
+    return Plotly.react(id, traces, how, config);
+  }
+
+  function drawGroups() {
+    const color = style(0).color;
+    const of = (value) => data.groups.map(value);
+    const trace = {
+      type: "scatter", mode: "markers", x: of((g) => g.iqm), y: of((_, at) => at),
+      text: of((g) => plain(g.label)), hoverinfo: "x+text", marker: { size: 11, color },
+      error_x: {
+        type: "data", symmetric: false, color, thickness: 3, width: 0,
+        array: of((g) => g.interval[1] - g.iqm), arrayminus: of((g) => g.iqm - g.interval[0]),
+      },
+    };
+    return showRows("groups", data.groupScale, [trace], of((g) => g.label), 30);
   }
 
   function drawProfile(grouping, task) {
@@ -191,6 +210,7 @@
     const axis = control("axis").value;
     history.replaceState(null, "", "#" + [index, task, lines, axis, control("smoothing").value].map(encodeURIComponent).join("/"));
     const grouping = data.groupings[index];
+    drawGroups();
     if (axis) drawCurves(index, task, axis, lines);
     drawScores(grouping, task);
     drawProfile(grouping, task);

@@ -12,10 +12,10 @@ from plotly.offline import get_plotlyjs
 from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
 from metaevo.comparison.compare_runs.results import RunComparison
-from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun
+from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
 from metaevo.reports import page as report
-from metaevo.reports.numbers import column, counted
+from metaevo.reports.numbers import counted
 from metaevo.statistics import FloatArray
 
 # The browser loads no other file, even if a name in the data or a later Plotly requests one.
@@ -23,8 +23,8 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; form-action 'none'; base-uri 'none'"
 )
-_BAR, _MOST_BARS = 38, 12
-"""Height in pixels and largest number of groups in the drawing of intervals."""
+_MOST_BARS = 12
+"""Groups in the plot of intervals."""
 _MOST_GROUPINGS, _MOST_GROUPS = 10, 60
 """Single settings to group by, and groups with middle curves."""
 _RESAMPLES = 200
@@ -34,13 +34,6 @@ _CSS = """
 .controls label[hidden] { display: none; }
 .controls select { display: block; font: inherit; color: var(--ink); background: var(--panel);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
-.beside { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 1.5rem; }
-@media (min-width: 60rem) { .beside { grid-template-columns: minmax(0, 1fr) 11rem;
-  align-items: center; } }
-.intervals { overflow: visible; font-size: .8rem; }
-.intervals text { fill: var(--ink); }
-.intervals line { stroke: var(--accent); stroke-width: 3; stroke-linecap: round; }
-.intervals circle { fill: var(--accent); }
 .plot { width: 100%; min-height: 120px; }
 .verdicts { margin: 0; padding-left: 1.2rem; }
 .verdicts li { margin-bottom: .5rem; max-width: 52rem; overflow-wrap: anywhere; }
@@ -57,27 +50,32 @@ Series = list[float | None]
 
 def views(result: RunComparison) -> dict[str, object]:
     """Return the data that page.js draws: seeds, groupings, and curves by axis and task."""
-    scored = [each for one in result.groups for each in one.by_seed()]
-    seeds = [seed for _, seed, *_ in scored]
-    number = {id(seed): index for index, seed in enumerate(seeds)}
+    scores = {seed: score for each in result.groups for seed, score, _ in each.by_seed()}
+    seeds = list(scores)
+    number = {seed: index for index, seed in enumerate(seeds)}
     named = _groupings(result, seeds)
     groupings = [
         {
             "name": name,
             "labels": [each.label for each in groups],
-            "members": [[number[id(seed)] for seed in each.seeds] for each in groups],
+            "members": [[number[seed] for seed in each.seeds] for each in groups],
         }
         for name, groups in named.items()
     ]
-    has_curves = result.selection.metric != EVALUATION
+    has_curves = not result.selection.is_evaluation
     axes = [axis for axis in AXES if has_curves and all(axis in seed.axes for seed in seeds)]
     tasks = sorted({seed.task for seed in seeds})
     return {
         "what": compared_quantity(result, scaled=False),
         "metric": result.selection.metric.replace("_", " "),
         "seeds": [
-            {"name": f"{seed.run} seed {seed.seed}", "task": task, "score": _rounded(score)}
-            for task, seed, score, _ in scored
+            {"name": f"{seed.run} seed {seed.seed}", "task": seed.task, "score": _rounded(score)}
+            for seed, score in scores.items()
+        ],
+        "groupScale": compared_quantity(result),
+        "groups": [
+            {"label": each.label, "iqm": each.iqm.value, "interval": each.iqm.interval}
+            for each in result.groups[:_MOST_BARS]
         ],
         "tasks": tasks,
         "groupings": groupings,
@@ -112,13 +110,13 @@ def _panel(
     task: str,
 ) -> dict[str, object]:
     """Return the curves of a task, and the middle curves by grouping and group."""
-    mine = {index: seed for index, seed in enumerate(seeds) if seed.task == task}
-    raw = [curves.curve(seed, result.selection.metric, axis) for seed in mine.values()]
+    mine = {seed: index for index, seed in enumerate(seeds) if seed.task == task}
+    raw = [curves.curve(seed, result.selection.metric, axis) for seed in mine]
     points = curves.grid(raw)
-    row = dict(zip(map(id, mine.values()), curves.align(raw, points), strict=True))
+    row = dict(zip(mine, curves.align(raw, points), strict=True))
 
     def middle(members: Group) -> dict[str, Series] | None:
-        aligned = [row[id(seed)] for seed in members.on(task)]
+        aligned = [row[seed] for seed in members.on(task)]
         if not aligned:
             return None
         part = curves.middle(points, np.stack(aligned), _RESAMPLES)
@@ -127,7 +125,7 @@ def _panel(
 
     return {
         "x": _list(points),
-        "curves": {str(index): _list(row[id(seed)]) for index, seed in mine.items()},
+        "curves": {str(index): _list(row[seed]) for seed, index in mine.items()},
         "middles": [
             [middle(each) for each in groups] if len(groups) <= _MOST_GROUPS else []
             for groups in groupings
@@ -160,42 +158,6 @@ class _List:
 
 
 @dataclass(frozen=True)
-class _Groups:
-    """The table of groups next to a drawing of its intervals."""
-
-    table: report.Table
-    result: RunComparison
-
-    def html(self) -> str:
-        rows = self.result.groups[:_MOST_BARS]
-        edges = [edge for row in rows for edge in row.iqm.interval]
-        low, high = min(edges), max(edges)
-        scale = 100 / ((high - low) or 1.0)
-        bars = []
-        for place, row in enumerate(rows):
-            (left, right), y = row.iqm.interval, 14 + _BAR * place
-            left, middle, right = (scale * (each - low) for each in (left, row.iqm.value, right))
-            bars.append(
-                f'<text x="0%" y="{y}">{escape(row.label)}</text>'
-                f'<svg x="2%" width="96%" overflow="visible"><line x1="{left:.2f}%" '
-                f'x2="{right:.2f}%" y1="{y + 10}" y2="{y + 10}"/>'
-                f'<circle cx="{middle:.2f}%" cy="{y + 10}" r="5"/></svg>'
-            )
-        bottom = 16 + _BAR * len(rows)
-        first, last = column([low, high])
-        axis = (
-            f'<text x="0%" y="{bottom}">{escape(first)}</text>'
-            f'<text x="100%" y="{bottom}" text-anchor="end">{escape(last)}</text>'
-        )
-        return (
-            f'<div class="beside"><div>{self.table.html()}</div><figure><svg class="intervals" '
-            f'role="img" aria-label="IQM and 95% interval of each group" width="100%" '
-            f'height="{bottom + 6}">{"".join(bars)}{axis}</svg><figcaption>IQM and 95% interval.'
-            "</figcaption></figure></div>\n"
-        )
-
-
-@dataclass(frozen=True)
 class _Plots:
     """Controls, plots, data and program."""
 
@@ -206,7 +168,8 @@ class _Plots:
         own = _controls({"lines": "lines", "axis": "align by", "smoothing": "curves"})
         script = (Path(__file__).parent / "page.js").read_text(encoding="utf-8")
         return (
-            f'<h2>Plots</h2>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
+            '<div id="groups" class="plot"></div>\n<p class="note">IQM and 95% interval of each '
+            f'group.</p>\n<h2>Plots</h2>\n{common}<div id="curves-part"><h2>Curves</h2>\n{own}'
             '<div id="curves" class="plot"></div>\n'
             '<p class="note">Line: interquartile mean over seeds, up to the end of the shortest '
             "seed; band: 95% bootstrap interval. Click a name to hide it, double-click to isolate "
@@ -254,7 +217,7 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
     if result.notes:
         parts.append(_List("Notes", result.notes))
     first, *others = tables(result)
-    parts += [_Groups(first, result), _Plots(views(result)), *others]
+    parts += [first, _Plots(views(result)), *others]
     parts.append(report.KeyValues("How this was computed", vars(result.options)))
     reload = ""
     if reload_seconds is not None:

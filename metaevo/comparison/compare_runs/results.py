@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from metaevo import statistics
 from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.grouping import Group
 from metaevo.comparison.compare_runs.seed_run import SeedRun, Source
 from metaevo.comparison.compare_runs.selection import Selection
-from metaevo.statistics import Contrast, Estimate, FloatArray, Paired, Verdict
+from metaevo.statistics import Contrast, Estimate, FloatArray, Verdict
 
 Record = dict[str, str | float | None]
 """A row of a table by column."""
-TableName = Literal["scores", "groups", "pairs", "effects", "efficiency"]
+TableName = Literal["scores", "groups", "pairs", "tasks", "efficiency", "effects", "runs"]
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,12 @@ class GroupResult:
     """by task, [seeds] as recorded"""
     scaled: dict[str, FloatArray]
     """by task, [seeds], higher is better; over several tasks 0 is the worst and 1 the best"""
-    complete: bool
-    """whether no seed without a score is left out"""
     iqm: Estimate
     mean: float
     std: float
     """standard deviation within a task"""
     gap: Estimate
     """mean distance to the best possible score"""
-    by_task: dict[str, Estimate]
-    """unscaled IQM"""
 
     @property
     def label(self) -> str:
@@ -58,13 +55,11 @@ class GroupResult:
         """Number of seeds, over all tasks."""
         return sum(map(len, self.scores.values()))
 
-    def by_seed(self) -> Iterator[tuple[str, SeedRun, float, float]]:
-        """Yield task, seed, recorded score and scaled score."""
+    def by_seed(self) -> Iterator[tuple[SeedRun, float, float]]:
+        """Yield each seed with its recorded and its scaled score."""
         for task, scores in self.scores.items():
-            rows = zip(self.group.on(task), scores.tolist(), self.scaled[task].tolist(),
-                       strict=True)  # fmt: skip
-            for seed, score, scaled in rows:
-                yield task, seed, score, scaled
+            yield from zip(self.group.on(task), scores.tolist(), self.scaled[task].tolist(),
+                           strict=True)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,9 +76,6 @@ class PairResult:
     """estimated seeds per group for a decision; infinite if no number would decide"""
     smallest_p: float
     """adjusted p-value of completely separated scores"""
-    paired: Paired | None
-    complete: bool
-    """whether no seed without a score is left out"""
 
 
 @dataclass(frozen=True)
@@ -130,8 +122,9 @@ class RunComparison:
         """Return a table as records, such as `pandas.DataFrame` reads.
 
         Args:
-            name: "scores" (one row per seed), "groups", "pairs", "effects" (of single settings) or
-                "efficiency" (steps to reach the threshold).
+            name: "scores" (one row per seed), "groups", "pairs", "tasks" (groups on single tasks),
+                "efficiency" (steps to reach the threshold), "effects" (of single settings) or
+                "runs".
         """
         tables = self.tables()
         if name not in tables:
@@ -139,12 +132,13 @@ class RunComparison:
         return tables[name]
 
     def tables(self) -> dict[str, list[Record]]:
-        """Return all tables by name."""
+        """Return all tables by name. The columns of an interval end in `_low` and `_high`."""
         return {
             "scores": [
-                {"group": each.label, "task": task, "run": seed.run, "seed": seed.seed, "score": s}
+                {"group": each.label, "task": seed.task, "run": seed.run, "seed": seed.seed,
+                 "score": score}
                 for each in self.groups
-                for task, seed, s, _ in each.by_seed()
+                for seed, score, _ in each.by_seed()
             ],
             "groups": [
                 {"group": each.label, "seeds": each.count, **_columns("iqm", each.iqm),
@@ -158,16 +152,31 @@ class RunComparison:
                  "p": each.adjusted_p, "seeds_needed": each.needed}
                 for each in self.pairs
             ],
+            "tasks": [
+                {"task": task, "group": each.label, "seeds": len(each.scores[task]),
+                 **_columns("iqm", statistics.estimate([each.scores[task]]))}
+                for task in self.optimum
+                for each in self.groups
+                if task in each.scores
+            ],
+            "efficiency": [
+                {"group": each.label, "task": each.task, "threshold": each.threshold,
+                 "reached_at": each.reached_at, "reached_at_low": each.interval[0],
+                 "reached_at_high": each.interval[1], "seeds": each.seeds,
+                 "seeds_that_reach": each.seeds_that_reach}
+                for each in self.efficiency
+            ],
             "effects": [
                 {"setting": each.key, "value": each.value, "seeds": each.count,
                  **_columns("iqm", each.iqm), **_columns("difference", each.difference),
                  "p": each.p}
                 for each in self.effects
             ],
-            "efficiency": [
-                {"group": each.label, "task": each.task, "threshold": each.threshold,
-                 "reached_at": each.reached_at, "low": each.interval[0], "high": each.interval[1]}
-                for each in self.efficiency
+            "runs": [
+                {"name": each.name, "kind": each.kind, "state": each.state,
+                 "progress": each.progress,
+                 "seeds": len({seed.seed for seed in self.seeds if seed.run == each.name})}
+                for each in self.sources
             ],
         }  # fmt: skip
 

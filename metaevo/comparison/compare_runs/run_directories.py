@@ -66,7 +66,7 @@ def read(path: Path) -> Source:
     records = found[kind or "update"]
     notes: list[str] = []
     seeds = _seeds(run, config, kind, records, notes) if kind else []
-    seeds = _with_scores(seeds, _evaluated(run, config, evolved=kind == "generation"))
+    seeds = _with_scores(seeds, run, config, evolved=kind == "generation")
     progress = _progress(config, kind, records)
     return Source(str(run.path), "run directory", seeds, _state(run), progress, notes)
 
@@ -145,40 +145,27 @@ def _returns(records: Records) -> FloatArray | None:
     return None
 
 
-def _with_scores(seeds: list[SeedRun], evaluated: list[SeedRun]) -> list[SeedRun]:
-    """Join seeds and their scores; scored seeds without a curve follow."""
-    scored = {each.seed: each for each in evaluated}
-    joined = [
-        replace(seed, scores=scored.pop(seed.seed).scores) if seed.seed in scored else seed
-        for seed in seeds
-    ]
-    return [*joined, *scored.values()]
+def _with_scores(
+    seeds: list[SeedRun], run: RunDirectory, config: PlainDict, *, evolved: bool
+) -> list[SeedRun]:
+    """Add the scores of evaluation.json; scored seeds without a curve follow.
 
-
-def _evaluated(run: RunDirectory, config: PlainDict, *, evolved: bool) -> list[SeedRun]:
-    """A seed without curves for every score of evaluation.json.
-
-    The default metric of an evolution is the score of the learned variant.
+    The default metric of the scores of an evolution is the score of the learned variant.
     """
     if not os.path.lexists(run.evaluation_path):
-        return []
+        return seeds
     result = read_json(run.evaluation_path, Evaluation)
-    scores = {row["name"]: _by_seed(row["scores"]) for row in result["variants"]}
-    learned = result.get("learned")
     base = config.get("run.seed", 0)
-    return [
-        SeedRun(
-            str(run.path),
-            f"{base}/{index}",
-            config,
-            {},
-            {},
-            f"{EVALUATION}:{learned}" if evolved and learned else None,
-            scores={
-                name: float(values[index]) for name, values in scores.items() if index < len(values)
-            },
-        )
-        for index in range(max((len(values) for values in scores.values()), default=0))
+    scores: dict[str, dict[str, float]] = {}
+    for row in result["variants"]:
+        for index, score in enumerate(_by_seed(row["scores"]).tolist()):
+            scores.setdefault(f"{base}/{index}", {})[row["name"]] = score
+    learned = result.get("learned")
+    default = f"{EVALUATION}:{learned}" if evolved and learned else None
+    joined = [replace(seed, scores=scores.pop(seed.seed, {})) for seed in seeds]
+    return joined + [
+        SeedRun(str(run.path), name, config, {}, {}, default, scores=each)
+        for name, each in scores.items()
     ]
 
 

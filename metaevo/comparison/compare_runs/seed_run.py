@@ -59,9 +59,9 @@ def direction(metric: str) -> Direction | None:
     return _KNOWN.get(name, "higher" if _HIGHER_ELSEWHERE.search(name) else None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SeedRun:
-    """One seed of one run."""
+    """One seed of one run. Seeds are compared by identity."""
 
     run: str
     """name of its run"""

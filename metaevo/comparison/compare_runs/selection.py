@@ -1,12 +1,15 @@
 """Metric, axis, seeds and common length of a comparison of runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION, SeedRun, Source, direction
 from metaevo.config import ConfigError
+from purerl.metrics import Direction
 
+VARIANT = "variant"
+"""The config key that holds the variant of held-out scores."""
 _NOTHING = "no run has recorded anything to compare yet"
 
 
@@ -15,8 +18,7 @@ class Selection:
     """The seeds to compare, with metric and axis."""
 
     metric: str
-    variant: str | None
-    """of evaluation.json, if one was chosen"""
+    """`evaluation` or `evaluation:VARIANT` for held-out scores"""
     axis: str
     seeds: list[SeedRun]
     ends: dict[str, float]
@@ -24,14 +26,19 @@ class Selection:
     full_length: bool
 
     @property
-    def lower_is_better(self) -> bool:
-        """Whether low values of the metric are known to be better."""
-        return direction(self.metric) == "lower"
+    def is_evaluation(self) -> bool:
+        """Whether held-out scores are compared, which have no curves."""
+        return self.metric.partition(":")[0] == EVALUATION
 
     @property
-    def is_directed(self) -> bool:
-        """Whether it is known if high or low values are better."""
-        return direction(self.metric) is not None
+    def direction(self) -> Direction | None:
+        """Whether higher or lower values are better; None if unknown."""
+        return direction(EVALUATION if self.is_evaluation else self.metric)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether low values of the metric are known to be better."""
+        return self.direction == "lower"
 
     def curve(self, seed: SeedRun) -> curves.Curve:
         """Return the metric of a seed along the axis."""
@@ -39,7 +46,7 @@ class Selection:
 
     def score(self, seed: SeedRun, how: curves.Score) -> float:
         """Return the score of a seed; NaN if it has none."""
-        if self.metric == EVALUATION:
+        if self.is_evaluation:
             return next(iter(seed.scores.values()))
         end = curves.reach(seed, self.axis) if self.full_length else self.ends[seed.task]
         return curves.score(*self.curve(seed), end, how, lower_is_better=self.lower_is_better)
@@ -59,24 +66,23 @@ def select(
     """
     notes += [f"{source.name}: {note}" for source in sources for note in source.notes]
     notes += [f"{source.name}: {source.status}" for source in sources if not source.complete]
-    chosen, variant = metric or _default(sources, notes), None
-    if chosen.split(":", 1)[0] == EVALUATION:
-        chosen, _, rest = chosen.partition(":")
-        variant = rest or None
+    chosen = metric or _default(sources, notes)
+    is_evaluation = chosen.partition(":")[0] == EVALUATION
     seeds: list[SeedRun] = []
     for source in sources:
-        mine = [seed for seed in source.seeds if _has(seed, chosen, variant)]
+        if is_evaluation:
+            mine = [each for seed in source.seeds for each in _variants(seed, chosen)]
+        else:
+            mine = [seed for seed in source.seeds if chosen in seed.metrics]
         if not mine and any(seed.metrics or seed.scores for seed in source.seeds):
-            raise ConfigError(
-                f"{source.name}: has no metric {metric or chosen!r}; it has: {_names(source)}"
-            )
+            raise ConfigError(f"{source.name}: has no metric {chosen!r}; it has: {_names(source)}")
         if not mine and not source.repeats:
             notes.append(f"{source.name}: left out, because it has no records yet")
         seeds += mine
     if not seeds:
         raise ConfigError(_NOTHING)
-    if chosen == EVALUATION:
-        return Selection(chosen, variant, "steps", seeds, {}, full_length)
+    if is_evaluation:
+        return Selection(chosen, "steps", seeds, {}, full_length)
     axis = align or curves.default_axis(seeds)
     for seed in seeds:
         if axis not in seed.axes:
@@ -84,14 +90,16 @@ def select(
             raise ConfigError(f"{seed.run}: cannot be aligned by {axis}; it has: {known}")
     if chosen != "mean_return" and any(seed.is_mean for seed in seeds):
         notes.append(f"{chosen} is recorded as a mean over a run's seeds: a run counts as one seed")
-    return Selection(chosen, variant, axis, seeds, _ends(seeds, axis, full_length, notes),
-                     full_length)  # fmt: skip
+    return Selection(chosen, axis, seeds, _ends(seeds, axis, full_length, notes), full_length)
 
 
-def _has(seed: SeedRun, metric: str, variant: str | None) -> bool:
-    if metric == EVALUATION:
-        return bool(seed.scores) if variant is None else variant in seed.scores
-    return metric in seed.metrics
+def _variants(seed: SeedRun, metric: str) -> list[SeedRun]:
+    """Return a seed for each held-out score, with the variant as a setting."""
+    return [
+        replace(seed, config={**seed.config, VARIANT: name}, scores={name: score}, metrics={})
+        for name, score in seed.scores.items()
+        if metric in (EVALUATION, f"{EVALUATION}:{name}")
+    ]
 
 
 def _default(sources: Sequence[Source], notes: list[str]) -> str:
@@ -101,22 +109,16 @@ def _default(sources: Sequence[Source], notes: list[str]) -> str:
         for source in sources
         if source.seeds
     }
-    names = set().union(*held_out.values())
-    if len(names) == 1 and all(held_out.values()):
+    variants = set().union(*held_out.values())
+    if len(variants) == 1 and all(held_out.values()):
         notes.append(
             "evolutions are compared by the held-out scores of their results, with one seed for "
             "each agent: the intervals do not cover the variation between evolutions "
             "(--metric fitness_of_mean shows the curves)"
         )
-        return str(names.pop())
-    if len(names) > 1:
-        notes.append(
-            "held-out scores are not used, because they are of different variants: "
-            f"{', '.join(sorted(map(str, names)))}"
-        )
-    elif names:
-        without = ", ".join(name for name, found in held_out.items() if not found)
-        notes.append(f"held-out scores are not used, because {without} has none")
+        return str(variants.pop())
+    if variants:
+        notes.append("held-out scores are not used, because not all runs have those of one variant")
     defaults: dict[str, str] = {}
     for source in sources:
         found = next((s.default for s in source.seeds if s.default and not _is_held_out(s)), None)

@@ -28,6 +28,8 @@ WANDB, MLFLOW = "wandb:", "mlflow:"
 _SQLITE = "sqlite:///"
 _TIMEOUT = 120
 """Seconds for wandb's reader of one offline run."""
+_MOST_RUNS = 50_000
+"""Runs that MLflow returns at once."""
 _STATES = {"finished": "finished", "running": "still going on", "scheduled": "still going on",
            "failed": "failed", "killed": "stopped"}  # fmt: skip
 _KINDS = ("update", "generation", "trial", "evaluation")
@@ -249,14 +251,8 @@ def _read_experiment(client: Any, text: str, name: str) -> list[Source]:
     if experiment is None:
         known = ", ".join(sorted(each.name for each in client.search_experiments())) or "none"
         raise ConfigError(f"{text}: no experiment {name!r}; there are: {known}")
-    runs: PlainDict = {}
-    token = None
-    while True:
-        page = client.search_runs([experiment.experiment_id], max_results=1000, page_token=token)
-        runs |= {run.info.run_id: run for run in page}
-        token = page.token
-        if not token:
-            break
+    found = client.search_runs([experiment.experiment_id], max_results=_MOST_RUNS)
+    runs = {run.info.run_id: run for run in found}
     parent_tag = "mlflow.parentRunId"
     parents = {run.data.tags.get(parent_tag) for run in runs.values()}
     leaves = [run for key, run in runs.items() if key not in parents]

@@ -1,13 +1,15 @@
 """A comparison of runs in sentences and tables, for the terminal and the page."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from metaevo.comparison.compare_runs.grouping import change_together
-from metaevo.comparison.compare_runs.results import PairResult, RunComparison
-from metaevo.comparison.compare_runs.seed_run import AXES, EVALUATION
-from metaevo.reports.numbers import counted, estimate, fixed, interval, number, p_value
+from metaevo.comparison.compare_runs.results import PairResult, Record, RunComparison
+from metaevo.comparison.compare_runs.seed_run import AXES
+from metaevo.reports.numbers import counted, estimate, number, p_value
 from metaevo.reports.page import Table
-from metaevo.statistics import MOST_RUNS, Estimate
+from metaevo.statistics import MOST_RUNS
 
 
 def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
@@ -19,9 +21,9 @@ def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
     """
     chosen = result.selection
     scale = ", scaled on each task from 0 to 1" if scaled and len(result.optimum) > 1 else ""
-    if chosen.metric == EVALUATION:
-        variant = f" ({chosen.variant})" if chosen.variant else ""
-        return f"scores of evaluation.json{variant}{scale}"
+    if chosen.is_evaluation:
+        variant = chosen.metric.partition(":")[2]
+        return f"scores of evaluation.json{f' ({variant})' if variant else ''}{scale}"
     name = chosen.metric.replace("_", " ") if chosen.metric == "mean_return" else chosen.metric
     how = {
         "final": "mean of the last tenth of a run",
@@ -34,44 +36,37 @@ def compared_quantity(result: RunComparison, *, scaled: bool = True) -> str:
 def conclusion(result: RunComparison) -> str:
     """Return the conclusion; the numbers behind it are in the tables."""
     best = result.groups[0]
+    value = {each.label: f"{each.label} ({number(each.iqm.value)})" for each in result.groups}
     if len(result.groups) == 1:
         return (
             f"There is only one group ({best.label}, {counted(best.count, 'seed')}), so there is "
             "no comparison. Group by a setting with --group-by, or add more runs."
         )
-    if not result.pairs:
-        return "The groups have no task in common, so they cannot be compared."
-    value = {each.label: number(each.iqm.value) for each in result.groups}
-    mine = [pair for pair in result.pairs if pair.first == best.label]
-    if not mine:
-        return f"{best.label} leads ({value[best.label]}), but shares no task with the others."
-    better = "better than" if result.selection.is_directed else "higher than"
-    beaten = [pair.second for pair in mine if pair.verdict == "better"]
-    rivals = [pair for pair in mine if pair.verdict != "better"]
+    if result.selection.direction is None:
+        return (
+            "Undecided, because it is unknown whether high or low values of "
+            f"{result.selection.metric} are better. {value[best.label]} is highest."
+        )
+    pairs = [pair for pair in result.pairs if pair.first == best.label]
+    if not pairs:
+        return f"{value[best.label]} leads, but shares no task with the other groups."
+    rivals = [pair for pair in pairs if pair.verdict != "better"]
     if rivals:
-        text = f"Undecided: {best.label} leads ({value[best.label]}); {_needs(rivals[0])}."
-        if len(rivals) > 1:
-            more = rivals[1].second if len(rivals) == 2 else f"{len(rivals) - 1} more"
-            text += f" It is undecided against {more}, too."
-        if beaten:
-            names = f"the other {len(beaten)}" if len(beaten) > 1 else beaten[0]
-            text += f" It is {better} {names}."
-        return text
-    lead = mine[0].contrast.difference
+        beaten = len(pairs) - len(rivals)
+        better = f" It is better than {counted(beaten, 'other group')}." if beaten else ""
+        return f"Undecided: {value[best.label]} leads; {_needs(rivals[0])}.{better}"
+    lead = pairs[0].contrast.difference
     by = f"by {estimate(abs(lead.value), *sorted(map(abs, lead.interval)))}"
-    first = f"{best.label} ({value[best.label]})"
-    second = f"{mine[0].second} ({value[mine[0].second]})"
-    if len(mine) == 1:
-        return f"{first} is {better} {second}, {by}."
-    others = "both others" if len(mine) == 2 else f"all {len(mine)} others"
-    return f"{first} is {better} {others}; the next is {second}, behind {by}."
+    if len(pairs) == 1:
+        return f"{value[best.label]} is better than {value[pairs[0].second]}, {by}."
+    others = "both others" if len(pairs) == 2 else f"all {len(pairs)} others"
+    next_best = f"the next is {value[pairs[0].second]}, behind {by}"
+    return f"{value[best.label]} is better than {others}; {next_best}."
 
 
 def _needs(pair: PairResult) -> str:
     """Explain what would decide an undecided pair."""
     rival, (a, b) = pair.second, pair.seeds
-    if not pair.complete:
-        return "seeds without a score are left out, so no conclusion is drawn"
     few = f"{a} against {b} seeds are too few to decide" if pair.smallest_p > 0.05 else ""
     if not math.isfinite(pair.needed):
         return few or f"it does not differ from {rival}"
@@ -83,55 +78,64 @@ def _needs(pair: PairResult) -> str:
     return f"{few}, {needed}" if few else needed
 
 
+# --- Tables -------------------------------------------------------------------------------------
+
+
 def tables(result: RunComparison) -> list[Table]:
     """Return all tables with rows, the most important first."""
-    found = [
-        _groups(result), _pairs(result), _tasks(result), _paired(result), _efficiency(result),
-        _effects(result), _sources(result),
-    ]  # fmt: skip
-    return [table for table in found if table.rows]
-
-
-def _groups(result: RunComparison) -> Table:
     optimum = ", ".join(map(number, result.optimum.values()))
-    return Table(
-        f"Groups: {compared_quantity(result)}",
-        ["group", "seeds", "IQM", "95% interval", "mean", "std", "optimality gap", "gap 95%"],
-        [
-            [each.label, each.count, *each.iqm, each.mean, each.std, *each.gap]
-            for each in result.groups
-        ],
-        note="IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. "
-        f"Optimality gap: mean distance below {optimum} ({result.optimum_is}).",
-        highlight=0 if result.pairs else None,
-    )
-
-
-def _difference(found: Estimate) -> str:
-    return estimate(found.value, *found.interval, sign=True)
-
-
-def _pairs(result: RunComparison) -> Table:
-    words = {} if result.selection.is_directed else {"better": "higher", "worse": "lower"}
+    levels = dict.fromkeys(number(row.threshold) for row in result.efficiency)
+    axis = AXES[result.selection.axis].capitalize()
     several = f", adjusted by Holm's method for all {result.comparisons} pairs"
-    return Table(
-        "Comparisons",
-        ["group", "against", "verdict", "difference [95%]", "P(improvement) [95%]", "p",
-         "seeds needed"],
-        [
-            [
-                pair.first, pair.second, words.get(pair.verdict, pair.verdict),
-                _difference(pair.contrast.difference),
-                estimate(pair.contrast.probability.value, *pair.contrast.probability.interval,
-                         decimals=2),
-                p_value(pair.adjusted_p), _seeds_needed(pair.needed),
-            ]
-            for pair in result.pairs
-        ],
-        note=f"p: Mann-Whitney{several if result.comparisons > 1 else ''}. A verdict needs p below "
-        "0.05 and an interval that excludes 0; fewer than 4 against 4 seeds never have both. Seeds "
-        "needed: of each group, for 80% power at the observed difference and spread.",
+    chosen = (
+        "given" if result.options.threshold is not None
+        else "90% of the way from the worst to the best point of any group's middle"
     )  # fmt: skip
+    described: dict[str, tuple[str, str]] = {
+        "groups": (
+            f"Groups: {compared_quantity(result)}",
+            "IQM: mean of the middle half of the seeds. Intervals: stratified bootstrap. Gap: mean "
+            f"distance below {optimum} ({result.optimum_is}).",
+        ),
+        "pairs": (
+            "Comparisons",
+            f"p: Mann-Whitney{several if result.comparisons > 1 else ''}. A verdict needs p below "
+            "0.05 and an interval that excludes 0; fewer than 4 against 4 seeds never have both. "
+            "Seeds needed: of each group, for 80% power at the observed difference and spread.",
+        ),
+        "tasks": ("By task", ""),
+        "efficiency": (
+            f"{axis} to reach {', '.join(levels)}",
+            f"The threshold is {chosen}; --threshold sets another one. It is reached where the "
+            "interquartile mean of a group's curves reaches it; a single seed counts with any one "
+            "point of its curve.",
+        ),
+        "effects": (
+            "Settings that differ",
+            "Seeds are pooled over all other settings. Difference: from the best value. p: "
+            f"adjusted.{_confounded(result)}",
+        ),
+        "runs": ("Runs", ""),
+    }
+    records = result.tables()
+    if len(result.optimum) == 1:
+        del records["tasks"]
+    return [
+        _shown(heading, records[name], note, highlight=name == "groups" and bool(result.pairs))
+        for name, (heading, note) in described.items()
+        if records.get(name)
+    ]
+
+
+def _confounded(result: RunComparison) -> str:
+    note = ""
+    for first, *others in change_together(result.seeds):
+        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
+        note += (
+            f" {first} always changes together with {', '.join(others[:6])}{more}: their effects "
+            "cannot be separated."
+        )
+    return note
 
 
 def _seeds_needed(needed: float) -> str:
@@ -140,96 +144,47 @@ def _seeds_needed(needed: float) -> str:
     return f"{needed:.0f}" if needed <= MOST_RUNS else f"over {MOST_RUNS:,}"
 
 
-def _tasks(result: RunComparison) -> Table:
-    rows = [
-        [task, each.label, len(each.scores[task]), *each.by_task[task]]
-        for task in result.optimum
-        for each in result.groups
-        if task in each.by_task
-    ]
-    columns = ["task", "group", "seeds", "IQM", "95% interval"]
-    return Table("By task", columns, rows if len(result.optimum) > 1 else [])
+def _reached(*positions: float | None) -> str:
+    """Format a position and its interval; None for never."""
+    if None not in positions:
+        return estimate(*positions)
+    at, low, high = ("never" if each is None else number(each) for each in positions)
+    return f"{at} [{low}, {high}]"
 
 
-def _paired(result: RunComparison) -> Table:
-    return Table(
-        "Matching seeds",
-        ["group", "against", "pairs", "mean difference [95%]", "Wilcoxon p", "correlation"],
-        [
-            [
-                pair.first, pair.second, each.pairs, _difference(each.difference), p_value(each.p),
-                None if math.isnan(each.correlation) else fixed(each.correlation, 2),
-            ]
-            for pair in result.pairs
-            if (each := pair.paired) is not None
-        ],
-        note="Differences between seeds with the same random numbers. They are more precise than "
-        "the comparison above only if partners correlate. p is not adjusted and not used for the "
-        "verdict.",
-    )  # fmt: skip
+_NUMBERS: dict[str, Callable[[float], str]] = {
+    "p": p_value,
+    "seeds_needed": _seeds_needed,
+    "progress": "{:.0%}".format,
+}
+"""Formats of numbers by column, where they are not those of `Table`."""
+_ESTIMATES: dict[str, Callable[..., str]] = {
+    "difference": partial(estimate, sign=True),
+    "probability_of_improvement": partial(estimate, decimals=2),
+    "reached_at": _reached,
+}
+"""Formats of a number and its interval by column, where they are not `estimate`."""
 
 
-def _efficiency(result: RunComparison) -> Table:
-    several = len(result.optimum) > 1
-    levels = dict.fromkeys(number(row.threshold) for row in result.efficiency)
-    chosen = (
-        "given" if result.options.threshold is not None
-        else "90% of the way from the worst to the best point of any group's middle"
-    )  # fmt: skip
-    rows: list[list[object]] = []
-    for row in result.efficiency:
-        reached = "not reached" if row.reached_at is None else number(row.reached_at)
-        ends = interval(*row.interval) if None not in row.interval else (
-            f"[{', '.join('never' if end is None else number(end) for end in row.interval)}]"
-        )  # fmt: skip
-        seeds = f"{row.seeds_that_reach} of {row.seeds}"
-        rows.append([*([row.task] * several), row.label, reached, ends, seeds])
-    return Table(
-        f"{AXES[result.selection.axis].capitalize()} to reach {', '.join(levels)}",
-        [
-            *(["task"] * several), "group", "middle of the group", "95% interval",
-            "single seeds, at some point",
-        ],
-        rows,
-        note=f"The threshold is {chosen}; --threshold sets another one. The middle is the "
-        "interquartile mean of a group's curves. A single seed counts with any one point of its "
-        "curve, so all seeds may reach a level that their middle does not.",
-    )  # fmt: skip
-
-
-def _effects(result: RunComparison) -> Table:
-    note = "Seeds are pooled over all other settings. Difference: from the best value. p: adjusted."
-    for first, *others in change_together(result.seeds):
-        more = f" and {len(others) - 6} more" if len(others) > 6 else ""
-        note += (
-            f" {first} always changes together with {', '.join(others[:6])}{more}: their effects "
-            "cannot be separated."
-        )
-    return Table(
-        "Settings that differ",
-        ["setting", "value", "seeds", "IQM", "95% interval", "difference [95%]", "p"],
-        [
-            [
-                row.key, row.value, row.count, *row.iqm,
-                row.difference and _difference(row.difference),
-                None if row.p is None else p_value(row.p),
-            ]
-            for row in result.effects
-        ],
-        note=note,
-    )  # fmt: skip
-
-
-def _sources(result: RunComparison) -> Table:
-    used = {id(seed) for seed in result.selection.seeds}
-    return Table(
-        "Runs",
-        ["run", "read from", "seeds used", "state"],
-        [
-            [each.name, each.kind, sum(id(s) in used for s in each.seeds), each.status]
-            for each in result.sources
-        ],
-    )
+def _shown(heading: str, records: list[Record], note: str, *, highlight: bool) -> Table:
+    """Return records as a table, with a number and its interval in one column."""
+    rows: list[dict[str, object]] = []
+    for record in records:
+        cells: dict[str, object] = {}
+        for name, value in record.items():
+            if f"{name}_low" in record:
+                ends = record[f"{name}_low"], record[f"{name}_high"]
+                cells[f"{name} [95%]"] = _ESTIMATES.get(name, estimate)(value, *ends)
+            elif name in _NUMBERS and isinstance(value, float):
+                cells[name] = _NUMBERS[name](value)
+            elif not name.endswith(("_low", "_high")):
+                cells[name] = value
+        rows.append(cells)
+    if len({record.get("task") for record in records}) == 1:
+        rows = [{name: cell for name, cell in row.items() if name != "task"} for row in rows]
+    columns = [name.replace("_", " ").replace("iqm", "IQM") for name in rows[0]]
+    return Table(heading, columns, [list(row.values()) for row in rows], note,
+                 highlight=0 if highlight else None)  # fmt: skip
 
 
 def terminal(result: RunComparison) -> str:

@@ -120,20 +120,6 @@ def test_optimality_gap_by_hand():
     assert gap.value == pytest.approx((6 + 0 + 1) / 3)  # beyond the optimum nothing is gained
 
 
-def test_paired_differences_against_scipy():
-    rng = np.random.default_rng(8)
-    luck = rng.normal(0, 10, 12)
-    x, y = luck + rng.normal(0.8, 0.5, 12), luck + rng.normal(0, 0.5, 12)
-    found = statistics.paired([x], [y])
-    assert found.pairs == 12
-    assert found.p == pytest.approx(stats.wilcoxon(x, y).pvalue)
-    assert found.difference.value == pytest.approx(np.mean(x - y))
-    assert found.correlation == pytest.approx(np.corrcoef(x, y)[0, 1])
-    # What the seeds share drowns the difference of unpaired runs, and not that of pairs.
-    assert found.difference.interval[0] > 0 > statistics.contrast([x], [y]).difference.interval[0]
-    assert statistics.paired([[1.0, 2.0]], [[1.0, 2.0]]).p == 1
-
-
 def test_interval_and_rank_test_have_to_agree():
     """A small p alone is no verdict if the middles do not differ, or differ the other way."""
 
