@@ -29,10 +29,8 @@ from metaevo.reports.formula_plots import plot_formulas
 from metaevo.reports.numbers import estimate, interval
 from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import mark
-from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
-from metaevo.studies.changed import settings_of_run
+from metaevo.studies.changed import judge_in, settings_of_run
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings
 from purerl.types import MetaParams
@@ -69,7 +67,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     """
     parser = Parser("distill", description)
     parser.add_argument(
-        "run", nargs="?", type=run_argument, metavar="RUN",
+        "run_dir", nargs="?", type=run_argument, metavar="RUN",
         help="the run whose part becomes formulas, or latest; its settings are the defaults",
     )  # fmt: skip
     parser.add_argument(
@@ -87,10 +85,10 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     discovery.add_flag(parser)
     settings, before, args = settings_of_run(
-        parser, argv, _run, _on_one_task, fixed="what was learned is distilled as it is"
+        parser, argv, _on_one_task, fixed="what was learned is distilled as it is"
     )
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
-        raise ConfigError(f"{args.run} evolved no part of a learner")
+        raise ConfigError(f"{args.run_dir} evolved no part of a learner")
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")
@@ -99,14 +97,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     if elsewhere and not isinstance(settings.task.env, str):
         raise ConfigError(f"task.env = {list(settings.task.env)!r}: must be a single environment")
     return distill(
-        before, settings, args.run, args.slot, args.name, search, trust_source=args.trust_source
+        before, settings, args.run_dir, args.slot, args.name, search, trust_source=args.trust_source
     )
-
-
-def _run(args: argparse.Namespace) -> Path:
-    if args.run is None:
-        raise ConfigError("missing RUN: metaevo distill RUN, the run of an evolution")
-    return Path(args.run)
 
 
 def _on_one_task(saved: PlainDict, args: argparse.Namespace) -> PlainDict:
@@ -157,32 +149,14 @@ def distill(
     judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
     if settings.evaluation.seeds:
         judged.check()
-    files.refuse_links(run_dir)
     run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
-    if os.path.lexists(run.config_path):
-        other = saved_settings(run, type(settings), run.read_config()["config"])
-        if task_of(other) != task_of(settings):
-            raise ConfigError(
-                f"{run.path} holds the results of another task; name this one: --name"
-            )
-    try:
-        run.figures.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise files.unwritable(f"run directory {run.path}", error) from None
-    with (
-        run.held("the same command goes on with what is tuned"),
-        StopOnSignal("the same command continues with what is tuned", PATIENCE) as stop,
-    ):
-        print(f"results: {run.path}", file=sys.stderr, flush=True)
-        run.write_config(to_dict(settings), {"distill": search._asdict()})
-        try:
-            found = _distilled(study, judged, run, part, meta_params, search, stop.check)
-        except StopRequestedError:
-            print("stopped; the same command continues with what is tuned", file=sys.stderr)
-            return stop.exit_code
+
+    def work(check_stop: Callable[[], None]) -> None:
+        found = _distilled(study, judged, run, part, meta_params, search, check_stop)
         write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
         _report(run, part, found, settings)
-        return stop.exit_code
+
+    return judge_in(run, settings, task_of, {"distill": search._asdict()}, work)
 
 
 def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:

@@ -4,9 +4,7 @@ The protocol is the same as at the end of the run: contenders are tuned on the n
 tuned on the old one, and are compared on held-out seeds. Evolution is not repeated.
 """
 
-import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +19,6 @@ from metaevo.config import (
     ConfigError,
     changed_keys,
     exit_on_config_error,
-    files,
     from_dict,
     load_yaml,
     to_dict,
@@ -33,12 +30,10 @@ from metaevo.evolution.problem import MetaParams
 from metaevo.runs import checkpoint
 from metaevo.runs.latest import run_argument
 from metaevo.runs.quick import mark
-from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut, JudgedUnseen
-from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
 from metaevo.studies import registry
-from metaevo.studies.changed import settings_of_run
+from metaevo.studies.changed import judge_in, settings_of_run
 from metaevo.studies.conclusion import write_report
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolutionSettings, EvolveSettings
@@ -81,7 +76,6 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, before, args = settings_of_run(
         parser,
         argv,
-        _run,
         lambda saved, args: _with_unseen(saved, args.unseen),
         fixed="a component is judged as it is",
         also=("run.",),
@@ -152,12 +146,6 @@ def _judged_on(settings: EvolutionSettings) -> PlainDict:
     return {key: found[key] for key in found if key not in ("evolution", "run")}
 
 
-def _run(args: argparse.Namespace) -> Path:
-    if args.run_dir is None:
-        raise ConfigError("missing --run-dir: the run whose component is judged")
-    return Path(args.run_dir)
-
-
 def _with_unseen(saved: PlainDict, unseen: str | None) -> PlainDict:
     """Return a run's settings with the unseen tasks of this evaluation."""
     evaluation = saved.get("evaluation")
@@ -191,32 +179,15 @@ def judge(
     study.check()
     meta_params = _found(study, run_dir, trust_source=trust_source)
     run = RunDirectory(run_dir / "transfer" / name)
-    files.refuse_links(run_dir)
-    if os.path.lexists(run.config_path):
-        other = saved_settings(run, type(settings), run.read_config()["config"])
-        if _judged_on(other) != _judged_on(settings):
-            raise ConfigError(
-                f"{run.path} holds the results of another task; name this one: --name"
-            )
-    try:
-        run.figures.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise files.unwritable(f"run directory {run.path}", error) from None
-    with run.held("the same command goes on"):
-        print(f"results: {run.path}", file=sys.stderr, flush=True)
-        run.write_config(to_dict(settings), {})
-        with StopOnSignal("the same command continues with what is done", PATIENCE) as stop:
-            try:
-                study.draw(meta_params, run.figures)
-                result = _compare(study, meta_params, run, stop.check)
-            except StopRequestedError:
-                print("stopped; the same command continues with what is done", file=sys.stderr)
-                return stop.exit_code
-            write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
-            loadable = run_dir if isinstance(study, LearnerStudy) else None
-            write_report(study, run, meta_params, loadable)
-            print(f"report: {run.report_path}")
-            return stop.exit_code
+
+    def work(check_stop: Callable[[], None]) -> None:
+        study.draw(meta_params, run.figures)
+        result = _compare(study, meta_params, run, check_stop)
+        write_json_atomic(run.evaluation_path, {**result, **mark(to_dict(settings))})
+        write_report(study, run, meta_params, run_dir if isinstance(study, LearnerStudy) else None)
+        print(f"report: {run.report_path}")
+
+    return judge_in(run, settings, _judged_on, {}, work)
 
 
 def _found(study: Study, run_dir: Path, *, trust_source: bool) -> MetaParams:

@@ -1,6 +1,5 @@
 """Command line of `metaevo generality`."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from metaevo.comparison.generality.tasks import benchmark
 from metaevo.components import discovery
 from metaevo.config import ConfigError, exit_on_config_error, files
 from metaevo.config.command_line import Parser
-from metaevo.runs.run_directory import RunDirectory, commit
-from metaevo.runs.signals import PATIENCE, StopOnSignal, StopRequestedError
+from metaevo.runs.continuable import work_in
+from metaevo.runs.run_directory import commit
 
 ROOT = Path("runs") / "generality"
 
@@ -46,9 +45,11 @@ def main(argv: list[str], *, description: str | None) -> int:
     if args.references is not None:
         if args.rule is not None or args.tasks is not None or args.learning_rates is not None:
             raise ConfigError("--references: measures PPO on all tasks; leave out the rest")
-        return _held(
-            args.output or ROOT / "references",
-            lambda folder, check: measure_references(found, folder, args.references, check),
+        folder = args.output or ROOT / "references"
+        return work_in(
+            folder,
+            "tasks",
+            lambda check_stop: measure_references(found, folder, args.references, check_stop),
         )
     if args.rule is None:
         if args.tasks is not None or args.learning_rates is not None or args.output is not None:
@@ -66,7 +67,9 @@ def main(argv: list[str], *, description: str | None) -> int:
         trust_source=args.trust_source,
     )
 
-    def judge_in(folder: Path, check_stop: Callable[[], None]) -> None:
+    folder = args.output or ROOT / job.rule.name
+
+    def work(check_stop: Callable[[], None]) -> None:
         judged = judge(job, folder / "tasks", check_stop)
         about = {**judged.content, "commit": commit()}
         files.write_json_atomic(folder / "result.json", about)
@@ -77,19 +80,4 @@ def main(argv: list[str], *, description: str | None) -> int:
             print(f"\n{rows.table([*others, about])}")
         print(f"\n{result.headline(about)}")
 
-    return _held(args.output or ROOT / job.rule.name, judge_in)
-
-
-def _held(folder: Path, work: Callable[[Path, Callable[[], None]], None]) -> int:
-    try:
-        (folder / "tasks").mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise files.unwritable(folder, error) from None
-    with RunDirectory(folder).held("the same command goes on with the next task"):
-        print(f"results: {folder}", file=sys.stderr, flush=True)
-        with StopOnSignal("the same command continues with the next task", PATIENCE) as stop:
-            try:
-                work(folder, stop.check)
-            except StopRequestedError:
-                print("stopped; the same command continues with the next task", file=sys.stderr)
-            return stop.exit_code
+    return work_in(folder, "tasks", work)

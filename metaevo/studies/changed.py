@@ -1,19 +1,22 @@
 """Settings of a finished evolution, with the changes allowed for judging it again."""
 
 import argparse
+import os
 from collections.abc import Callable
-from pathlib import Path
+from typing import TypeVar
 
 from metaevo.components import discovery
-from metaevo.config import ConfigError, changed_keys, consent, to_dict
+from metaevo.config import ConfigError, changed_keys, consent, files, to_dict
 from metaevo.config.command_line import Parser, parse_command_line
 from metaevo.config.plain import PlainDict
+from metaevo.runs.continuable import work_in
 from metaevo.runs.run import saved_settings
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.settings import without_env_params
 from metaevo.studies import registry
-from metaevo.studies.settings import EvolutionSettings
+from metaevo.studies.settings import EvolutionSettings, EvolveSettings
 
+S = TypeVar("S", EvolveSettings, EvolutionSettings)
 FREE = "evaluation.", "evolution.chunk_size"
 """Settings that may differ for every study, in addition to `Entry.free`."""
 
@@ -21,7 +24,6 @@ FREE = "evaluation.", "evolution.chunk_size"
 def settings_of_run(
     parser: Parser,
     argv: list[str],
-    run_of: Callable[[argparse.Namespace], Path],
     adapted: Callable[[PlainDict, argparse.Namespace], PlainDict],
     *,
     fixed: str,
@@ -30,9 +32,8 @@ def settings_of_run(
     """Parse a command line with the settings of a run as defaults.
 
     Args:
-        parser: parser of the command.
+        parser: parser of the command, with the flag `run_dir`.
         argv: the arguments without the program's name.
-        run_of: returns the run's directory for the flags.
         adapted: returns the defaults for the run's settings and the flags.
         fixed: the reason why other settings may not change, for the error message.
         also: prefixes of further settings that may differ.
@@ -46,7 +47,9 @@ def settings_of_run(
     saved: PlainDict = {}
 
     def defaults(args: argparse.Namespace, overrides: PlainDict) -> PlainDict:
-        run_dir = run_of(args)
+        run_dir = args.run_dir
+        if run_dir is None:
+            raise ConfigError(f"missing the run whose result is judged, see {parser.prog} --help")
         saved.update(RunDirectory.open(run_dir).read_config()["config"])
         if args.trust_source:
             consent.trust_names()
@@ -62,10 +65,44 @@ def settings_of_run(
     )
     if args.config is not None:
         raise ConfigError("--config: settings are the run's, changed on the command line")
-    before = saved_settings(RunDirectory(run_of(args)), type(settings), saved)
+    before = saved_settings(RunDirectory(args.run_dir), type(settings), saved)
     free = (*registry.find(saved).free, *FREE, *also)
     changed = [key for key in changed_keys(saved, to_dict(settings)) if not key.startswith(free)]
     if changed:
         allowed = ", ".join(free)
         raise ConfigError(f"{', '.join(changed)}: {fixed}; what may change begins with {allowed}")
     return settings, before, args
+
+
+def judge_in(
+    run: RunDirectory,
+    settings: S,
+    judged_on: Callable[[S], PlainDict],
+    resolved: PlainDict,
+    work: Callable[[Callable[[], None]], None],
+) -> int:
+    """Judge the result of a run in a directory of that run; return the exit code.
+
+    Args:
+        run: directory of the results.
+        settings: settings of the comparison.
+        judged_on: returns the settings that its results depend on.
+        resolved: further content of the directory's config.yaml.
+        work: see `work_in`.
+
+    Raises:
+        ConfigError: if the directory holds results with other settings.
+    """
+    files.refuse_links(run.path.parent.parent)
+    if os.path.lexists(run.config_path):
+        other = saved_settings(run, type(settings), run.read_config()["config"])
+        if judged_on(other) != judged_on(settings):
+            raise ConfigError(
+                f"{run.path} holds the results of another task; name this one: --name"
+            )
+
+    def judge(check_stop: Callable[[], None]) -> None:
+        run.write_config(to_dict(settings), resolved)
+        work(check_stop)
+
+    return work_in(run.path, run.figures.name, judge)

@@ -51,7 +51,7 @@ def refused(capsys, *argv):
 
 
 def test_what_is_no_run_of_evolution(tmp_path, capsys):
-    assert "missing RUN" in refused(capsys)
+    assert "missing the run" in refused(capsys)
     assert str(tmp_path / "nothing") in refused(capsys, tmp_path / "nothing")
     trained = {"config": {"learner": "ppo"}, "resolved": {}, "environment": {}}
     (tmp_path / "config.yaml").write_text(dump_yaml(trained))
