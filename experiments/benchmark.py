@@ -28,7 +28,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from experiments.benchmarks import (
@@ -46,6 +46,8 @@ from experiments.benchmarks import (
 from experiments.benchmarks.comparison import Comparison
 from experiments.benchmarks.external import FIELDS, external
 from experiments.benchmarks.machine import command_line, machine, save
+from metaevo.config import exit_on_config_error
+from metaevo.config.command_line import Parser
 
 SUITES: dict[str, Callable[[argparse.Namespace], Comparison]] = {
     "ppo": training.suite_ppo,
@@ -84,13 +86,11 @@ def main() -> int:
     return int(any(each.failures for each in comparisons.values()))
 
 
+@exit_on_config_error()
 def parse() -> argparse.Namespace:
     """Read the command line; exit with a message of one line if it is wrong."""
-    parser = _Parser(
-        description=__doc__,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("benchmark", __doc__)
+    parser.prog = "benchmark.py"
     known = ", ".join(SUITES)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{known}; default: all")
     lists: dict[str, str] = {
@@ -147,7 +147,7 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def _check(parser: Parser, options: argparse.Namespace) -> None:
     if unknown := set(options.suites) - set(SUITES):
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; known: {', '.join(SUITES)}")
     for flag in ("json", "save", "figure"):
@@ -166,13 +166,6 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     references = [*training.FLAT, *peers.NEEDS, *(name for name, _ in options.external)]
     if unknown := set(options.only) - set(references):
         parser.error(f"--only {', '.join(sorted(unknown))}: not among {'; '.join(references)}")
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser with error messages of one line."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message}\n")
 
 
 def _positive(text: str) -> int:

@@ -87,7 +87,10 @@ def main(argv: Sequence[str]) -> int:
         lambda raw: _with_lists(comparison.settings, raw),
         lambda args, overrides: comparison.quick if args.quick else {},
     )
-    comparison.check(settings)
+    try:
+        comparison.check(settings)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     run = RunDirectory.create(args.run_dir, f"reproduce/{name}")
     run.write_config(to_dict(settings), {"comparison": name})
     print(description, flush=True)

@@ -145,9 +145,7 @@ class Comparison:
                 labels=dict(zip(self._labels, labels, strict=True)),
                 variant=name,
                 rate=Spread.of(_rates(own, "seconds")),
-                cpu_rate=Spread.of(_rates(own, "cpu_seconds"))
-                if _has(own, "cpu_seconds")
-                else None,
+                cpu_rate=_spread(own, "cpu_seconds"),
                 ratio=self._ratio(reference, own, "seconds", name),
                 cpu_ratio=self._ratio(reference, own, "cpu_seconds", name),
                 peak_bytes=max(each.get("peak_bytes", 0.0) for each in own) or None,

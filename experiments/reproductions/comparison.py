@@ -25,9 +25,9 @@ class Comparison:
     """a frozen dataclass; its fields are the options on the command line"""
     quick: dict[str, Any]
     """the settings of --quick, which show that the comparison works"""
-    check: Callable[[Any], None]
-    """raises ConfigError for settings that cannot run, before anything is compiled"""
     run: Callable[[Any, "Output"], None]
+    check: Callable[[Any], object] = lambda _: None
+    """raises ValueError for settings that cannot run, before anything is compiled"""
 
 
 @dataclass

@@ -14,7 +14,6 @@ from experiments.reproductions.comparison import Cell, Comparison, Output, requi
 from experiments.reproductions.figures import Curve, plot_curves
 from experiments.reproductions.gym_envs import make_vector
 from experiments.reproductions.training import make_population, train
-from metaevo.config import ConfigError
 from metaevo.evolution.seeding import Purpose, key_for
 from purerl import dqn, envs
 from purerl.envs import grid
@@ -154,14 +153,14 @@ def _with_pytorch(settings: Settings, name: str) -> tuple[Curve, float]:
 
 
 def check(settings: Settings) -> None:
-    """Raise ConfigError for a missing package or settings that do not fit."""
+    """Raise ValueError for a missing package or settings that do not fit."""
     if settings.pytorch:
         require("torch", unless="--pytorch false")
     for num_envs in (settings.gym_envs, settings.jax_factor * settings.gym_envs):
         try:
             _learner(settings, num_envs)
         except ValueError as error:
-            raise ConfigError(f"with {num_envs} environments: {error}") from None
+            raise ValueError(f"with {num_envs} environments: {error}") from None
 
 
 COMPARISON = Comparison(
@@ -170,6 +169,6 @@ COMPARISON = Comparison(
     "Flax and 16 times as many environments in JAX, on a GPU.",
     settings=Settings,
     quick={"frames": 40_000, "learning_starts": 2_000, "evaluation_episodes": 64},
-    check=check,
     run=run,
+    check=check,
 )

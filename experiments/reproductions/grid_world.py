@@ -132,6 +132,5 @@ COMPARISON = Comparison(
         "agents": [30, 256],
         "agent_steps": 20_000,
     },
-    check=lambda _: None,
     run=run,
 )

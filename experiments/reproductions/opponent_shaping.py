@@ -99,7 +99,6 @@ def _comparison(title: str, published: str, preset: str) -> Comparison:
         published=published,
         settings=Settings,
         quick={"seeds": 1, "generations": 20, "episodes": 256},
-        check=lambda _: None,
         run=partial(run, preset),
     )
 

@@ -14,7 +14,8 @@ from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from purerl.types import EpisodeSums, Learner
 
-BLOCK_SECONDS = 2.0
+BLOCKS = 20
+"""calls that a training is split into, for the progress bar"""
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,11 @@ def train(population: Population, seed: int, name: str) -> Trained:
         compile_seconds = time.perf_counter() - began
         bar.set_description(name)
         bar.unpause()  # the time left does not include compilation
-        done, length = 0, max(1, total // 100)
         began = time.perf_counter()
-        while done < total:
-            length = max(1, min(length, total - done))
-            before = time.perf_counter()
-            chunks = jax.block_until_ready(population.run(chunks, done, length))
-            done += length
-            bar.update(length)
-            length = int(length * BLOCK_SECONDS / (time.perf_counter() - before))
+        for done in range(0, total, length := -(-total // BLOCKS)):
+            updates = min(length, total - done)
+            chunks = jax.block_until_ready(population.run(chunks, done, updates))
+            bar.update(updates)
         seconds = time.perf_counter() - began
     rows = population.rows(chunks)
     return Trained(population, rows.agent, rows.episodes, seconds, compile_seconds)

@@ -137,4 +137,4 @@ def test_without_a_run(capsys):
     with pytest.raises(SystemExit) as exit_info:
         transfer.main([], description="")
     assert exit_info.value.code == 2
-    assert "--run-dir" in capsys.readouterr().err
+    assert "missing the run" in capsys.readouterr().err
