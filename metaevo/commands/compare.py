@@ -55,12 +55,11 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--metric", metavar="NAME",
-        help="a name in the records, evaluation[:VARIANT] (scores of evaluation.json), or final, "
-        "area or best for --score; default: mean return, fitness of the mean, or the best value of "
-        "a sweep",
+        help="a name in the records, or evaluation[:VARIANT] for scores of evaluation.json; "
+        "default: mean return, fitness of the mean, or the best value of a sweep",
     )  # fmt: skip
     parser.add_argument(
-        "--score", choices=SCORES, default=None,
+        "--score", choices=SCORES, default="final",
         help="of a curve: the mean of its last tenth (final) or of the whole curve (area), or its "
         "highest point (best); default: final",
     )  # fmt: skip
@@ -86,11 +85,6 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def _options(args: argparse.Namespace) -> Options:
-    metric, score = args.metric, args.score
-    if metric in SCORES:
-        if score not in (None, metric):
-            raise ConfigError(f"--metric {metric} and --score {score} contradict each other")
-        metric, score = None, metric
     if args.watch is not None and not args.watch > 0:
         raise ConfigError(f"--watch {args.watch:g}: must be greater than 0")
     keys = None
@@ -99,7 +93,7 @@ def _options(args: argparse.Namespace) -> Options:
         if not keys:
             raise ConfigError("--group-by names no setting")
     return Options(
-        metric, score or "final", keys, args.align, args.threshold, args.optimum, args.full_length
+        args.metric, args.score, keys, args.align, args.threshold, args.optimum, args.full_length
     )
 
 

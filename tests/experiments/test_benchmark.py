@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from experiments.benchmark import parse
-from experiments.benchmarks import evolution, figures, tasks
+from experiments.benchmarks import tasks
 from experiments.benchmarks.comparison import Comparison, Spread
 from experiments.benchmarks.processes import BenchmarkError, Variant, Worker, measure_in_turns
-from metaevo.config import presets
 
 pytestmark = pytest.mark.long
 
@@ -128,20 +127,6 @@ def test_a_measurement_is_at_most_a_whole_training():
     assert cartpole.updates(8, 2048) == 2
 
 
-def test_the_figure_of_several_files(tmp_path):
-    def row(variant, agents, rate):
-        spread = {"min": 0.9 * rate, "median": rate, "max": 1.2 * rate}
-        return {"labels": {"task": "CartPole-v1", "agents": agents}, "variant": variant,
-                "rate": spread}  # fmt: skip
-
-    files = []
-    for name, rows in {"a": [row("ours", 64, 5e5)], "b": [row("other", 1, 1e5)]}.items():
-        files.append(str(tmp_path / f"{name}.json"))
-        Path(files[-1]).write_text(json.dumps({"ppo": {"rows": rows}, "machine": {}}))
-    figures.main(*files, str(tmp_path / "c.png"))
-    assert (tmp_path / "c.png").stat().st_size > 1000
-
-
 SMALL = {
     "q-learning": ["--agent-steps", "1000"],
     "learned-rules": ["--tasks", "GridWorlds", "--agents", "1", "--frames", "2560"],
@@ -198,15 +183,12 @@ def test_environments_against_gymnasium(tmp_path):
     [
         (["speed"], "unknown suite speed"),
         (["--agents", "0"], "must be at least 1"),
-        (["--frames", "1e5"], "'1e5' must be a whole number"),
         (["--json", "missing/results.json"], "does not exist"),
         (["--tasks", "Pong"], "invalid choice: 'Pong'"),
         (["--only", "nobody"], "--only nobody: not among flat vmap"),
         (["ppo", "--figure", "a.txt"], "must end in .png, .svg or .pdf"),
-        (["--json", "."], "is a directory"),
         (["dqn", "--tasks", "Breakout-MinAtar"], "dqn has none of these tasks"),
         (["sweep", "--figure", "a.png"], "--figure shows the suites ppo and dqn"),
-        (["--external", "no command"], "must be NAME=COMMAND"),
         (["--external", "a=no_such_program_"], "there is no program no_such_program_"),
         (["--external", "a=echo {speed}"], "'speed'; fields: {suite}, {task}"),
     ],
@@ -220,8 +202,3 @@ def test_bad_input(arguments, text, monkeypatch, capsys):
     assert text in error
     assert error.startswith("error: ")
     assert len(error.splitlines()) == 1
-
-
-def test_the_shapes_of_evolution_are_presets():
-    for shape in evolution.SHAPES:
-        assert presets.find(f"evolve_value_loss/{shape}").is_file()

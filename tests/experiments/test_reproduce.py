@@ -16,7 +16,6 @@ from experiments.reproductions import (
     doors_dqn,
     gym_dqn,
     gym_envs,
-    ppo_curves,
     q_learning_loops,
 )
 from metaevo.config import from_dict
@@ -108,24 +107,6 @@ def test_ppo_cartpole(reproduce_tiny, seeds):
     assert all(bool(row["steps/s against PyTorch"]) == bool(seeds) for row in rows)
 
 
-@pytest.mark.slow  # make test-slow; compiles another network
-def test_ppo_breakout(reproduce_tiny):
-    results = reproduce_tiny(
-        "ppo-breakout", "--agents", 1, "--frames", 16384, "--pytorch_seeds", 0
-    )  # fmt: skip
-    (row,) = results["ppo_Breakout-MinAtar"]
-    assert row["steps of all agents"] == 16384
-
-
-@pytest.mark.slow
-def test_doors_are_learned(reproduce_tiny):
-    """Ours comes close to the optimum, 0.773."""
-    results = reproduce_tiny(
-        "doors-dqn", "--pytorch", "false", "--frames", 100_000, "--learning_starts", 5_000
-    )
-    assert all(row["reward per step, greedy"] > 0.5 for row in results["doors_dqn"])
-
-
 @pytest.mark.slow
 def test_pytorch_learns(reproduce_tiny):
     pytest.importorskip("torch")
@@ -194,12 +175,6 @@ def test_a_missing_extra_is_named(complain, monkeypatch, line, missing):
     assert f"{missing} is not installed: pip install -e '.[{missing}]'" in complaint
 
 
-def test_without_a_name_all_are_listed(capsys):
-    assert reproduce.main([]) == 0
-    listing = capsys.readouterr().out
-    assert all(name in listing for name in COMPARISONS)
-
-
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_quick_settings_fit(name):
     from_dict(COMPARISONS[name].settings, COMPARISONS[name].quick)
@@ -222,21 +197,6 @@ def test_numpy_q_learning_agrees_with_value_iteration_and_with_ours():
         np.testing.assert_allclose(learned[0].max(), optimal[0].max(), rtol=1e-3)
         assert np.all(learned <= optimal + 1e-5)  # from zero up
     assert q_learning_loops.greedy_steps(np.zeros((64, 4))) is None
-
-
-def test_numpy_q_learning_acts_as_ours_does():
-    """The same learner collects the same reward while it learns, up to chance."""
-    config, hyperparams = q_learning.Config(total_timesteps=4_000), q_learning.Hyperparams()
-    env, env_params = envs.make("GridWorld", observations="index")
-    train = q_learning.make_train(config, env)
-    keys = jax.random.split(jax.random.key(1), 32)
-    result = jax.jit(jax.vmap(lambda key: train(key, hyperparams, None, env_params)))(keys)
-    ours = np.asarray(result.state.visits).sum(axis=(0, 2))
-    tables = [q_learning_loops.numpy_loop(4_000, seed)[0] for seed in range(8)]
-    seen = np.mean([table.max(axis=1) > 0.01 for table in tables], axis=0)
-    seen_by_ours = np.mean(np.asarray(result.state.q)[:, 0].max(axis=2) > 0.01, axis=0)
-    assert ours.sum() == 32 * 4_000
-    assert abs(seen.mean() - seen_by_ours.mean()) < 0.1
 
 
 def test_memory_keeps_the_last_transitions():
@@ -304,16 +264,6 @@ def test_pytorch_advantages_are_ours():
     np.testing.assert_allclose(theirs.numpy(), ours, rtol=1e-4, atol=1e-5)
 
 
-def test_minatar_has_the_spaces_of_ours():
-    pytest.importorskip("minatar")
-    env, params = envs.make("Breakout-MinAtar", observations="flat")
-    vector = gym_envs.make_vector("Breakout-MinAtar", 2)
-    obs, _ = vector.reset(seed=0)
-    assert obs.shape[1:] == env.observation_space(params).shape
-    assert vector.single_action_space.n == env.action_space(params).n
-    vector.close()
-
-
 def test_episodes_are_told_apart():
     class Sums:
         episodes = np.array([[0, 1, 0, 1], [0, 0, 0, 0]])
@@ -324,12 +274,3 @@ def test_episodes_are_told_apart():
     assert second.size == 0
     assert cartpole_dqn.episodes_until(np.array([1.0, 3.0, 5.0, 1.0]), 4.0, over=2) == 3
     assert np.isnan(cartpole_dqn.episodes_until(np.ones(9), 4.0, over=2))
-
-
-def test_curves_of_pytorch_have_few_points():
-    frames = np.arange(1, 201)
-    record = ppo_curves.torch_ppo.Record(frames, frames / 10, np.where(frames < 3, np.nan, 7.0))
-    curve = ppo_curves._windows([record, record])
-    assert np.shape(curve.returns) == (2, ppo_curves.WINDOWS)
-    assert np.nanmax(np.asarray(curve.returns)) == 7.0
-    assert curve.x[-1] == 200

@@ -1,9 +1,8 @@
 """The interactive page of a comparison of runs: one file without server or network."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +34,6 @@ _CSS = """
 .controls select { display: block; font: inherit; color: var(--ink); background: var(--panel);
   border: 1px solid var(--line); border-radius: 6px; padding: .3rem .5rem; max-width: 100%; }
 .plot { width: 100%; min-height: 120px; }
-.verdicts { margin: 0; padding-left: 1.2rem; }
-.verdicts li { margin-bottom: .5rem; max-width: 52rem; overflow-wrap: anywhere; }
 .wide table { font-size: .86rem; }
 .wide th, .wide td { padding: .35rem .6rem; }
 td:not(.number) { overflow-wrap: break-word; min-width: 7rem; max-width: 24rem; }
@@ -146,18 +143,6 @@ def _rounded(value: float) -> float | None:
 
 
 @dataclass(frozen=True)
-class _List:
-    """Sentences below each other."""
-
-    heading: str
-    lines: Iterable[str]
-
-    def html(self) -> str:
-        items = "".join(f"<li>{escape(line)}</li>\n" for line in self.lines)
-        return f'<h2>{escape(self.heading)}</h2>\n<ul class="verdicts">\n{items}</ul>\n'
-
-
-@dataclass(frozen=True)
 class _Plots:
     """Controls, plots, data and program."""
 
@@ -213,12 +198,11 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
         path: path of the file.
         reload_seconds: interval at which the page reloads itself; for `--watch`.
     """
-    parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]
-    if result.notes:
-        parts.append(_List("Notes", result.notes))
     first, *others = tables(result)
-    parts += [first, _Plots(views(result)), *others]
-    parts.append(report.KeyValues("How this was computed", vars(result.options)))
+    notes = [report.Text("Notes", result.notes)] if result.notes else []
+    options = report.KeyValues("How this was computed", vars(result.options))
+    parts = [report.Text("Conclusion", conclusion(result)), *notes, first, _Plots(views(result)),
+             *others, options]  # fmt: skip
     reload = ""
     if reload_seconds is not None:
         reload = f'<meta http-equiv="refresh" content="{max(1, round(reload_seconds))}">\n'

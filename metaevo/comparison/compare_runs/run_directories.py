@@ -95,23 +95,21 @@ def _seeds(
             for name, values in metrics.items()
         }
     base = str(config.get("run.seed", 0))
-
-    def seed(name: str, axes: dict[str, FloatArray], metrics: dict[str, FloatArray]) -> SeedRun:
-        return SeedRun(str(run.path), name, config, axes, metrics, _default(kind, metrics))
-
-    if kind != "update" or number == 1:
-        own = "" if kind != "update" else "/0"
-        return [seed(base + own, axes, metrics)]
-    returns = _returns(records)
-    if returns is None:
-        notes.append("it has no curves of single seeds yet: their mean counts as one seed")
-        return [seed(f"{base}/mean", axes, metrics)]
-    # Metrics recorded only as a mean over seeds form a separate seed.
-    seeds = [
-        seed(f"{base}/{index}", axes, {"mean_return": curve}) for index, curve in enumerate(returns)
+    curves = {base: metrics}
+    if kind == "update" and number == 1:
+        curves = {f"{base}/0": metrics}
+    elif kind == "update":
+        returns = _returns(records)
+        if not returns:
+            notes.append("it has no curves of single seeds yet: their mean counts as one seed")
+        curves = {f"{base}/{index}": {"mean_return": row} for index, row in enumerate(returns)}
+        # Metrics recorded only as a mean over seeds form a separate seed.
+        if rest := {name: metrics[name] for name in metrics if name != "mean_return" or not curves}:
+            curves[f"{base}/mean"] = rest
+    return [
+        SeedRun(str(run.path), name, config, axes, values, _default(kind, values))
+        for name, values in curves.items()
     ]
-    rest = {name: values for name, values in metrics.items() if name != "mean_return"}
-    return [*seeds, seed(f"{base}/mean", axes, rest)] if rest else seeds
 
 
 def _default(kind: str, metrics: dict[str, FloatArray]) -> str | None:
@@ -137,12 +135,12 @@ def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
     }
 
 
-def _returns(records: Records) -> FloatArray | None:
-    """The curves [seeds, points] of single seeds, if the records hold them."""
+def _returns(records: Records) -> list[FloatArray]:
+    """Return the curves [points] of single seeds, if the records hold them."""
     rows = [record.get("returns") for record in records]
     if all(isinstance(row, list) for row in rows) and len({len(row or []) for row in rows}) == 1:
-        return np.stack([column(row) for row in rows if row is not None], axis=1)
-    return None
+        return list(np.stack([column(row) for row in rows if row is not None], axis=1))
+    return []
 
 
 def _with_scores(

@@ -172,12 +172,6 @@ def test_a_shaper_of_opponents_that_others_do_not_have_is_no_entry(names, tmp_pa
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_a_player_of_the_coin_game_is_no_entry(tmp_path, own, capsys):
-    run, _ = talk_run(tmp_path / "run", "coin_game")
-    code, out, err = run_zoo(capsys, "add", run.path, "--name", "player")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-
-
 @pytest.mark.long
 def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
     run, settings = talk_run(tmp_path / "run", "shaping")

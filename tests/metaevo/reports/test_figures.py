@@ -27,44 +27,6 @@ def parabola(scale=1.0, offset=0.0):
     return plots.LossCurve(error, scale * error**2 + offset, 2 * scale * error)
 
 
-def lines(figure, panel):
-    return {line.get_label(): line for line in figure.axes[panel].get_lines()}
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_fitness_with_divergence_and_missing_values(tmp_path, count):
-    records = generations(count, diverged=2, fitness_best=None, fitness_of_mean=None)
-    del records[0]["fitness_mean"]
-    path = plots.plot_fitness(records, tmp_path / "figures" / "f.png")
-    assert path.read_bytes().startswith(PNG)
-
-
-def test_losses_are_scaled_together_with_their_derivatives(tmp_path):
-    curves = {"learned": parabola(5, -3), "squared": parabola()}
-    with plots.collected() as figures:
-        plots.plot_losses(curves, tmp_path / "a.png", density=[0.5, np.nan, 50.0])
-    figure = figures["a.png"]
-    for panel in (0, 1):
-        a, b = (lines(figure, panel)[name].get_ydata() for name in curves)
-        np.testing.assert_allclose(a, b, atol=1e-12)
-    np.testing.assert_allclose(
-        lines(figure, 1)["squared"].get_ydata(), curves["squared"].derivative / 4
-    )
-
-
-def test_learning_curves_skip_missing_points_and_check_shapes(tmp_path):
-    curves = np.arange(12.0).reshape(3, 4)
-    curves[:, 0] = np.nan
-    curves[0, 1] = np.nan
-    frames, path = [1e5, 2e5, 3e5, 4e5], tmp_path / "c.png"
-    with plots.collected() as figures:
-        plots.plot_learning_curves({"learned": curves}, frames, path)
-    line = lines(figures["c.png"], 0)["learned (3 seeds)"]
-    np.testing.assert_array_equal(line.get_ydata(), [np.nan, 7, 6, 7])
-    with pytest.raises(ValueError, match=r"\(3, 3\)"):
-        plots.plot_learning_curves({"squared": curves[:, 1:]}, frames, path)
-
-
 def test_empty_input_is_refused(tmp_path):
     path = tmp_path / "none.png"
     for call in (

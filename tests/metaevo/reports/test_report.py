@@ -47,35 +47,6 @@ def png(tmp_path):
     return path
 
 
-def scores(**changed):
-    columns, rows = ["variant", "IQM"], [["learned", 1.5], ["squared", 20.0]]
-    return report.Table("Scores", columns, rows, **changed)
-
-
-def test_a_whole_report_is_one_well_formed_file(tmp_path, png):
-    path = tmp_path / "new" / "report.html"
-    sections = [
-        report.Text("Conclusion", ["First.", "Second."]),
-        scores(note="8 seeds", highlight=0),
-        report.Image("Figure", png, "A caption"),
-        report.KeyValues("Settings", {"task": {"env": "CartPole-v1"}, "seeds": 8}),
-    ]
-    assert report.write_report(path, "Title", "Subtitle", sections) == path
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("<!DOCTYPE html>")
-    page = Page(text)
-    for word in ("Title", "Subtitle", "First.", "8 seeds", "A caption", "task.env", "CartPole-v1"):
-        assert word in page.text
-    (image,) = page.all("img")
-    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == PNG
-    # Nothing is loaded from anywhere, and nothing runs.
-    assert "http" not in text
-    assert not {"script", "link", "iframe"} & {tag for tag, _ in page.elements}
-    assert "url(" not in text
-    assert "@import" not in text
-    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
-
-
 def test_hostile_text_is_shown_not_interpreted(tmp_path, png):
     sections = [
         report.Text(HOSTILE, HOSTILE),

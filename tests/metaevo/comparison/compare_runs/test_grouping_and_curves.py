@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from metaevo.comparison.compare_runs import curves, run_directories
+from metaevo.comparison.compare_runs import curves
 from metaevo.comparison.compare_runs.curves import first_reach, middle
-from metaevo.comparison.compare_runs.grouping import differing, group
+from metaevo.comparison.compare_runs.grouping import group
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.config import ConfigError
 from metaevo.statistics import iqm
@@ -15,17 +15,6 @@ def seed(name="r", number="0", x=(), y=(), **config) -> SeedRun:
     return SeedRun(
         name, number, config, {"steps": np.array(x, float)}, {"m": np.array(y, float)}, "m"
     )
-
-
-def test_runs_that_differ_only_in_the_seed_are_a_group(make_run):
-    paths = [make_run("a", seed=1), make_run("b", seed=2, seeds=3), make_run("c", rate=0.5)]
-    seeds = [each for path in paths for each in run_directories.read(path).seeds
-             if "mean_return" in each.metrics]  # fmt: skip
-    groups = group(seeds)
-    assert [(each.label, len(each.seeds)) for each in groups] == [
-        ("learning_rate=0.1", 9), ("learning_rate=0.5", 6),
-    ]  # fmt: skip
-    assert differing(seeds) == {"hyperparams.learning_rate": ["0.1", "0.5"]}
 
 
 def test_bookkeeping_and_the_way_to_write_a_number_make_no_group():

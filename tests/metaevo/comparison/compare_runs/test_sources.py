@@ -107,23 +107,6 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
     assert str(first) in notes[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("nowhere", "no such run directory"),
-        ("nowhere*", "matches nothing"),
-        (".", "holds no run"),
-        ("wandb:one", "neither a directory nor wandb:ENTITY/PROJECT"),
-        ("wandb:.", "no offline wandb run"),
-        ("mlflow:sqlite:///x.db", "must be mlflow:URI#EXPERIMENT"),
-    ],
-)
-def test_wrong_names_are_told(name, text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=text):
-        sources.read_all([name])
-
-
 def test_a_damaged_run_is_told(make_run):
     path = make_run("a")
     path.joinpath("metrics.jsonl").write_text("nonsense\n")
