@@ -199,10 +199,11 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
         reload_seconds: interval at which the page reloads itself; for `--watch`.
     """
     first, *others = tables(result)
-    notes = [report.Text("Notes", result.notes)] if result.notes else []
-    options = report.KeyValues("How this was computed", vars(result.options))
-    parts = [report.Text("Conclusion", conclusion(result)), *notes, first, _Plots(views(result)),
-             *others, options]  # fmt: skip
+    parts: list[report.Section] = [report.Text("Conclusion", conclusion(result))]
+    if result.notes:
+        parts.append(report.Text("Notes", result.notes))
+    parts += [first, _Plots(views(result)), *others]
+    parts.append(report.KeyValues("How this was computed", vars(result.options)))
     reload = ""
     if reload_seconds is not None:
         reload = f'<meta http-equiv="refresh" content="{max(1, round(reload_seconds))}">\n'
