@@ -7,7 +7,7 @@ optimizer of optax it is a pair of functions, `init` and `step`.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,23 +20,6 @@ RESPONSE_STEPS = 10
 """Gradient steps of a best response."""
 CERTAIN = 1e-4
 """Smallest probability of an action in a fixed strategy, so that logits are finite."""
-
-
-class Step(Protocol):
-    """Choose the next policy."""
-
-    def __call__(
-        self, game: Game, rate: Any, own: jax.Array, other: jax.Array, state: PyTree, /
-    ) -> tuple[jax.Array, Any]:
-        """Return the player's next policy [5] and its next state.
-
-        Args:
-            game: from the player's point of view.
-            rate: learning rate.
-            own: [5] logits of the player's current policy.
-            other: [5] logits of the other player's current policy, from its own point of view.
-            state: from `init` or the previous step.
-        """
 
 
 class Player(NamedTuple):
@@ -53,7 +36,10 @@ class Player(NamedTuple):
 
     init: Callable[[jax.Array], Any]
     """`first policy [5] -> state`; the state is any pytree of arrays"""
-    step: Step
+    step: Callable[[Game, Any, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+    """`(game, learning rate, own policy, other policy, state) -> (next policy, next state)`; the
+    game is from the player's point of view, and policies are logits [5], each from the point of
+    view of the player that has it"""
 
 
 class Episode(NamedTuple):

@@ -1,12 +1,12 @@
 """Study of any meta-problem, evolved and reported without a comparison."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jax
 
 from metaevo.config import ConfigError
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
 from metaevo.evolution.problem import MetaParams, MetaProblem
 from metaevo.reports.evolution_plots import plot_metrics, plot_numbers
@@ -19,6 +19,7 @@ from metaevo.studies.study import Plain
 from metaevo.studies.verdict import evolved_numbers
 
 METRICS, NUMBERS = "metrics.png", "meta_params.png"
+CAPTION = {METRICS: "The problem's own metrics: means over the candidates."}
 MOST_BARS = 64
 """Maximum count of numbers in meta-parameters that are drawn."""
 
@@ -26,9 +27,12 @@ MOST_BARS = 64
 class ProblemStudy(Plain):
     """Conforms to `metaevo.studies.study.Study`."""
 
+    name = ""
+    metrics: Sequence[str] = ()
+    """metrics of an evaluation, drawn over the generations"""
     captions: Mapping[str, str] = {
         NUMBERS: "The evolved meta-parameters.",
-        METRICS: "The problem's own metrics: means over the candidates.",
+        **CAPTION,
     }
 
     def __init__(self, problem: MetaProblem, settings: EvolutionSettings):
@@ -39,8 +43,7 @@ class ProblemStudy(Plain):
             settings: settings of the evolution.
         """
         self._problem, self.settings = problem, settings
-        self.name = type(problem).__name__
-        self._metrics: list[str] = []
+        self.name = self.name or type(problem).__name__
 
     def check(self) -> None:
         """Check before compilation that strategy and devices fit the problem."""
@@ -50,7 +53,7 @@ class ProblemStudy(Plain):
         except TypeError as error:
             raise ConfigError(f"{self.name}.init: {error}") from error
         check_meta_params(shapes)
-        self._metrics = check_evaluation(self._problem, shapes)
+        self.metrics = check_evaluation(self._problem, shapes)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
@@ -58,17 +61,21 @@ class ProblemStudy(Plain):
         del measured
         return self._problem
 
+    def about(self) -> PlainDict:
+        """Return metadata that is saved with the meta-parameters."""
+        return {}
+
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Write the meta-parameters."""
-        tree = jax.device_get(meta_params)
-        checkpoint.save_tree(directory.meta_params, tree, {"generation": generation})
+        about = {**self.about(), "generation": generation}
+        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the evolved numbers, and the problem's own metrics over the generations."""
+        """Draw the result of evolution, and the problem's own metrics over the generations."""
         self.draw_frame(meta_params, figures)
         records = RunDirectory(figures.parent).read_metrics("generation")
-        if self._metrics and len(records):
-            plot_metrics(records, self._metrics, figures / METRICS)
+        if self.metrics and len(records):
+            plot_metrics(records, self.metrics, figures / METRICS)
 
     def draw_frame(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw the numbers as bars, unless there are more than `MOST_BARS`."""

@@ -27,8 +27,9 @@ from metaevo.runs.progress import Progress
 from metaevo.studies.games import network_diagnostics, victims
 from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import SIGNS, CheapTalkSettings
-from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.study import GameStudy
 from metaevo.studies.games.victims import FreshVictims, Victim
+from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
 from metaevo.training.train_learner import Task, fitness_of, train
@@ -97,13 +98,11 @@ class VictimResult(NamedTuple):
     diverged: Any
 
 
-class CheapTalkStudy(GameStudy[CheapTalk]):
+class CheapTalkStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    make_problem = CheapTalk
-    metrics, scores = ("victim_mean_return", "victim_last_quarter"), SCORES
-    settings: CheapTalkSettings
-
+    scores = SCORES
+    metrics = "victim_mean_return", "victim_last_quarter"
     captions: Mapping[str, str] = {
         "victims.png": "Returns of fresh victims while they learn, by the channel that they hear: "
         "mean and 95% interval.",
@@ -116,9 +115,9 @@ class CheapTalkStudy(GameStudy[CheapTalk]):
 
     def __init__(self, settings: CheapTalkSettings):
         """Build all victims, so that unsuitable victims raise errors before the evolution."""
-        super().__init__(settings)
+        self.agents, self.name = CheapTalk(settings), f"cheap_talk_{settings.role}"
+        super().__init__(self.agents, settings)
         self.victims = victims.all_victims(settings)
-        self.name = f"cheap_talk_{settings.role}"
 
     def about(self) -> PlainDict:
         """Return the settings of the channel, read by every learner that hears it."""

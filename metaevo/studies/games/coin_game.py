@@ -21,7 +21,8 @@ from metaevo.studies.games import coin_players
 from metaevo.studies.games.coin_players import Cast, Episode, Weights
 from metaevo.studies.games.results import Cell, GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import CoinSettings
-from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.study import GameStudy
+from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.train_learner import Task, working_set
 
@@ -82,18 +83,22 @@ class CoinShaping:
         return coin_players.play(self.learner, self.hyperparams, key, params)
 
 
-class CoinStudy(GameStudy[CoinShaping]):
+class CoinStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    name, make_problem = "coin_game", CoinShaping
-    metrics, scores = ("opponent", "own_coins", "opponent_own_coins"), SCORES
-    settings: CoinSettings
+    name, scores = "coin_game", SCORES
+    metrics = "opponent", "own_coins", "opponent_own_coins"
     captions: Mapping[str, str] = {
         "coins.png": "Rewards a step, and the share of coins of its own colour among those that a "
         "player takes, over the episodes after each of which the opponent learns: means over fresh "
         "opponents; below, two naive learners.",
         **CAPTION,
     }
+
+    def __init__(self, settings: CoinSettings):
+        """Build the problem."""
+        self.agents = CoinShaping(settings)
+        super().__init__(self.agents, settings)
 
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw rewards and coins against a few opponents."""

@@ -5,6 +5,7 @@ memory. The opponent is PPO. An episode of the game is a rollout of PPO, after w
 player's memory persists over all episodes.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -166,6 +167,17 @@ HAND_WRITTEN = {
 """Players that never learn, by name."""
 
 
+def hand_written(name: str, step: float) -> Player:
+    """Return a player of `HAND_WRITTEN`; it has no parameters."""
+
+    def act(params: PyTree, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
+        del params
+        memory = remember(memory, view, step)
+        return HAND_WRITTEN[name](key, view, memory), memory
+
+    return Player(begin, act)
+
+
 class Cast(NamedTuple):
     """Parameters of `any_player`."""
 
@@ -176,20 +188,10 @@ class Cast(NamedTuple):
 
 def any_player(step: float) -> Player:
     """Return a player selected by its parameters, a `Cast`."""
-    evolved = shaper(step)
+    players = [shaper(step), *(hand_written(name, step) for name in HAND_WRITTEN)]
 
     def act(cast: Cast, key: jax.Array, view: View, memory: Memory) -> tuple[jax.Array, Memory]:
-        def by_hand(move):
-            def branch(key, view, memory):
-                memory = remember(memory, view, step)
-                return move(key, view, memory), memory
-
-            return branch
-
-        branches = [
-            lambda *arguments: evolved.act(cast.weights, *arguments),
-            *map(by_hand, HAND_WRITTEN.values()),
-        ]
+        branches = [partial(each.act, cast.weights) for each in players]
         found: tuple[jax.Array, Memory] = jax.lax.switch(cast.who, branches, key, view, memory)
         return found
 

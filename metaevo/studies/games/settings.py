@@ -8,12 +8,9 @@ import numpy as np
 from annotated_types import Gt, Interval, MinLen
 
 from metaevo.components.channels import ChannelConfig
-from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict
 from metaevo.config.sections import specialised
-from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.strategy import StrategyConfig
-from metaevo.studies.settings import RunConfig
+from metaevo.studies.custom import HeldOutConfig, StudySettings
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.task import LearnerConfig, TaskConfig, learner_sections
 from metaevo.tuning.config import MOST
@@ -24,27 +21,11 @@ from purerl.types import Hyperparams
 
 Payoffs = tuple[tuple[float, float], tuple[float, float]]
 Names = Annotated[tuple[str, ...], MinLen(1)]
-Seeds = Annotated[int, Interval(ge=0, le=100_000)]
 Factors = tuple[Annotated[float, Gt(0)], ...]
 Victims = Annotated[int, Interval(ge=0, le=MOST)]
 
 SIGNS = {"adversary": -1.0, "ally": 1.0}
 """Sign of the victim's fitness in the fitness of a channel, by its role."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GameSettings:
-    """Settings shared by all game studies."""
-
-    study: str
-    """kind of evolution"""
-    strategy: StrategyConfig = field(default_factory=StrategyConfig)
-    evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def __post_init__(self) -> None:
-        """Raise if a number cannot be represented on a device."""
-        check_numbers(self)
 
 
 # --- Opponent shaping in matrix games -----------------------------------------------------------
@@ -108,11 +89,9 @@ class MetaPolicyConfig:
 
 
 @dataclass(frozen=True)
-class TournamentConfig:
-    """Settings of the final comparison."""
+class TournamentConfig(HeldOutConfig):
+    """Settings of the final comparison; the seeds are meta-episodes of every pair."""
 
-    seeds: Seeds = 128
-    """fresh meta-episodes of every pair; 0 for no comparison"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=100_000)] = 64
     """other meta-episodes, on which each hand-written contender chooses among its variants"""
     learning_rates: Factors = (0.3, 3.0)
@@ -130,7 +109,7 @@ class TournamentConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapingSettings(GameSettings):
+class ShapingSettings(StudySettings):
     """Settings of an evolution of a meta-policy."""
 
     study: Literal["shaping"] = "shaping"
@@ -155,17 +134,17 @@ class CoinPolicyConfig:
 
 
 @dataclass(frozen=True)
-class CoinEvaluation:
+class CoinEvaluation(HeldOutConfig):
     """Settings of the final comparison."""
 
-    seeds: Seeds = 64
+    seeds: Annotated[int, Interval(ge=0, le=100_000)] = 64
     """fresh opponents of every contender; 0 for no comparison"""
     learning_rates: Factors = (0.5, 2.0)
     """of further opponents, as factors on the learning rate of evolution"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoinSettings(GameSettings):
+class CoinSettings(StudySettings):
     """Settings of an evolution of a player."""
 
     study: Literal["coin_game"] = "coin_game"
@@ -225,7 +204,7 @@ class VictimConfig:
 
 
 @dataclass(frozen=True)
-class TalkEvaluation:
+class TalkEvaluation(HeldOutConfig):
     """Settings of the final comparison."""
 
     seeds: Victims = 64
@@ -235,7 +214,7 @@ class TalkEvaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TalkSettings(GameSettings):
+class TalkSettings(StudySettings):
     """Settings shared by both kinds of cheap talk."""
 
     learner: str = "ppo"
@@ -300,7 +279,7 @@ class SteeringConfig:
 
 
 @dataclass(frozen=True)
-class SteeringEvaluation:
+class SteeringEvaluation(HeldOutConfig):
     """Settings of the final comparison."""
 
     seeds: Victims = 32

@@ -7,7 +7,6 @@ policies, so a policy over policies can steer their learning.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +24,9 @@ from metaevo.studies.games import extortion
 from metaevo.studies.games.extortion import Illustration
 from metaevo.studies.games.results import GameResult
 from metaevo.studies.games.settings import ShapingSettings
-from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.study import GameStudy
 from metaevo.studies.games.tournament import ROUND_ROBIN, Tournament
+from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from purerl import opponents
 from purerl.games import LOGITS
@@ -73,11 +73,10 @@ class Shaping:
         return Evaluation(jnp.mean(episode.own), metrics)
 
 
-class ShapingStudy(GameStudy[Any]):
+class ShapingStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    name = "shaping"
-    metrics, scores = ("opponent",), ROUND_ROBIN
+    name, metrics, scores = "shaping", ("opponent",), ROUND_ROBIN
     captions: Mapping[str, str] = {
         "meta_episode.png": "Probabilities of cooperating at the start and after each outcome (a "
         "player's own action first), and payoffs, over a meta-episode: means of "
@@ -101,7 +100,7 @@ class ShapingStudy(GameStudy[Any]):
         Raises:
             ConfigError: if an opponent does not exist.
         """
-        self.settings, self.game = settings, settings.game.game
+        self.game = settings.game.game
         names, others = settings.opponent.all, settings.evaluation.opponents
         if SELF in others:
             raise ConfigError("evaluation.opponents: self is always among them; leave it out")
@@ -109,7 +108,8 @@ class ShapingStudy(GameStudy[Any]):
             players.find(names, key, self.game, run_path, trust_source=trust_source)
             for names, key in zip((names, others), players.SETTINGS, strict=True)
         )
-        self._illustration: tuple[Any, Illustration] | None = None
+        super().__init__(Shaping(settings, self.met), settings)
+        self._illustration: tuple[Weights, Illustration] | None = None
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy or devices are unsuitable, or no opponent learns."""
@@ -134,11 +134,6 @@ class ShapingStudy(GameStudy[Any]):
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Copy the meta-policies of other runs and the user's own players."""
         players.keep(directory.path, [*self.met, *self.others], measured.get(players.SOURCES))
-
-    def problem(self, measured: PlainMapping) -> Shaping:
-        """Return the problem: a meta-episode."""
-        del measured
-        return Shaping(self.settings, self.met)
 
     def about(self) -> PlainDict:
         """Return the size of the meta-policy, which `metaevo.load` reads."""

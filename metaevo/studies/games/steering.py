@@ -15,7 +15,7 @@ import numpy as np
 
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError
-from metaevo.config.plain import PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
@@ -24,8 +24,9 @@ from metaevo.runs.progress import Progress
 from metaevo.studies.games import victims
 from metaevo.studies.games.results import GameResult, estimates_table, mean
 from metaevo.studies.games.settings import SteeringSettings
-from metaevo.studies.games.study import CAPTION, GameStudy
+from metaevo.studies.games.study import GameStudy
 from metaevo.studies.games.victims import FreshVictims
+from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import all_finite
 from purerl import acting, ppo
@@ -175,18 +176,22 @@ class SteeringProblem(victims.TalkProblem):
         return jax.vmap(lambda key, goal: steer(self.env, speak, key, goal, params))(keys, goals)
 
 
-class SteeringStudy(GameStudy[SteeringProblem]):
+class SteeringStudy(GameStudy):
     """Conforms to `metaevo.studies.study.Study`."""
 
-    name, make_problem = "cheap_talk_steering", SteeringProblem
-    metrics = ("victim_last_quarter", "unended")
-    settings: SteeringSettings
+    name = "cheap_talk_steering"
+    metrics = "victim_last_quarter", "unended"
     captions: Mapping[str, str] = {
         "steering.png": "Places of fresh victims, a line each, for goals (dotted) over the range.",
         **CAPTION,
     }
 
-    def about(self) -> dict[str, str]:
+    def __init__(self, settings: SteeringSettings):
+        """Build the problem; raises `ConfigError` as `SteeringProblem` does."""
+        self.agents = SteeringProblem(settings)
+        super().__init__(self.agents, settings)
+
+    def about(self) -> PlainDict:
         """Return the setting `steering.by`."""
         return {"by": self.settings.steering.by}
 

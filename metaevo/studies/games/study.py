@@ -1,82 +1,30 @@
 """Base class of the game studies."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
-import jax
-
-from metaevo.config.plain import PlainDict, PlainMapping
-from metaevo.evolution.problem import MetaParams, MetaProblem
-from metaevo.reports.evolution_plots import plot_metrics
+from metaevo.config.plain import PlainMapping
+from metaevo.evolution.problem import MetaParams
 from metaevo.reports.page import Table
-from metaevo.runs import checkpoint
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import HeldOut
 from metaevo.studies.games.results import GameResult, ScoresFormat
-from metaevo.studies.study import Plain
+from metaevo.studies.problem import ProblemStudy
 from metaevo.training.checks import check_agents
-from metaevo.training.train_learner import Task
-
-METRICS = "metrics.png"
-CAPTION = {METRICS: "Metrics of the candidates over the generations: means over the population."}
 
 
-class AgentProblem(MetaProblem, Protocol):
-    """A problem that trains agents on one task."""
-
-    task: Task
-
-
-P = TypeVar("P", bound=AgentProblem)
-
-
-class GameStudy(Plain, Generic[P]):
-    """Base of studies that evolve a player or a channel and compare it on fresh seeds.
-
-    Opponents or victims are agents that are trained from scratch, unless a study overrides
-    `__init__`, `check` and `problem`.
-    """
+class GameStudy(ProblemStudy):
+    """Base of studies that evolve a player or a channel and compare it on fresh seeds."""
 
     settings: Any
-    make_problem: Callable[[Any], P]
-    """from the settings"""
-    metrics: Sequence[str]
-    """metrics of an evaluation, drawn over the generations"""
+    agents: Any
+    """the problem, if it trains agents on a task"""
     scores: ScoresFormat
     """format of the scores in evaluation.json"""
-
-    def __init__(self, settings: Any):
-        """Build the problem.
-
-        Raises:
-            ConfigError: if the agents cannot be built.
-        """
-        self.settings, self.agents = settings, self.make_problem(settings)
 
     def check(self) -> None:
         """Raise `ConfigError` if strategy, agents or devices are unsuitable."""
         check_agents(self.agents, [self.agents.task], self.settings)
-
-    def problem(self, measured: PlainMapping) -> P:
-        """Return the problem."""
-        del measured
-        return self.agents
-
-    def about(self) -> PlainDict:
-        """Return metadata that is saved with the meta-parameters."""
-        return {}
-
-    def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
-        """Write the meta-parameters into the run's directory."""
-        about = {**self.about(), "generation": generation}
-        checkpoint.save_tree(directory.meta_params, jax.device_get(meta_params), about)
-
-    def draw(self, meta_params: MetaParams, figures: Path) -> None:
-        """Draw the evolved player or channel, and metrics over the generations of the run."""
-        self.draw_frame(meta_params, figures)
-        if records := RunDirectory(figures.parent).read_metrics("generation"):
-            plot_metrics(records, self.metrics, figures / METRICS)
 
     def compare(
         self,

@@ -6,42 +6,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import yaml
 
-from metaevo.commands.evolve import main
 from metaevo.components import discovery
-from metaevo.config import ConfigError, from_dict
+from metaevo.config import from_dict
 from metaevo.runs import checkpoint
 from metaevo.studies.games import coin_players
 from metaevo.studies.games.coin_game import CoinStudy
 from metaevo.studies.games.coin_players import Cast, Memory
 from metaevo.studies.games.settings import CoinSettings
-from metaevo.studies.registry import STUDIES
 from purerl import ppo
 from purerl.envs import coin_game
-from purerl.envs.coin_game import CoinGame, Player, View, World
+from purerl.envs.coin_game import CoinGame, View, World
+from tests.metaevo.studies.games import COIN, run
 
-SMALL = {
-    "study": "coin_game",
-    "train": {
-        "total_timesteps": 192, "num_envs": 4, "num_steps": 16, "update_epochs": 1,
-        "num_minibatches": 1, "hidden_sizes": [4],
-    },
-    "policy": {"hidden": 4},
-    "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": {
-        "generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1,
-    },
-    "evaluation": {"seeds": 4, "learning_rates": [0.5]},
-    "run": {"checkpoint_every": 1},
-}  # fmt: skip
 STEP = 1 / 48
 """Of a meta-episode of three episodes."""
 
 
 @pytest.fixture(scope="module")
 def study():
-    return CoinStudy(from_dict(CoinSettings, SMALL))
+    return CoinStudy(from_dict(CoinSettings, COIN))
 
 
 def weights_of(seed):
@@ -177,12 +161,7 @@ def test_one_of_a_cast_plays_as_it_would_alone(study):
     settings, key = study.settings, jax.random.key(4)
     together = settings.learner(coin_players.any_player(STEP))
     alone = settings.learner(coin_players.shaper(STEP))
-
-    def by_hand(weights, key, view, memory):
-        memory = coin_players.remember(memory, view, STEP)
-        return coin_players.HAND_WRITTEN["grim"](key, view, memory), memory
-
-    grim = settings.learner(Player(coin_players.begin, by_hand))
+    grim = settings.learner(coin_players.hand_written("grim", STEP))
     weights = weights_of(1)
     place = 1 + list(coin_players.HAND_WRITTEN).index("grim")
     cast = jax.jit(lambda who: coin_players.play(
@@ -200,7 +179,7 @@ def test_one_of_a_cast_plays_as_it_would_alone(study):
 @pytest.mark.long
 def test_two_naive_learners_are_alike():
     """Nobody is favoured: over many meetings both sides earn the same."""
-    settings = from_dict(CoinSettings, SMALL)
+    settings = from_dict(CoinSettings, COIN)
     learner = settings.learner(coin_players.naive(settings.train))
     params, keys = settings.env_params(()), jax.random.split(jax.random.key(5), 200)
     found = jax.jit(jax.vmap(
@@ -214,10 +193,9 @@ def test_two_naive_learners_are_alike():
 
 @pytest.mark.long
 def test_a_run_by_the_command(tmp_path):
-    config, run = tmp_path / "coin.yaml", tmp_path / "run"
-    config.write_text(yaml.safe_dump(SMALL))
-    assert main(["--config", str(config), "--run-dir", str(run)]) == 0
-    result = json.loads((run / "evaluation.json").read_text())
+    assert run(COIN, tmp_path) == 0
+    directory = tmp_path / "run"
+    result = json.loads((directory / "evaluation.json").read_text())
     told = result["coin_game"]
     assert told["opponents"] == ["as in evolution", "learning rate x 0.5"]
     assert list(told["contenders"]) == ["learned", "naive", *coin_players.HAND_WRITTEN]
@@ -227,20 +205,13 @@ def test_a_run_by_the_command(tmp_path):
     np.testing.assert_allclose(
         np.mean(learned["scores"]), told["contenders"]["learned"][0]["own"][0]
     )
-    assert {each.name for each in (run / "figures").iterdir()} >= {
+    assert {each.name for each in (directory / "figures").iterdir()} >= {
         "coins.gif",
         "coins.png",
         "metrics.png",
     }
-    (learned, naive) = CoinStudy(from_dict(CoinSettings, SMALL)).findings({}, result)
+    (learned, naive) = CoinStudy(from_dict(CoinSettings, COIN)).findings({}, result)
     assert f"{told['contenders']['naive'][0]['other'][0]:.3f}" in naive
-    weights, about = checkpoint.load_tree(run / "meta_params")
+    weights, about = checkpoint.load_tree(directory / "meta_params")
     assert not discovery.is_loadable(about)  # it is no meta-policy of matrix games
     assert weights["kernel"].shape == (coin_players.INPUTS, 4)
-
-
-def test_learners_with_a_memory_are_refused():
-    raw = {"study": "coin_game", "train": {"recurrent_size": 4}}
-    with pytest.raises(ConfigError, match=r"train\.recurrent_size = 4: must be 0") as caught:
-        from_dict(STUDIES["coin_game"].settings(raw, None), raw)
-    assert "\n" not in str(caught.value)

@@ -16,24 +16,21 @@ from metaevo.components import players
 from metaevo.config import ConfigError
 from purerl import opponents
 from purerl.games import Game
+from tests.metaevo.studies.games import SHAPING, merged
 from tests.purerl.chains import slope, total
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/shaping.md"
 GAME = Game.of([[-1, -3], [0, -2]], None, 0.96)
 OWN = "my_players.py:Momentum"
-SMALL = {
-    "study": "shaping",
-    "game": {"steps": 4},
-    "policy": {"hidden": 4},
-    "opponent": {"names": OWN},
-    "strategy": {"population_size": 4, "sigma": 0.3},
-    "evolution": {
-        "generations": 2, "seeds_per_candidate": 2, "validation_every": 1, "validation_seeds": 2,
-        "num_devices": 1,
+SMALL = merged(
+    SHAPING,
+    {
+        "opponent": {"names": OWN},
+        "strategy": {"population_size": 4},
+        "evolution": {"generations": 2, "validation_every": 1},
+        "evaluation": {"seeds": 4, "tuning_seeds": 2, "opponents": []},
     },
-    "evaluation": {"seeds": 4, "tuning_seeds": 2, "opponents": [], "learning_rates": [0.5]},
-    "run": {"checkpoint_every": 1},
-}  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -128,7 +125,7 @@ def test_a_run_against_an_own_player_executes_it_only_when_it_is_named_or_truste
 
     Path("my_players.py").write_bytes(source.replace(b"0.9", b"0.8"))
     assert "only the run directory names" in refused(main, [*resume, "4"], capsys)
-    argv = ["--run-dir", "run", "--opponent.learning_rate", "2"]
+    argv = ["--run-dir", "run", "--opponent.learning_rate", "2", "--evaluation.seeds", "4"]
     assert "only the run directory names" in refused(evaluate, argv, capsys)
     line = refused(main, [*resume, "4", "--opponent.names", OWN], capsys)
     assert "my_players changed since the run began" in line

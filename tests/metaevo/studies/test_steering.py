@@ -1,13 +1,11 @@
 """Cheap talk at test time: what a candidate is judged by, whole runs, and what is refused."""
 
 import json
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import yaml
 
 from metaevo.commands.evolve import main
 from metaevo.config import from_dict
@@ -16,32 +14,11 @@ from metaevo.studies.games.steering import SteeringStudy
 from metaevo.studies.registry import STUDIES
 from purerl import acting, envs, ppo
 from purerl.envs.talking import Talking, TalkParams
-
-SMALL = {
-    "study": "steering",
-    "channel": {"hidden_sizes": [8], "scale": 3.0},
-    "steering": {"steps": 12, "episodes": 3, "oracle_frames": 2048},
-    "train": {
-        "total_timesteps": 128, "num_envs": 2, "num_steps": 32, "update_epochs": 1,
-        "num_minibatches": 2, "hidden_sizes": [8],
-    },
-    "strategy": {"population_size": 4, "sigma": 0.1},
-    "evolution": {
-        "generations": 2, "validation_every": 1, "validation_seeds": 2, "num_devices": 1,
-    },
-    "evaluation": {"seeds": 3},
-}  # fmt: skip
-
-
-def merged(changes):
-    found = dict(SMALL)
-    for key, value in changes.items():
-        found[key] = {**found.get(key, {}), **value} if isinstance(value, dict) else value
-    return found
+from tests.metaevo.studies.games import STEERING, merged, run
 
 
 def study_of(**changes):
-    raw = merged(changes)
+    raw = merged(STEERING, changes)
     return SteeringStudy(from_dict(STUDIES["steering"].settings(raw, None), raw))
 
 
@@ -100,10 +77,8 @@ def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
 @pytest.mark.long
 @pytest.mark.parametrize("by", ["evolution", "ppo"])
 def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
-    config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump(merged({"steering": {"by": by}})))
+    assert run(merged(STEERING, {"steering": {"by": by}}), tmp_path) == 0
     path = tmp_path / "run"
-    assert main(["--config", str(config), "--run-dir", str(path)]) == 0
     result = json.loads((path / "evaluation.json").read_text())
     table = result["steering"]
     assert list(table) == ["learned", "silence", "random"]
@@ -123,36 +98,6 @@ def test_a_run_is_judged_drawn_resumed_and_reported(by, tmp_path):
     assert ("steering" in weights) == (by == "evolution")
     argv = ["--resume", "--run-dir", str(path), "--generations", "3", "--evaluation.seeds", "0"]
     assert main(argv) == 0
-
-
-REFUSED = {
-    "too far": ({"steering": {"high": 3}}, r"steering.high = 3: CartPole-v1's cart position is "
-                r"always between -2.4 and 2.4"),
-    "too far left": ({"steering": {"low": -2.5}}, "steering.low = -2.5: .* between -2.4 and 2.4"),
-    "no range": ({"steering": {"low": 1, "high": 1}}, "low = 1 must be below high = 1"),
-    "nowhere": (
-        {"task": {"env": "Acrobot-v1"}},
-        "task.env = 'Acrobot-v1': the place of a victim is unknown there; it must be one of "
-        "CartPole-v1, Pendulum-v1",
-    ),
-    "who": ({"steering": {"by": "sac"}}, "steering.by = 'sac': must be.*evolution.*ppo"),
-    "a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size must be 0: a victim"),
-    "no message": ({"channel": {"width": 0}}, "channel.width = 0: must be"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_bad_input_is_one_clear_line(name, tmp_path, capsys):
-    changes, message = REFUSED[name]
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(merged(changes)))
-    with pytest.raises(SystemExit) as stopped:
-        main(["--config", str(tmp_path / "config.yaml"), "--run-dir", str(tmp_path / "run")])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ")
-    assert "\n" not in error
-    assert re.search(message, error), error
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_pendulum_can_be_steered():

@@ -1,0 +1,74 @@
+"""Settings of games that cannot work: one line names the setting, and no run begins."""
+
+import pytest
+
+from tests.metaevo.studies.games import COIN, SHAPING, STEERING, TALK, merged, run
+
+SHAPING_CASES = {
+    "infinite payoffs": ({"game": {"payoffs": [[1, 2], [3, float("inf")]]}}, "payoffs"),
+    "an unknown player": ({"opponent": {"names": "niave"}}, "opponent.names: 'niave'"),
+    "not in the zoo": ({"opponent": {"names": "zoo:dpp"}}, "opponent.names: 'zoo:dpp'"),
+    "an entry for learners": ({"opponent": {"names": "zoo:dpo"}}, "opponent.names: zoo:dpo"),
+    "too long": ({"opponent": {"names": "a" * 5000}}, "opponent.names"),
+    "twice": ({"opponent": {"names": ["naive", "naive"]}}, "opponent.names: 'naive'"),
+    "nobody learns": ({"opponent": {"names": "tit_for_tat"}}, "opponent.names: tit_for_tat"),
+    "no gradient": ({"game": {"opponent_payoffs": [[1, 1], [1, 1]]}}, "game.opponent_payoffs"),
+    "no extortion": (
+        {"game": {"payoffs": [[1, -1], [-1, 1]], "opponent_payoffs": [[-1, 1], [1, -1]]},
+         "evaluation": {"opponents": ["zero_determinant"]}},
+        "evaluation.opponents: zero_determinant",
+    ),
+    "self without a mean": (
+        {"opponent": {"names": "self"}, "strategy": {"algorithm": "SimpleGA"}}, "SimpleGA"
+    ),
+    "self is unseen": ({"evaluation": {"opponents": ["self"]}}, "evaluation.opponents: self"),
+    "a component as a study": ({"study": "value_loss"}, "evolve: value_loss"),
+    "a learner": ({"learner": "ppo"}, "'learner'"),
+}  # fmt: skip
+TALK_CASES = {
+    "numbers of states": (
+        {"learner": "q_learning", "task": {"env": "GridWorld"},
+         "train": {"total_timesteps": 256, "num_steps": 32}},
+        "learner = 'q_learning'",
+    ),
+    "images": ({"task": {"env": "Breakout-MinAtar"}}, "task.env"),
+    "several environments": ({"task": {"env": ["CartPole-v1", "Acrobot-v1"]}}, "task.env"),
+    "a distribution": ({"task": {"env": "GridWorlds"}}, "task.env"),
+    "an unknown victim": (
+        {"evaluation": {"victims": {"sac": {"learner": "sac"}}}}, "evaluation.victims.sac: learner"
+    ),
+    "a victim's typo": (
+        {"evaluation": {"victims": {"fast": {"hyperparams": {"learning_rat": 1}}}}},
+        "evaluation.victims.fast",
+    ),
+    "a victim's name": ({"evaluation": {"victims": {"ppo": {}}}}, "evaluation.victims.ppo"),
+    "gradients": ({"strategy": {"algorithm": "meta_gradient"}}, "differentiable"),
+}  # fmt: skip
+STEERING_CASES = {
+    "too far": ({"steering": {"high": 3}}, "steering.high = 3"),
+    "too far left": ({"steering": {"low": -2.5}}, "steering.low = -2.5"),
+    "no range": ({"steering": {"low": 1, "high": 1}}, "low = 1"),
+    "no place": ({"task": {"env": "Acrobot-v1"}}, "task.env = 'Acrobot-v1'"),
+    "a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size"),
+}
+COIN_CASES = {"a memory": ({"train": {"recurrent_size": 4}}, "train.recurrent_size")}
+CASES = [
+    pytest.param(base, *case, id=f"{base['study']}: {name}")
+    for base, cases in (
+        (SHAPING, SHAPING_CASES), (TALK, TALK_CASES), (STEERING, STEERING_CASES), (COIN, COIN_CASES)
+    )
+    for name, case in cases.items()
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "changes", "setting"), CASES)
+def test_bad_input_is_one_line(base, changes, setting, tmp_path, capsys):
+    settings = merged(base, changes)
+    if "learner" in changes and "train" in changes:
+        settings["train"] = changes["train"]
+    with pytest.raises(SystemExit, match="2"):
+        run(settings, tmp_path)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert setting in line
+    assert not (tmp_path / "run").exists()
