@@ -23,7 +23,6 @@ from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots, plots
 from metaevo.reports.page import Table
-from metaevo.runs.progress import Progress
 from metaevo.studies.games import network_diagnostics, victims
 from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import SIGNS, CheapTalkSettings
@@ -150,16 +149,15 @@ class CheapTalkStudy(GameStudy):
         settings = self.settings
         weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
         names = list(weights)
-        frames = {each.name: num_frames(each.train) for each in self.victims}
+        fresh = FreshVictims(settings, names)
+        few = FreshVictims(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
 
         def rows(fresh: FreshVictims, victim: Victim) -> PlainDict:
             def row(key, name):
                 own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
                 speaker = channels.speaker(name, own_key, weights[name], dropout)
-                return {
-                    "speaker": speaker,
-                    "hyperparams": jax.tree.map(jnp.float32, victim.hyperparams),
-                }
+                hyperparams = jax.tree.map(jnp.float32, victim.hyperparams)
+                return {"speaker": speaker, "hyperparams": hyperparams}
 
             return fresh.rows(row)
 
@@ -174,32 +172,22 @@ class CheapTalkStudy(GameStudy):
                 task_of_row = victims.with_channel(task, row["speaker"])
                 return measure(task_of_row, key, row["hyperparams"])
 
-            return fresh.program(run, task, victim.hyperparams)
+            return fresh.program(run, task, victim.hyperparams, num_frames(victim.train))
 
-        fresh, programs = FreshVictims(settings, names), {}
         results: dict[str, VictimResult] = {}
-        total = sum(frames.values()) * len(names) * fresh.seeds
-        with Progress(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
-            for victim in self.victims:
-                bar.stage(f"comparing: {victim.name}")
-
-                def progress(agents: int, each: int = frames[victim.name]) -> None:
-                    bar.update(agents * each)
-                    check_stop()
-
-                compiled = victim.learner, victim.train  # learning rates share a program
-                if compiled not in programs:
-                    programs[compiled] = program(fresh, victim, self._measure)
-                results[victim.name] = programs[compiled](rows(fresh, victim), progress)
-            victim, networks = self.victims[0], {}
-            if network_diagnostics.supports(victim.train):
-                bar.stage("comparing: inside the networks")
-                few = FreshVictims(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
-                trace = program(few, victim, network_diagnostics.trace)
-                found = trace(rows(few, victim), lambda agents: check_stop())
-                networks = network_diagnostics.summarise(
-                    found, names, victim.train.frames_per_update, figures
-                )
+        programs: dict[tuple[str, Any], Callable[..., Any]] = {}
+        for victim in self.victims:
+            compiled = victim.learner, victim.train  # learning rates share a program
+            if compiled not in programs:
+                programs[compiled] = program(fresh, victim, self._measure)
+            stage = f"comparing: {victim.name}"
+            results[victim.name] = programs[compiled](rows(fresh, victim), stage, check_stop)
+        victim, networks = self.victims[0], {}
+        if network_diagnostics.supports(victim.train):
+            trace = program(few, victim, network_diagnostics.trace)
+            found = trace(rows(few, victim), "comparing: inside the networks", check_stop)
+            frames = victim.train.frames_per_update
+            networks = network_diagnostics.summarise(found, names, frames, figures)
         first, config = results[victim.name], victim.train
         plots.plot_learning_curves(
             dict(zip(names, mean_returns(first.curve), strict=True)),
@@ -219,7 +207,7 @@ class CheapTalkStudy(GameStudy):
             dict(zip(names, fitness, strict=True)),
             list(learned),
             "There is nothing to tune of silence, constants, random networks and noise.",
-            sum(frames.values()),
+            sum(num_frames(each.train) for each in self.victims),
             {
                 "role": settings.role,
                 "networks": networks,

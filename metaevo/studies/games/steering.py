@@ -20,7 +20,6 @@ from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
-from metaevo.runs.progress import Progress
 from metaevo.studies.games import victims
 from metaevo.studies.games.results import GameResult, estimates_table, mean
 from metaevo.studies.games.settings import SteeringSettings
@@ -313,15 +312,8 @@ class SteeringStudy(GameStudy):
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
         fresh, frames = FreshVictims(self.settings, CHANNELS), self._row_frames
-        program = fresh.program(run, problem.task, problem.hyperparams)
-        total = frames * len(CHANNELS) * fresh.seeds
-        with Progress(total=total, desc="comparing", unit="frame", unit_scale=True) as bar:
-
-            def progress(agents: int) -> None:
-                bar.update(agents * frames)
-                check_stop()
-
-            scores = np.asarray(program(fresh.rows(row), progress))
+        program = fresh.program(run, problem.task, problem.hyperparams, frames)
+        scores = np.asarray(program(fresh.rows(row), "comparing", check_stop))
         return {
             (channel, steerer): scores[row, :, column]
             for row, channel in enumerate(CHANNELS)

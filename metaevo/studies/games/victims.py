@@ -16,6 +16,7 @@ from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.runs.progress import Progress
 from metaevo.studies.games.settings import (
     CheapTalkSettings,
     SteeringSettings,
@@ -195,17 +196,23 @@ class FreshVictims:
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
 
     def program(
-        self, run: Callable[[jax.Array, PlainDict], R], task: Task, hyperparams: Hyperparams
-    ) -> Callable[[PlainDict, Callable[[int], Any]], R]:
+        self,
+        run: Callable[[jax.Array, PlainDict], R],
+        task: Task,
+        hyperparams: Hyperparams,
+        frames: int,
+    ) -> Callable[[PlainDict, str, Callable[[], None]], R]:
         """Compile a function of a victim.
 
         Args:
             run: `(key of a victim, row) -> results`.
             task: the task of the victims.
             hyperparams: example hyperparameters of the victims.
+            frames: environment steps of a row.
 
         Returns:
-            `(rows, progress) -> results` with fields [channels, seeds, ...].
+            `(rows, stage, check_stop) -> results` with fields [channels, seeds, ...]; the progress
+            bar shows the name of the stage.
         """
         config, shape = self.settings.evolution, (len(self.names), self.seeds)
         chunk_size = config.chunk_size or devices.choose_chunk_size(
@@ -217,8 +224,15 @@ class FreshVictims:
             num_devices=config.num_devices,
         )
 
-        def results(rows: PlainDict, progress: Callable[[int], Any]) -> R:
-            found = row_map(rows, progress)
+        def results(rows: PlainDict, stage: str, check_stop: Callable[[], None]) -> R:
+            total = frames * math.prod(shape)
+            with Progress(total=total, desc=stage, unit="frame", unit_scale=True) as bar:
+
+                def progress(agents: int) -> None:
+                    bar.update(agents * frames)
+                    check_stop()
+
+                found = row_map(rows, progress)
             return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), found)
 
         return results
