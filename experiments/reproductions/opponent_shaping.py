@@ -21,7 +21,7 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.settings import MAX_SEED
 from metaevo.statistics import iqm
 from metaevo.studies.games.settings import ShapingSettings
-from metaevo.studies.games.shaping import ShapingStudy
+from metaevo.studies.games.shaping import Shaping, ShapingStudy
 from purerl import opponents
 
 
@@ -43,7 +43,7 @@ def run(preset: str, settings: Settings, output: Output) -> None:
     """Evolve with each seed against a naive learner, and play fresh meta-episodes."""
     shaping = from_dict(ShapingSettings, load_yaml(presets.find(preset)))
     config = dataclasses.replace(shaping.evolution, generations=settings.generations)
-    problem = ShapingStudy(shaping).problem({})
+    problem = Shaping(shaping, ShapingStudy(shaping).met)
     evolution = Evolution(problem, shaping.strategy, config, seed=settings.seed)
     evolution.compile()
 
