@@ -1,6 +1,5 @@
 """Doors: by hand, against the NumPy reference transition by transition, and its optimum."""
 
-from collections import Counter
 from typing import NamedTuple
 
 import jax
@@ -90,17 +89,6 @@ def test_resets_are_uniform_over_distinct_free_cells(goal):
     np.testing.assert_array_equal(joint[expected == 0], 0)
 
 
-def test_the_reference_draws_every_cell_too():
-    env = DoorsGym(size=3, doors=[1])
-    env.reset(seed=0)
-    seen = Counter()
-    for _ in range(4200):
-        env.reset()
-        seen[env.agent, env.goal] += 1
-    assert len(seen) == 7 * 6
-    assert max(abs(number - 100) for number in seen.values()) < 50
-
-
 class Layout(NamedTuple):
     size: int
     doors: tuple[int, ...]
@@ -159,36 +147,6 @@ def test_transitions_are_the_references_in_any_layout(data):
     compare(layout, cells_and_actions[:, :2], cells_and_actions[:, 2], limit)
 
 
-def test_random_episodes_are_the_references():
-    """Closed loop: the same actions from the same start give the same episode."""
-    env, params = make()
-    reference = DoorsGym()
-    actions = np.random.default_rng(1).integers(5, size=(20, 38))
-
-    @jax.jit
-    @jax.vmap
-    def play(key, actions):
-        obs, start = env.reset(key, params)
-
-        def step(state, action):
-            _, state, reward, _, truncated, info = env.step(key, state, action, params)
-            return state, (info["final_observation"], reward, truncated)
-
-        return start, obs, jax.lax.scan(step, start, actions)[1]
-
-    start, first, (obs, reward, truncated) = play(jax.random.split(KEY, 20), actions)
-    for episode in range(20):
-        cells = (start.agent[episode], start.goal[episode])
-        agent, goal = (divmod(int(cell), 15) for cell in cells)
-        expected, _ = reference.reset(options={"agent": agent, "goal": goal})
-        np.testing.assert_array_equal(first[episode], expected)
-        for time, action in enumerate(actions[episode]):
-            expected = reference.step(int(action))
-            np.testing.assert_array_equal(obs[episode, time], expected[0])
-            assert (reward[episode, time], truncated[episode, time]) == (expected[1], expected[3])
-    assert truncated.sum() == 20
-
-
 def test_the_documented_optimum():
     """Mean reward per step of shortest ways over all starts, and of walking them."""
     env, params = make()
@@ -228,30 +186,12 @@ def test_the_documented_optimum():
     ("overrides", "message"),
     [
         ({"size": 4}, r"a Doors grid of size 4 is too small for its three doors: it needs 5"),
-        ({"size": 2}, r"size = 2 must be at least 3"),
-        ({"size": "x"}, r"size = 'x' must be a whole number"),
         ({"size": 6, "doors": [6]}, r"a Doors grid of size 6 is too small for a door in row 6"),
-        ({"doors": [-1]}, r"door = -1 must be at least 0"),
         ({"doors": []}, r"doors = .* must be a list of rows, at least one"),
-        ({"doors": 3}, r"doors = 3 must be a list of rows"),
         ({"goal": [0, 7]}, r"goal = \(0, 7\) is on the wall"),
-        ({"goal": [0, 15]}, r"goal = \(0, 15\) is outside the grid of 15 x 15 cells"),
     ],
 )
 def test_mistakes(build, overrides, message):
     with pytest.raises(ValueError, match=message) as caught:
         build(**overrides)
     assert "\n" not in str(caught.value)
-
-
-def test_mistakes_with_the_reference():
-    env = DoorsGym()
-    with pytest.raises(ValueError, match=r"reset must be called before step"):
-        env.step(0)
-    env.reset(seed=0)
-    with pytest.raises(ValueError, match=r"action = 5 must be 0, 1, 2, 3 or 4"):
-        env.step(5)
-    with pytest.raises(ValueError, match=r"unknown option 'gaol'; known: agent, goal, time"):
-        env.reset(options={"gaol": (0, 0)})
-    with pytest.raises(ValueError, match=r"agent = \(0, 7\) is on the wall"):
-        env.reset(options={"agent": (0, 7)})

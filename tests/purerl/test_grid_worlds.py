@@ -142,23 +142,12 @@ def test_other_environments_are_no_distributions():
     assert sampler(envs.make("GridWorlds")[0]) is not None
 
 
-def test_a_picture():
-    env, params = make(size=3)
-    _, state = env.reset(KEY, params)
-    picture = env.render(state, params)
-    assert picture.shape == (72, 72, 3)
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"size": 1}, r"size = 1 must be at least 2"),
-        ({"size": (3, 4)}, r"size = \(3, 4\) must be a whole number"),
         ({"size": 3, "smallest_size": 4}, r"smallest_size = 4 must be at most size = 3"),
-        ({"smallest_size": 1}, r"smallest_size = 1 must be at least 2"),
         ({"walls": 0.6}, r"walls = 0.6 must be at least 0 and at most 0.5"),
-        ({"walls": "x"}, r"walls = 'x' must be at least 0 and at most 0.5"),
-        ({"goal": [1, 1]}, r"GridWorlds has no parameter 'goal'; it has: .*smallest_size, walls"),
     ],
 )
 def test_mistakes(overrides, message):

@@ -358,11 +358,6 @@ def test_impossible_configs(changes, message):
         replace(CONFIG, **changes)
 
 
-def test_counts_are_rounded_down():
-    config = ppo.Config(total_timesteps=1000, num_envs=4, num_steps=32)
-    assert (config.batch_size, config.num_updates) == (128, 7)
-
-
 def test_unsuitable_environment():
     with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
         ppo.make_train(CONFIG, probes.GridAction())

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from purerl import ppo
-from purerl.parts import losses, optimizers, parameters
+from purerl.parts import losses, parameters
 from tests.purerl import probes
 from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, problem, replace
 
@@ -103,14 +103,3 @@ def test_the_optimizer_is_told_what_the_units_do():
     expected = parameters.dormancy(learner.network, state.params, batch.transition.obs)
     moves = jax.tree.map(lambda after, before: after - before, after.params, state.params)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), moves, expected)
-
-
-def test_what_an_optimizer_does_not_read_is_not_computed(monkeypatch):
-    def cost():
-        learner, arguments = learner_and_arguments(optimizers.adam)
-        return jax.jit(learner.learn).lower(*arguments).compile().cost_analysis()
-
-    with_dormancy = cost()
-    monkeypatch.setattr(parameters, "dormancy", lambda *arguments: None)
-    assert with_dormancy == cost()
-    assert with_dormancy["flops"] > 0

@@ -5,11 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.components.open import Config as OpenConfig
-from metaevo.components.open import make as make_open
-from metaevo.config import ConfigError, from_dict
-from metaevo.runs import checkpoint
-from metaevo.training.settings import training_class
 from purerl import acting, envs, ppo
 from purerl.parts import losses, parameters
 from purerl.parts.evaluation import evaluate
@@ -18,8 +13,7 @@ from purerl.types import Context
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_masks import Gated
 from tests.purerl.parts.test_returns import brute_force
-from tests.purerl.test_ppo import HYPERPARAMS, KEY, replace
-from tests.purerl.test_ppo_properties import LAPACK
+from tests.purerl.test_ppo import HYPERPARAMS, KEY, SEEN, Recorder, replace
 
 STEPS, ENVS, SIZE = 8, 4, 3
 CONFIG = ppo.Config(
@@ -170,17 +164,6 @@ def test_gradient_through_time(rollouts):
         assert np.abs(leaf).max() > 1e-4
 
 
-SEEN = []
-
-
-class Recorder(ppo.PPO):
-    """Tells the host which samples each gradient step is given."""
-
-    def loss(self, params, batch, context, meta_params):
-        jax.debug.callback(SEEN.append, batch.target, ordered=True)
-        return 0.0 * jnp.sum(params["params"]["value_head"]["bias"]), {}
-
-
 def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     learner = Recorder(rollouts.learner.config, rollouts.env)
     batch = rollouts.batches[0]._replace(target=jnp.arange(float(STEPS * ENVS)))
@@ -257,45 +240,6 @@ def test_a_memory_and_masks():
     assert (returns >= 0).all()  # an illegal action costs 1000
 
 
-@pytest.mark.long
-def test_a_learned_optimizer_takes_them(rollouts):
-    env_params = rollouts.env.default_params
-    component = make_open(OpenConfig())
-    learner = ppo.PPO(CONFIG, rollouts.env, make_optimizer=component.apply)
-    meta_params = component.init(KEY)
-    state = jax.jit(learner.init)(KEY, HYPERPARAMS, meta_params, env_params)
-    after, _, metrics = jax.jit(learner.update)(state, HYPERPARAMS, meta_params, env_params)
-    assert np.isfinite(metrics["value_loss"])
-    assert not np.array_equal(
-        *(each.params["params"]["value_head"]["bias"] for each in (state, after))
-    )
-
-
-def test_kernels_are_drawn_without_a_library():
-    network = ppo.PPO(CONFIG, probes.Cycle()).network
-    draw = jax.jit(jax.vmap(lambda key: network.init(key, jnp.zeros(2))))
-    keys = jax.random.split(KEY, 3)
-    assert not LAPACK.search(draw.lower(keys).compile().as_text())
-    for layers in draw(keys)["params"]["actor_memory"].values():
-        for name in ("hr", "hz", "hn"):
-            kernel = layers[name]["kernel"][0]
-            np.testing.assert_allclose(kernel.T @ kernel, np.eye(SIZE), atol=1e-5)
-
-
-@pytest.mark.long
-def test_what_is_saved_between_updates_is_enough(rollouts, tmp_path):
-    learner, env_params = rollouts.learner, rollouts.env.default_params
-    update = jax.jit(learner.update)
-    state, _, _ = update(rollouts.states[0], HYPERPARAMS, None, env_params)
-    assert state.envs.memory.any()
-    checkpoint.save(tmp_path, 1, state)
-    restored = checkpoint.restore(tmp_path, jax.eval_shape(lambda: state)).tree
-    through, again = (update(each, HYPERPARAMS, None, env_params)[0] for each in (state, restored))
-    for a, b in zip(jax.tree.leaves(through.params), jax.tree.leaves(again.params), strict=True):
-        np.testing.assert_array_equal(a, b)
-    np.testing.assert_array_equal(through.envs.memory, again.envs.memory)
-
-
 def scores(recurrent_size):
     """Greedy returns [4, 32] of agents that trained on what must be remembered for 3 steps."""
     env, env_params = envs.make("MemoryChain-bsuite", memory_length=3)
@@ -343,17 +287,3 @@ def test_environments_must_be_divisible():
     with pytest.raises(ValueError, match=r"num_envs = 4 must be divisible by num_minibatches = 8"):
         replace(CONFIG, num_minibatches=8)
     assert replace(CONFIG, num_minibatches=8, recurrent_size=0).recurrent_size == 0
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ({"recurrent_size": -1}, r"train\.recurrent_size = -1"),
-        ({"recurrent_size": 8, "num_envs": 4, "num_minibatches": 8}, "divisible"),
-    ],
-)
-def test_a_wrong_setting_is_one_line(train, message):
-    raw = {"learner": "ppo", "task": {"env": "CartPole-v1"}, "train": train}
-    with pytest.raises(ConfigError, match=message) as caught:
-        from_dict(training_class(raw), raw)
-    assert "\n" not in str(caught.value)

@@ -207,37 +207,6 @@ def test_visits_count_every_step(trained):
     assert (result.metrics["visited"][:, -1] == 15 / 16).all()
 
 
-def test_nothing_is_stored_per_step(trained):
-    sizes = [leaf.size / 16 for leaf in jax.tree.leaves(trained[-1])]
-    assert max(sizes) <= 16 * 4  # a table; 10 points of a curve
-
-
-def test_training_is_init_and_updates(trained):
-    learner, env_params, hyperparams, _, result = trained
-    init = jax.jit(jax.vmap(learner.init, in_axes=(0, None, None, None)))
-    update = jax.jit(jax.vmap(learner.update, in_axes=(0, None, None, None)))
-    state = init(jax.random.split(jax.random.key(1), 16), hyperparams, None, env_params)
-    for index in range(learner.config.num_updates):
-        state, sums, _ = update(state, hyperparams, None, env_params)
-        np.testing.assert_array_equal(sums.returns, result.episodes.returns[:, index])
-    np.testing.assert_array_equal(state.q, result.state.q)
-
-
-def test_other_hyperparams_do_not_recompile(trained):
-    _, env_params, hyperparams, train, result = trained
-    keys = jax.random.split(jax.random.key(1), 16)
-    train(keys, hyperparams, None, env_params)  # outside of the fixture, JAX's settings differ
-    before = train._cache_size()
-    other = train(keys, hyperparams.replace(learning_rate=0.5, gamma=0.5), None, env_params)
-    assert train._cache_size() == before
-    assert not np.array_equal(other.state.q, result.state.q)
-
-
-def test_seeds_are_independent(trained):
-    visits = np.asarray(trained[-1].state.visits).reshape(16, -1)
-    assert len({tuple(row) for row in visits.tolist()}) == 16
-
-
 def test_value_targets_are_those_of_an_agent_that_does_not_learn(trained):
     learner, env_params, hyperparams, _, result = trained
     state = jax.tree.map(lambda leaf: leaf[0], result.state)

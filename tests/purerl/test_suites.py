@@ -158,13 +158,6 @@ def test_the_names_are_those_of_the_suite(suite):
     assert set(registry.SUITES[suite].names) == own
 
 
-@needs("brax")
-def test_a_backend_that_does_not_exist():
-    message = "backend = 'bullet' must be one of spring, positional, generalized, mjx"
-    with pytest.raises(ValueError, match=message):
-        envs.make("brax/ant", backend="bullet")
-
-
 @needs("navix")
 def test_a_grid_is_seen_in_planes():
     env, params = envs.make("navix/Empty-Random-5x5", pool=16)
@@ -251,13 +244,6 @@ def test_what_is_refused(name, reason):
         envs.make(name)
 
 
-@needs("xminigrid")
-@pytest.mark.parametrize("changes", [{"min_depth": 2}, {"max_depth": 9}, {"task": -1}])
-def test_depths_out_of_order(changes):
-    with pytest.raises(ValueError, match="must be an integer of"):
-        envs.make("xminigrid/R1-9x9", **changes)
-
-
 @needs("craftax")
 @pytest.mark.long
 def test_the_parameters_of_craftax_are_traced():
@@ -291,15 +277,6 @@ def test_freeway_goes_on_after_its_own_clock():
     _, ends = jax.jit(lambda carry: jax.lax.fori_loop(0, 2700, step, carry))(carry)
     np.testing.assert_array_equal(np.flatnonzero(ends), [2599])
     assert ends[2599] == 2
-
-
-@needs("pgx")
-@pytest.mark.parametrize(
-    ("name", "value"), [("minatar-breakout", 1.5), ("minatar-breakout", True), ("2048", 0.0)]
-)
-def test_sticky_actions_are_a_probability_in_minatar(name, value):
-    with pytest.raises(ValueError, match=f"sticky_action_prob = {value}"):
-        envs.make(f"pgx/{name}", sticky_action_prob=value)
 
 
 @needs("pgx")

@@ -94,9 +94,3 @@ def test_empty_layers(inputs, outputs):
     total = lambda x, w: jnp.sum(products.dot_general(x, w, DIMENSIONS))  # noqa: E731
     np.testing.assert_array_equal(products.dot_general(x, w, DIMENSIONS), x @ w)
     np.testing.assert_array_equal(jax.grad(total, 1)(x, w), jnp.zeros_like(w))
-
-
-def test_options_are_those_of_jax():
-    x, w = jnp.ones((2, 3), jnp.bfloat16), jnp.ones((3, 4), jnp.bfloat16)
-    found = products.dot_general(x, w, DIMENSIONS, preferred_element_type=jnp.float32)
-    assert found.dtype == jnp.float32

@@ -149,18 +149,6 @@ def test_gymnasium_is_really_played():
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "low", "high"),
-    [("Pendulum-v1", "Pendulum-v1", -2000, -1), ("FrozenLake-misc", "FrozenLake-v1", 0, 1)],
-)
-def test_other_spaces_in_gymnasium(ours, theirs, low, high):
-    """Continuous actions, discrete observations."""
-    learner, policy = new_agent(envs.make(ours)[0])
-    returns = evaluate_in_gymnasium(learner, policy, theirs, num_episodes=2, greedy=False)
-    assert returns.shape == (2,)
-    assert ((low <= returns) & (returns <= high)).all()
-
-
-@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("FourRooms-misc", "Gymnasium has no environment 'FourRooms-misc'"),

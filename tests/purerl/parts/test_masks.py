@@ -1,7 +1,5 @@
 """Masks of legal actions: what learners do and learn, against hand calculations."""
 
-from types import SimpleNamespace
-
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -11,7 +9,6 @@ import scipy.stats
 from gymnax.environments import spaces
 
 from purerl import acting, dqn, envs, lpg, ppo, q_learning
-from purerl.envs import render
 from purerl.envs.features import Features
 from purerl.envs.gymnasium_adapter import GymnasiumEnv
 from purerl.envs.state_index import StateIndex
@@ -357,25 +354,6 @@ def test_random_play_is_legal():
 
 
 @pytest.mark.long
-def test_pictures_show_legal_actions_only(agent, monkeypatch):
-    learner, result = agent
-    picture = np.zeros((4, 4, 3), np.uint8)
-    monkeypatch.setattr(Gated, "render", lambda self, state, params: picture, raising=False)
-    taken = []
-
-    def act(learner, policy, memory, key, obs, **settings):
-        action, memory = acting.act(learner, policy, memory, key, obs, **settings)
-        jax.debug.callback(lambda *seen: taken.append(seen), action, settings["legal"])
-        return action, memory
-
-    monkeypatch.setattr(render, "acting", SimpleNamespace(begin=acting.begin, act=act))
-    render.record_episode(learner, learner.policy(result.state), KEY, greedy=False)
-    jax.effects_barrier()
-    assert taken
-    assert all(legal[action] for action, legal in taken)
-
-
-@pytest.mark.long
 def test_gymnasium_tells_of_legal_actions(agent):
     learner, result = agent
     policy = learner.policy(result.state)
@@ -393,9 +371,3 @@ def test_gymnasium_tells_of_legal_actions(agent):
             evaluate_in_gymnasium(learner, policy, "SilentProbe-v0", num_episodes=1)
     finally:
         del gymnasium.registry["MaskedProbe-v0"], gymnasium.registry["SilentProbe-v0"]
-
-
-def test_no_environment_that_needs_no_extra_has_masks():
-    for name in ("GridWorld", "Doors", "CartPole-v1"):
-        env, _ = envs.make(name)
-        assert env.legal_actions is None

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 from gymnax.environments import spaces
 
-from purerl import envs, ppo
+from purerl import envs
 from purerl.fast import activations
 from purerl.parts import networks, parameters, policies
 from tests.purerl.probes import GridAction, TargetAction
@@ -83,19 +83,6 @@ def test_scales_of_a_new_q_network(observations, convolution):
         assert abs(np.mean(np.square(kernels)) - 1.0) < 5 * np.sqrt(1.1 / kernels.size), inputs
     square = np.asarray(params["torso"]["Dense_1"]["kernel"][0])
     assert np.linalg.svd(square, compute_uv=False).min() < 0.1  # orthogonal: all are the same
-    hlo = jax.jit(jax.vmap(network.init, (0, None))).lower(keys, obs).compile().as_text()
-    assert "lapack" not in hlo
-
-
-def test_shared_or_separate_torso():
-    x = jnp.ones(4)
-    for shared in (False, True):
-        network, _ = build(shared=shared)
-        params = network.init(jax.random.key(0), x)
-        value_gradient = jax.grad(lambda p, n=network: n.apply(p, x)[1])(params)["params"]
-        touched = any(leaf.any() for leaf in jax.tree.leaves(value_gradient["actor_torso"]))
-        assert touched == shared
-        assert ("critic_torso" in value_gradient) != shared
 
 
 def test_categorical():
@@ -237,11 +224,3 @@ def test_settings_of_continuous_actions_are_refused_where_they_mean_nothing():
 
     with pytest.raises(ValueError, match="Unbounded: its actions have no bounds"):
         networks.actor_critic(Unbounded(), config)
-
-
-def test_bounds_may_be_traced():
-    env, env_params = envs.make("Pendulum-v1")
-    config = ppo.Config(512, num_steps=4, num_minibatches=1, squash_actions=True)
-    train = ppo.make_train(config, env)
-    result = jax.eval_shape(train, jax.random.key(0), ppo.Hyperparams(), None, env_params)
-    assert result.state.params

@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from purerl import dqn, ppo
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import HAND_WRITTEN
 from purerl.parts import optimizers
 from purerl.ppo import Hyperparams
 from purerl.types import Context
@@ -142,10 +142,3 @@ def test_each_reads_the_hyperparams_that_it_names_and_no_others(name, module):
         value = 0.7 * value + 0.01 if value is not None else 0.3
         changed = two_steps(hyperparams.replace(**{field: value}))
         assert bool((changed != before).any()) == (field in READS[name]), field
-
-
-def test_the_registry_knows_them_as_baselines():
-    for learner in ("ppo", "dqn"):
-        names = LEARNERS[learner].slots["make_optimizer"]
-        assert set(names) <= set(READS) <= set(HAND_WRITTEN["make_optimizer"])
-    assert HAND_WRITTEN["make_optimizer"]["flat_adam"] is optimizers.adam  # its older name

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from purerl import dqn, ppo
-from purerl.learners import HAND_WRITTEN, LEARNERS
+from purerl.learners import LEARNERS
 from purerl.parts import schedules
 from purerl.types import Context
 from tests.purerl import probes
@@ -75,9 +75,3 @@ def test_every_update_uses_what_the_schedule_says(name):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
     moved = jax.tree.map(jnp.array_equal, expected.params, unscheduled.params)
     assert not all(jax.tree.leaves(moved))
-
-
-def test_every_learner_with_the_slot_has_the_reference():
-    assert HAND_WRITTEN["schedule"]["constant"] is schedules.constant
-    for name in ("ppo", "dqn"):
-        assert LEARNERS[name].slots["schedule"][0] == "constant"

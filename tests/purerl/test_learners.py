@@ -1,0 +1,217 @@
+"""Guarantees of every learner: one agent or many, at once or in pieces, compiled once."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import dqn, envs, lpg, ppo, q_learning
+from purerl.parts import losses, update_rules
+from purerl.types import TrainResult
+
+pytestmark = pytest.mark.long
+
+KEYS = jax.random.split(jax.random.key(0), 3)
+LEARNERS = {
+    "ppo": (
+        ppo.PPO,
+        ppo.Config(
+            total_timesteps=4 * 32, num_envs=4, num_steps=8, update_epochs=2, num_minibatches=2,
+            hidden_sizes=(8,), normalize_observations=True, normalize_rewards=True,
+        ),
+        ppo.Hyperparams(learning_rate=3e-3, annealing_steps=1e3),
+    ),
+    "ppo with memory": (
+        ppo.PPO,
+        ppo.Config(
+            total_timesteps=4 * 32, num_envs=4, num_steps=8, update_epochs=2, num_minibatches=2,
+            hidden_sizes=(4,), recurrent_size=3,
+        ),
+        ppo.Hyperparams(learning_rate=3e-3, annealing_steps=1e3),
+    ),
+    "dqn": (
+        dqn.DQN,
+        dqn.Config(
+            total_timesteps=4 * 32, num_envs=4, num_steps=8, train_interval=8, gradient_steps=2,
+            batch_size=16, buffer_size=64, learning_starts=40, target_interval=24, double=True,
+            n_step=2, hidden_sizes=(8,),
+        ),
+        dqn.Hyperparams(
+            learning_rate=3e-3, epsilon_end=0.3, annealing_steps=1e3, epsilon_decay_steps=1e3
+        ),
+    ),
+    "q_learning": (
+        q_learning.QLearning,
+        q_learning.Config(total_timesteps=4 * 32, num_steps=32),
+        q_learning.Hyperparams(
+            epsilon_start=0.8, epsilon_end=0.3, epsilon_decay_steps=1e3, initial_value=0.5
+        ),
+    ),
+    "lpg": (
+        lpg.LPG,
+        lpg.Config(total_timesteps=4 * 32, num_envs=4, num_steps=8, hidden_sizes=(8,)),
+        lpg.Hyperparams(annealing_steps=1e3),
+    ),
+}  # fmt: skip
+
+
+class Case:
+    """A learner of four updates with 32 steps each, its functions compiled once."""
+
+    def __init__(self, name):
+        make, self.config, self.hyperparams = LEARNERS[name]
+        if name == "q_learning":
+            options = {"name": "GridWorld", "observations": "index", "size": 3}
+            changes = {"goal_reward": 5.0, "max_steps_in_episode": 7}
+        else:
+            options, changes = {"name": "CartPole-v1"}, {"gravity": 5.0, "max_steps_in_episode": 7}
+        self.env, self.env_params = envs.make(**options, max_steps_in_episode=12)
+        self.other_env_params = envs.make(**options, **changes)[1]
+        self.traces = []
+        self.make = partial(make, self.config, self.env)
+        self.learner = self.make(self.scaled_rule if name == "lpg" else self.scaled_loss)
+        self.arguments = self.hyperparams, {"scale": 1.0}, self.env_params
+        self.init, self.update = jax.jit(self.learner.init), jax.jit(self.learner.update)
+        self.train = jax.jit(self.learner.train)
+        self.train_all = jax.jit(jax.vmap(self.learner.train, in_axes=(0, None, None, None)))
+
+    def scaled_loss(self, meta_params, *arguments):
+        self.traces.append(1)  # runs when traced, not when compiled code runs
+        return meta_params["scale"] * losses.squared(meta_params, *arguments)
+
+    def scaled_rule(self, meta_params, *arguments):
+        self.traces.append(1)
+        targets = update_rules.a2c(meta_params, *arguments)
+        return targets._replace(policy=meta_params["scale"] * targets.policy)
+
+    def run_updates(self, state, count):
+        outputs = []
+        for _ in range(count):
+            state, *output = self.update(state, *self.arguments)
+            outputs.append(tuple(output))
+        return state, outputs
+
+    def policy_bytes(self, state):
+        return b"".join(leaf.tobytes() for leaf in numbers(self.learner.policy(state)))
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def case(request):
+    return Case(request.param)
+
+
+def numbers(tree):
+    """The leaves as NumPy arrays, keys as their data."""
+    return [
+        np.asarray(jax.random.key_data(leaf))
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else np.asarray(leaf)
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+def assert_same(first, second, **tolerance):
+    """Assert that all leaves are equal to the bit, or within a tolerance if one is given."""
+    exactly = partial(np.testing.assert_array_equal, strict=True)
+    compare = partial(np.testing.assert_allclose, **tolerance) if tolerance else exactly
+    for a, b in zip(numbers(first), numbers(second), strict=True):
+        compare(a, b)
+
+
+def agent_of(tree, index):
+    return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def test_a_key_decides_the_result(case):
+    first, second = (case.train(KEYS[0], *case.arguments) for _ in range(2))
+    assert_same(first, second)
+    other = case.train(KEYS[1], *case.arguments)
+    assert case.policy_bytes(first.state) != case.policy_bytes(other.state)
+
+
+def test_train_is_init_and_updates(case):
+    result = case.train(KEYS[0], *case.arguments)
+    state, outputs = case.run_updates(case.init(KEYS[0], *case.arguments), 4)
+    episodes, metrics = jax.tree.map(lambda *x: jnp.stack(x), *outputs)
+    assert_same(result, TrainResult(state, episodes, metrics), rtol=1e-4, atol=1e-5)
+    for leaf in jax.tree.leaves((result.episodes, result.metrics)):
+        assert leaf.shape == (4,)
+        assert leaf.dtype == jnp.float32
+        assert np.isfinite(leaf).all()
+    np.testing.assert_array_equal(result.episodes.steps, 32.0)
+
+
+def test_stopped_and_continued_is_running_through(case):
+    start = case.init(KEYS[0], *case.arguments)
+    straight, outputs = case.run_updates(start, 4)
+    halfway, first = case.run_updates(start, 2)
+    leaves, structure = jax.tree.flatten(halfway)
+    restored = [  # from the host, as from a checkpoint
+        jax.random.wrap_key_data(jnp.asarray(data))
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        else jnp.asarray(data)
+        for leaf, data in zip(leaves, numbers(halfway), strict=True)
+    ]
+    continued, second = case.run_updates(jax.tree.unflatten(structure, restored), 2)
+    assert_same(continued, straight)
+    assert_same(first + second, outputs)
+
+
+def test_agents_in_a_batch_are_agents_alone(case):
+    together = case.train_all(KEYS, *case.arguments)
+    for index, key in enumerate(KEYS):
+        alone = case.train(key, *case.arguments)
+        assert_same(agent_of(together, index), alone, rtol=2e-3, atol=2e-4)
+    another = case.train_all(KEYS.at[1].set(jax.random.key(99)), *case.arguments)
+    others = jnp.array([0, 2])
+    assert_same(agent_of(another, others), agent_of(together, others))
+    policies = [case.policy_bytes(agent_of(together.state, index)) for index in range(3)]
+    assert len(set(policies)) == 3
+
+
+def test_agents_of_a_batch_may_be_at_different_points_of_their_training(case):
+    update_all = jax.jit(jax.vmap(case.learner.update, in_axes=(0, None, None, None)))
+    first = case.init(KEYS[0], *case.arguments)
+    later = case.update(first, *case.arguments)[0]
+    mixed = jax.tree.map(lambda a, b: jnp.stack([a, b]), first, later)
+    mixed, *_ = update_all(mixed, *case.arguments)
+    for index, state in enumerate((first, later)):
+        alone = case.update(state, *case.arguments)[0]
+        assert_same(agent_of(mixed, index), alone, rtol=2e-3, atol=2e-4)
+
+
+def test_hyperparams_can_be_vmapped(case):
+    rates = jnp.array([1e-2, 1e-1])
+
+    def train(rate):
+        hyperparams = case.hyperparams.replace(learning_rate=rate)
+        return case.train(KEYS[0], hyperparams, {"scale": 1.0}, case.env_params).state
+
+    together = jax.vmap(train)(rates)
+    alone = [train(float(rate)) for rate in rates]
+    for index in range(2):
+        assert_same(agent_of(together, index), alone[index], rtol=2e-3, atol=2e-4)
+    assert case.policy_bytes(alone[0]) != case.policy_bytes(alone[1])
+
+
+def test_only_another_config_recompiles(case):
+    hyperparams, meta_params, env_params = case.arguments
+    results = [case.train(KEYS[0], hyperparams, meta_params, env_params)]
+    count = len(case.traces)
+    assert count > 0
+    changed = jax.tree.map(lambda x: 0.5 * x, hyperparams)  # every field
+    results += [
+        case.train(KEYS[0], changed, meta_params, env_params),
+        case.train(KEYS[0], hyperparams, {"scale": 3.0}, env_params),
+        case.train(KEYS[0], hyperparams, meta_params, case.other_env_params),
+    ]
+    assert len(case.traces) == count
+    assert len({case.policy_bytes(each.state) for each in results}) == 4  # but each one counts
+
+
+def test_equal_learners_are_one_to_the_compiler(case):
+    assert case.make() == case.make()
+    assert hash(case.make()) == hash(case.make())
+    assert case.make() != case.learner
