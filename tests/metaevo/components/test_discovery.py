@@ -1,7 +1,6 @@
 """What a run has found, saved and loaded again; files that somebody made up are refused."""
 
 import dataclasses
-import json
 from types import SimpleNamespace
 
 import jax
@@ -194,24 +193,10 @@ def test_damaged_files_are_refused(run):
         discovery.load(run.path)
 
 
-def test_metadata_of_the_wrong_kind_is_refused(run):
-    tree, _ = load_tree(run.meta_params)
-    for metadata in ([1], "text"):
-        save_tree(run.meta_params, tree, metadata)
-        with pytest.raises(ConfigError):
-            discovery.load(run.path)
-
-
 def test_a_run_without_a_discovery_says_so(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="holds no discovered component"):
             discovery.load(path)
-
-
-def test_nothing_is_pickled(run):
-    content = json.loads((run.meta_params / "metadata.json").read_text())
-    with np.load(run.meta_params / "state.npz", allow_pickle=False) as file:
-        assert len(file.files) == len(content["leaves"]) == 4
 
 
 def test_a_run_is_a_path():

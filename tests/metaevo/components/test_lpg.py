@@ -1,6 +1,5 @@
 """The learned update rule against NumPy and flax, what it forgets, and what it is told."""
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,26 +84,6 @@ def test_against_numpy(rule):
             np.testing.assert_allclose(targets.policy[t, n], outputs[0], rtol=1e-4, atol=1e-4)
             np.testing.assert_allclose(targets.prediction[t, n], outputs[1:], rtol=1e-4, atol=1e-4)
     assert targets.entropy == 0.0
-
-
-def test_the_memory_is_a_gru_of_flax():
-    rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(T, N, 5)).astype(np.float32)
-    cell = nn.GRUCell(SIZE)
-    params = cell.init(KEY, jnp.zeros((N, SIZE)), inputs[0])
-    layers = params["params"]
-    meta_params = {
-        "input": jnp.concatenate([layers[f"i{gate}"]["kernel"] for gate in "rzn"], axis=1),
-        "input_bias": jnp.concatenate([layers[f"i{gate}"]["bias"] for gate in "rzn"]),
-        "recurrent": jnp.concatenate([layers[f"h{gate}"]["kernel"] for gate in "rzn"], axis=1),
-        "recurrent_bias": layers["hn"]["bias"],
-    }
-    hidden, expected = jnp.zeros((N, SIZE)), []
-    for x in inputs[::-1]:
-        hidden, _ = cell.apply(params, hidden, x)
-        expected.insert(0, hidden)
-    found = component.reverse_gru(meta_params, inputs, mark())
-    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("temporal", "numbers"), [(False, 203_946), (True, 205_482)])

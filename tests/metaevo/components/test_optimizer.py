@@ -111,9 +111,3 @@ def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
         return updates["params"]["actor_torso"]["kernel"]
 
     np.testing.assert_array_equal(policys_step(1.0), policys_step(100.0))
-
-
-def test_it_has_a_few_hundred_numbers_at_most():
-    made = optimizer.make(optimizer.Config(hidden_size=16, memory_size=4, start="random"))
-    meta_params = jax.eval_shape(made.init, jax.random.key(0))
-    assert sum(leaf.size for leaf in jax.tree.leaves(meta_params)) < 500

@@ -78,18 +78,6 @@ def found(name, learner="ppo"):
     return Found(made.apply, meta_params, entry, entry.hyperparams(), lambda: np.zeros((2, 1)))
 
 
-def test_at_the_start_its_curves_are_those_of_adam():
-    """And Adam's, after gradients of one sign, go on against a small gradient of the other."""
-    it = found("optimizer")
-    learned, adam = optimizers.both_curves(it)
-    for name in ("policy_head", "value_head"):
-        np.testing.assert_allclose(learned[name], adam[name], rtol=1e-4, atol=1e-6)
-    after_positive, gradients = adam["value_head"][1, -1], optimizers.GRADIENTS
-    assert (after_positive[np.abs(gradients) < 1] < 0).all()
-    assert (np.diff(after_positive[np.abs(gradients) < 2]) < 0).all()
-    assert optimizers.observe(it) == pytest.approx({"start": 1.0, "end": 1.0})
-
-
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [

@@ -117,8 +117,6 @@ def test_it_is_a_component_beside_hand_written_ones_with_ranges_of_their_own():
     [
         ({"learner": "dqn", "component": {"scheduled": ["clip_epsilon"]}}, "clip_epsilon"),
         ({"component": {"scheduled": ["gamma"]}}, "component.scheduled"),
-        ({"component": {"scheduled": []}}, "scheduled"),
-        ({"component": {"coefficients": 9}}, "component.coefficients"),
         ({"learner": "q_learning"}, "'schedule'"),
     ],
 )

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import cache
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,15 +70,6 @@ def test_convex_in_the_prediction(config, seed, target, old, ends):
     assert (values[:9] <= chord + 1e-3 * (1 + np.abs(values).max())).all()
 
 
-def test_a_network_without_the_option_is_not_convex():
-    loss, _, (meta_params, *_) = built(Config((6, 5), activation="relu"))
-    bends = []
-    for seed in range(5):
-        values = loss(perturbed(meta_params, seed), None, *grid(np.linspace(-5, 5, 101), 0, 0))
-        bends.append(np.diff(np.asarray(values), 2).min())
-    assert min(bends) < -1e-3
-
-
 EVEN = [
     Config((5,), even=True, zero_at_zero=True, inputs=INPUTS),
     Config((5,), even=True, form="multiplicative", inputs=("signed_log_error", "target")),
@@ -106,16 +96,6 @@ def test_even_and_zero_at_zero(config, seed, error, target, old):
     slopes = np.asarray(slope(meta_params, None, *grid(predictions, target, old)))
     assert slopes[0] == pytest.approx(-slopes[1], rel=1e-4, abs=1e-5)
     assert slopes[2] == pytest.approx(0, abs=1e-5)
-
-
-def test_zero_at_zero_leaves_the_slope_alone():
-    config = Config((5,), inputs=("error", "old_prediction"))
-    with_option = Config((5,), inputs=("error", "old_prediction"), zero_at_zero=True)
-    (loss, slope, points), (shifted, same_slope, _) = built(config), built(with_option)
-    arguments = points[0], None, *grid(np.linspace(-3, 3, 7), 1.0, 0.5)
-    np.testing.assert_allclose(slope(*arguments), same_slope(*arguments), rtol=1e-5)
-    at_zero = loss(points[0], None, *grid([1.0], 1.0, 0.5))
-    np.testing.assert_allclose(shifted(*arguments), loss(*arguments) - at_zero, atol=1e-6)
 
 
 @pytest.mark.parametrize(("inputs", "form"), [(("error",), "multiplicative"), (INPUTS, "additive")])
@@ -150,14 +130,6 @@ def test_distilled_start_is_close_to_squared_error(config):
         target *= config.error_scale
         slopes = slope(meta_params, None, *grid(target + error, target, target))
         assert np.abs(slopes - error).max() < 0.25 * config.error_scale
-
-
-def test_random_starts_differ_and_are_nothing_like_squared_error():
-    _, slope, points = built(Config())
-    error = np.linspace(-3, 3, 61)
-    slopes = [np.asarray(slope(point, None, *grid(error, 0, 0))) for point in points]
-    assert not np.allclose(slopes[0], slopes[1], atol=0.01)
-    assert all(np.abs(each - error).max() > 1 for each in slopes)
 
 
 @pytest.mark.parametrize("name", INPUTS)
@@ -218,16 +190,6 @@ def test_finite_everywhere(config):
 
     gradient = jax.jit(jax.grad(total))(points[0])
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
-
-
-def test_the_logarithm_has_slope_one_at_zero():
-    loss_of = make(Config((), inputs=("signed_log_error",))).apply
-    meta_params = [{"kernel": jnp.ones((1, 1)), "bias": jnp.zeros(1)}]
-    slope = jax.grad(loss_of, argnums=2)
-    assert slope(meta_params, None, 0.0, 0.0, 0.0) == 1.0
-    for error in (0.5, -0.5):
-        expected = 1 / (1 + abs(error))
-        assert slope(meta_params, None, error, 0.0, 0.0) == pytest.approx(expected)
 
 
 REFUSED = {

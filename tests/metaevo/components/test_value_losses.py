@@ -5,7 +5,7 @@ import pytest
 
 from metaevo.components import value_losses
 from metaevo.components.component import LEARNED
-from purerl import ppo, q_learning
+from purerl import ppo
 from purerl.parts import losses
 
 
@@ -41,13 +41,6 @@ def test_the_ablation_exchanges_the_scales():
         assert found[LEARNED, "squared", clipping] == 0.125
     assert len(ablation.rows) == 8
     assert ablation.more == {"scale_ratio": 4.0}
-
-
-def test_a_learner_that_never_clips_has_fewer_variants():
-    hyperparams = q_learning.Hyperparams(learning_rate=0.5)
-    rows = value_losses.ablation_of_scale(hyperparams, 4.0, "learning_rate").rows
-    assert [row.labels["coefficient"] for row in rows] == [0.5, 0.125, 2.0, 0.5]
-    assert not any(row.labels["clipping"] for row in rows)
 
 
 def test_the_sides_of_a_loss_by_hand():

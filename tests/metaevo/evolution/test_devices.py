@@ -62,11 +62,6 @@ def test_the_users_flags_are_respected():
     assert python(SETUP.format("2"), XLA_FLAGS="--xla_cpu_multi_thread_eigen=true").startswith("2 ")
 
 
-def test_setup_after_jax_has_started_is_an_error():
-    code = "import jax; jax.devices(); from metaevo import devices; devices.setup(3)"
-    assert python(code) == "RuntimeError: call metaevo.devices.setup() before JAX is used"
-
-
 # --- Rows ---------------------------------------------------------------------------------------
 
 
@@ -169,17 +164,6 @@ def test_a_chunk_fits_the_cache_and_wastes_little(rows, bytes_per_row, num_devic
     assert chunks * chunk - per_device < chunks  # fewer idle rows than chunks
     if per_device > chunk:  # no more chunks than the largest allowed size would have needed
         assert 4 * chunk * max(bytes_per_row, 1) > CACHE_BYTES or 2 * chunk > 16
-
-
-def test_replicated_trees_come_back():
-    tree = {"a": jnp.arange(3), "b": 1.5, "key": jax.random.key(0)}
-    replicated = devices.replicate(tree, 2)
-    assert replicated["a"].shape == (2, 3)
-    assert len(replicated["a"].sharding.device_set) == 2
-    first = devices.first(replicated)
-    np.testing.assert_array_equal(first["a"], tree["a"])
-    assert first["b"] == 1.5
-    assert not first["b"].weak_type
 
 
 def test_rows_that_hold_nothing_come_back():
