@@ -6,9 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.comparison.evaluation import QUICK, EvaluationConfig, resized
+from metaevo.comparison.evaluation import QUICK, resized
 from metaevo.comparison.racing import cost, rounds_of
-from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
 from tests.metaevo.fake_contenders import GRID, Fake, comparison, learned_score
 
@@ -174,24 +173,6 @@ def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
     assert second == first
     agents = sum(seeds * count for seeds, count in before.calls + again.learned.calls)
     assert agents == cost(whole.plan.rounds) + 2 * 32
-
-
-def test_an_empty_axis_is_refused():
-    with pytest.raises(ConfigError, match=r"evaluation\.space\.vf_coef"):
-        comparison(space={"vf_coef": []})
-
-
-def test_a_range_in_a_grid_has_a_few_values():
-    space = {"vf_coef": {"log_uniform": [0.01, 1.0]}, "learning_rate": [0.1, 0.2, 0.3]}
-    assert comparison(space=space).plan.settings == 5 * 3 + 1
-
-
-def test_names_of_a_space_may_be_nested_as_on_the_command_line():
-    nested = {"vf_coef": [0.5, 1.0], "component": {"weight": {"uniform": [0.0, 1.0]}}}
-    assert from_dict(EvaluationConfig, {"space": nested}).space == {
-        "vf_coef": [0.5, 1.0],
-        "component.weight": {"uniform": [0.0, 1.0]},
-    }
 
 
 def test_a_setting_that_diverges_is_not_chosen(tmp_path):

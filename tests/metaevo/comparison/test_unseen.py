@@ -174,11 +174,8 @@ SEEN = {"size": 3, "slip_probability": 0.1}
     [
         ({"GridWord": {}}, "unseen.GridWord: task.env"),
         ({"again": {"env": "GridWorld", "env_params": SEEN}}, "unseen.again"),
-        ({"CartPole-v1": {}}, "unseen.CartPole-v1: task.env"),
-        ({"other": {"env": "jumanji/Snak"}}, "unseen.other: task.env"),
         ({"way": {"env": "GridWorld", "train": {"steps": 3}}}, "unseen.way: unknown key"),
         ({"../out": {"env": "GridWorld"}}, "evaluation.unseen: '../out'"),
-        ({"way": {"en": "GridWorld"}}, "unknown key 'evaluation.unseen.way.en'"),
     ],
 )
 def test_bad_tasks_are_refused_in_one_line(tasks, key):
@@ -274,8 +271,6 @@ def test_a_run_is_judged_on_demand(evolved, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        ["--unseen", "missing.yaml"],
-        ["--unseen", "--task.env_params.size", "5"],
         ["--unseen", "--evaluation.unseen", "{}"],
         ["--unseen", "--evaluation.seeds", "0"],
     ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from metaevo.config import ConfigError, exit_on_config_error, presets
+from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser, parse_command_line
 from tests.metaevo.example_config import Config
 
@@ -72,18 +72,12 @@ def test_settings_override_the_file_and_a_named_file_replaces_the_default(tmp_pa
 @pytest.mark.parametrize(
     ("argv", "key"),
     [
-        (["--train.every"], "--train.every"),
         (["stray"], "'stray'"),
         (["--resum"], "--resum"),
-        (["--generation=1"], "--generation (did you mean --generations?)"),
         (["--generations", "many"], "--generations"),
-        (["--train.hidden_sizes", "[4"], "--train.hidden_sizes"),
-        (["--train", "3"], "train = 3"),
         (["--train.evry", "3"], "'train.evry' (did you mean 'every'?)"),
         (["--config", "none.yaml"], "none.yaml"),
-        (["--learner", "3"], "learner = 3"),
         (["--lr", "3"], "--lr (did you mean --hyperparams.learning_rate?)"),
-        (["--size", "3"], "'size'"),
         (["--config", "train/ppo_cartpol"], "train/ppo_cartpole"),
     ],
 )
@@ -105,25 +99,6 @@ def test_a_config_error_ends_the_program_with_one_line_and_code_2(
         main()
     assert caught.value.code == 2
     assert capsys.readouterr().err == ("error: argument --generations: invalid int value: 'many'\n")
-
-
-def test_help_is_given_where_settings_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    def default(*_: Any) -> dict[str, Any]:
-        raise ConfigError("missing --run-dir")
-
-    with pytest.raises(SystemExit) as caught:
-        command_line("--help", default=default)
-    assert caught.value.code == 0
-    assert "--resume" in (text := capsys.readouterr().out)
-    assert text.endswith("\nsettings: missing --run-dir\n")
-
-
-def test_a_preset_is_a_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "group").mkdir()
-    (tmp_path / "group" / "mine.yaml").write_text("learner: mine\n")
-    monkeypatch.setattr(presets, "folder", lambda: tmp_path)
-    config, args, _ = command_line("--config", "group/mine")
-    assert (config.learner, args.config) == ("mine", tmp_path / "group" / "mine.yaml")
 
 
 def test_quick_shrinks_the_files_settings_and_not_those_of_the_command_line(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from metaevo.config import (
     ConfigError,
-    changed_keys,
     dump_yaml,
     from_dict,
     load_yaml,
@@ -20,7 +19,7 @@ from metaevo.config import (
     parse_yaml,
     to_dict,
 )
-from tests.metaevo.example_config import Config, Hyperparams, Needy, Train
+from tests.metaevo.example_config import Config, Hyperparams, Train
 
 
 def refused(data: Any, cls: type = Config) -> str:
@@ -62,15 +61,10 @@ def test_a_float_field_always_holds_a_float() -> None:
             ({"train": {"every": value}}, f"train.every = {value!r}")
             for value in (2.5, True, math.inf, "many", None)
         ),
-        ({"train": {"anneal": 1}}, "train.anneal = 1"),
         ({"train": {"anneal": "false"}}, "train.anneal = 'false'"),
-        ({"train": {"limit": 0}}, "train.limit = 0"),
         ({"train": {"activation": "selu"}}, "train.activation = 'selu': must be one of tanh, relu"),
-        ({"train": {"hidden_sizes": 64}}, "train.hidden_sizes = 64"),
         ({"train": {"hidden_sizes": [64, 0]}}, "train.hidden_sizes[1] = 0"),
-        ({"train": 3}, "train = 3"),
         ({"learner": 3}, "learner = 3"),
-        ({"env": [1]}, "env = [1]"),
         ({"pair": [1, "a", 2]}, "pair = [1, 'a', 2]"),
         ([], "the config"),
     ],
@@ -83,10 +77,6 @@ def test_what_is_wrong_is_said_in_one_line(data: Any, key: str) -> None:
 @pytest.mark.parametrize("key", ["learning_rate", "gamma", "offset"])
 def test_a_float_field_takes_only_numbers(key: str, value: Any) -> None:
     assert refused({"hyperparams": {key: value}}).startswith(f"hyperparams.{key} = ")
-
-
-def test_a_missing_key_is_named() -> None:
-    assert refused({}, Needy) == "missing key 'count': an integer"
 
 
 plain = st.recursive(
@@ -164,24 +154,15 @@ def test_written_text_is_text_to_any_yaml_reader(word: str) -> None:
     assert yaml.safe_load(dump_yaml({"key": word})) == {"key": word}
 
 
-def test_an_empty_file_is_an_empty_mapping(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("# nothing\n")
-    assert load_yaml(tmp_path / "a.yaml") == {}
-
-
 @pytest.mark.parametrize(
     ("content", "where"),
     [
         (b"a: 1\nb:\n  c: 1\n  c: 2\n", ", line 4: "),
         (b"a: &x [1]\nb: *x\n", ", line 1: "),
-        (b"a: *x\n", ", line 1: "),
         (b"a: 1\nb: !!python/name:os.system\n", ", line 2: "),
-        (b"a: !!timestamp x\n", ", line 1: "),
         (b"a: [1\nb: 2\n", ", line 2: "),
         (b"a: 1\n1: 2\n", ", line 2: "),
-        (b"[a]: 2\n", ", line 1: "),
         (b"- 1\n", ""),
-        (b"0\n", ""),
         (b"a: 1\n---\nb: 2\n", ", line 2: "),
         (b"a: " + b"9" * 5000, ""),
         (b"a: " + b"[" * 5000, ""),
@@ -225,20 +206,7 @@ def test_merge_is_deep_and_leaves_its_arguments_alone() -> None:
     assert base == {"a": {"b": 1, "c": 2}, "d": 3, "e": {}}
 
 
-def test_changed_keys_are_dotted_and_hold_both_values() -> None:
-    old = {"a": {"b": 1, "c": 2}, "d": [1], "e": {}}
-    new = {"a": {"b": 1, "c": 3}, "d": [1], "e": {"f": 0}}
-    assert changed_keys(old, new) == {"a.c": (2, 3), "e": ({}, None), "e.f": (None, 0)}
-    assert changed_keys(old, old) == {}
-
-
 @pytest.mark.parametrize("number", ["1" * 101, "0x" + "f" * 200])
 def test_a_long_number_is_refused_with_its_line(number: str) -> None:
     with pytest.raises(ConfigError, match=r"line 2: .* at most 100 digits"):
         parse_yaml(f"a: 1\nb: [{number}]", "file.yaml")
-
-
-@pytest.mark.parametrize("argument", ["x" * 90_000, "x " * 45_000])
-def test_a_long_argument_is_shortened_in_messages(argument):
-    assert len(str(ConfigError(f"{argument}: there is no such run, but --wandb is known"))) < 5000
-    assert str(ConfigError(f"{argument}: no run")).endswith("no run")

@@ -27,10 +27,3 @@ def test_a_file_goes_before_a_preset(tmp_path, monkeypatch):
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "ppo_cartpole").write_text("seeds: 3")
     assert load_yaml(presets.find("train/ppo_cartpole")) == {"seeds": 3}
-
-
-def test_an_installed_copy_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(presets, "__file__", str(tmp_path / "metaevo" / "config" / "presets.py"))
-    assert presets.folder() == tmp_path / "configs"
-    (tmp_path / "metaevo" / "presets").mkdir(parents=True)
-    assert presets.folder() == tmp_path / "metaevo" / "presets"

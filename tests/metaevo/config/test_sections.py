@@ -31,17 +31,6 @@ def test_open_sections_are_validated_and_the_order_is_kept() -> None:
         from_dict(made, {"train": {"num_envs": 0}})
 
 
-def test_a_setting_can_be_added_before_the_others() -> None:
-    order, texts = ("name", "more"), {"more": "more of it"}
-    made = specialised(
-        Settings, {"train": Train}, {"name": "a", "more": "b"}, texts=texts, order=order
-    )
-    assert [*to_dict(from_dict(made, {}))] == ["name", "more", "schedule", "train"]
-    assert {each.name: each.metadata.get("doc") for each in fields(made)}["more"] == "more of it"
-    with pytest.raises(ConfigError, match="more = 3: must be text"):
-        from_dict(made, {"more": 3})
-
-
 @pytest.mark.parametrize(
     ("made", "written"),
     [

@@ -143,29 +143,6 @@ def test_a_missing_score_counts_as_the_worst_of_its_task():
     np.testing.assert_array_equal(statistics.fill_missing({0: [np.nan, np.nan]})[0], [0, 0])
 
 
-def test_the_rank_test_of_several_tasks_with_many_runs_is_that_of_permutations():
-    x, y = normal(10, 9, 30, shift=0.4), normal(11, 12, 20)
-    x[0], y[0] = x[0].round(), y[0].round()  # with ties
-
-    def statistic(first: np.ndarray) -> float:
-        ranks = [stats.rankdata(np.r_[a, b]) for a, b in zip(x, y, strict=True)]
-        return sum(
-            r[chosen].sum() / (len(a) * len(b))
-            for r, a, b, chosen in zip(ranks, x, y, first, strict=True)
-        )
-
-    rng = np.random.default_rng(0)
-    sizes = [len(a) + len(b) for a, b in zip(x, y, strict=True)]
-    drawn = [
-        statistic([rng.permutation(n)[: len(a)] for n, a in zip(sizes, x, strict=True)])
-        for _ in range(4000)
-    ]
-    middle = sum((n + 1) / 2 / len(b) for n, b in zip(sizes, y, strict=True))
-    observed = abs(statistic([np.arange(len(a)) for a in x]) - middle)
-    expected = np.mean(np.abs(np.array(drawn) - middle) >= observed - 1e-9)
-    assert statistics.rank_test(x, y) == pytest.approx(expected, abs=0.015)
-
-
 # --- One against the strongest of several -------------------------------------------------------
 
 

@@ -138,12 +138,6 @@ def test_a_diverged_trial_spoils_nothing_else(population, keys):
     np.testing.assert_array_equal(scores[[0, 2]], population.scores(alone))
 
 
-def test_progress_counts_the_environment_steps_of_real_agents(population, keys):
-    frames = []
-    population.advance(population.init(keys, settings(RATES)), 11, frames.append)
-    assert sum(frames) == len(RATES) * SEEDS * 11 * 10
-
-
 def test_hyperparams_may_change_in_mid_training(population, task, keys):
     agents = population.advance(population.init(keys, settings([0.1])), 5)
     agents = population.advance(population.with_hyperparams(agents, settings([0.9])), 5)
@@ -209,15 +203,6 @@ def test_agents_on_the_devices_are_those_on_the_host(fixed, task, keys):
         assert rows.episodes.rewards[index].sum() == pytest.approx(rewards, abs=1e-5)
         assert rows.metrics["value_error"][index].sum() == pytest.approx(error, rel=1e-5)
     assert_same(chunks, fixed.place(rows))  # as from a checkpoint
-
-
-def test_a_checkpoint_has_the_leaves_that_it_always_had(fixed):
-    paths, _ = jax.tree_util.tree_flatten_with_path(fixed.template)
-    names = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
-    assert {name.split(".")[1].split("[")[0] for name in names} == {"agent", "episodes", "metrics"}
-    assert jax.numpy.issubdtype(names[".agent.key"].dtype, jax.dtypes.prng_key)
-    assert names[".episodes.returns"].shape == (5, 9)
-    assert names[".metrics['value_error']"].shape == (5, 9)
 
 
 def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
