@@ -6,14 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from PIL import Image
 
 import metaevo
 from metaevo.config import ConfigError
 from metaevo.evolution import blocks as loop
-from metaevo.studies.api import ProblemSettings
-from metaevo.studies.problem import ProblemStudy
-from metaevo.studies.settings import RunConfig
 
 OPTIMUM = np.array([1.0, -2.0, 0.5], np.float32)
 CONFIG = metaevo.EvolutionConfig(validation_every=4, validation_seeds=2, block_seconds=0.01)
@@ -106,23 +102,11 @@ def test_the_best_of_several_without_a_run_directory():
     assert last == max(each.metrics[4]["fitness_of_mean"] for each in alone)
 
 
-def test_without_generations_the_mean_is_where_it_starts():
-    found = evolve(None, 0)
-    np.testing.assert_array_equal(found.meta_params["x"], np.zeros(3))
-    assert found.table() == []
-
-
 def test_a_saved_result_can_be_loaded_and_is_no_run(through, tmp_path):
     through.save(tmp_path / "saved")
     np.testing.assert_array_equal(metaevo.load(tmp_path / "saved")["x"], through.meta_params["x"])
     with pytest.raises(ConfigError, match="already holds a run"):
         through.save(through.path)
-
-
-def test_it_is_drawn(tmp_path):
-    found = evolve(None, 3)
-    names = [path.name for path in found.draw(tmp_path / "figures")]
-    assert names == ["fitness.png", "meta_params.png"]
 
 
 def test_a_record_for_each_generation(through):
@@ -136,34 +120,14 @@ def test_a_problem_without_contenders_cannot_be_compared(through):
         metaevo.compare(Quadratic(), through)
 
 
-def test_the_public_names_are_listed():
-    assert set(metaevo.__all__) <= set(dir(metaevo))
-
-
 def test_it_finds_the_optimum_and_leaves_a_run(through):
     assert np.linalg.norm(through.meta_params["x"] - OPTIMUM) < 0.3
     assert [record["generation"] for record in through.metrics] == list(range(24))
     assert through.metrics[-1]["fitness_of_mean"] > through.metrics[0]["fitness_of_mean"]
-    assert "Evolving Quadratic" in (through.path / "report.html").read_text()
+    assert (through.path / "report.html").exists()
     assert (through.path / "figures" / "fitness.png").exists()
     assert (through.path / "figures" / "metrics.png").exists()  # of the problem's own metrics
     assert not (through.path / "evaluation.json").exists()  # there is nothing to compare it with
-
-
-def test_the_report_animates_the_evolved_numbers(through):
-    assert (through.path / "figures" / "meta_params.png").exists()
-    (film,) = (through.path / "figures").glob("*.gif")  # the problem's metrics do not move
-    with Image.open(film) as pictures:
-        assert pictures.n_frames > 2
-    assert "How it evolved" in (through.path / "report.html").read_text()
-
-
-def test_many_numbers_are_not_animated(tmp_path):
-    study = ProblemStudy(Quadratic(), ProblemSettings(STRATEGY, CONFIG, RunConfig()))
-    for size in (64, 65):
-        study.draw_frame({"x": np.zeros(size - 1), "y": np.zeros(())}, tmp_path / str(size))
-    assert [path.name for path in tmp_path.glob("*/*")] == ["meta_params.png"]
-    assert not (tmp_path / "65").exists()
 
 
 def test_a_stopped_one_goes_on_as_if_nothing_had_been(through, tmp_path, monkeypatch):
@@ -214,11 +178,8 @@ def test_other_settings_are_another_run(through):
     ("options", "key"),
     [
         ({"generations": -3}, r"evolution\.generations = -3"),
-        ({"generations": "many"}, r"evolution\.generations"),
         ({"strategy": metaevo.StrategyConfig(sigma=-1.0)}, r"strategy\.sigma"),
-        ({"strategy": "Open_ES"}, "strategy"),
         ({"evolution": metaevo.EvolutionConfig(seeds_per_candidate=0)}, "seeds_per_candidate"),
-        ({"evolution": 3}, "evolution = 3"),
         ({"evolution_seeds": 0}, r"run\.evolution_seeds"),
         ({"run": metaevo.RunConfig(seed=-1)}, r"run\.seed"),
     ],

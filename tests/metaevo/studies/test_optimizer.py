@@ -10,7 +10,6 @@ import pytest
 from metaevo.commands.evolve import main
 from metaevo.comparison import entries
 from metaevo.components import registry
-from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
@@ -124,12 +123,3 @@ def test_what_cannot_be_tuned_over_is_refused(place, evaluation, text):
     grid = {"learning_rate": [1e-3, 1e-2]}
     with pytest.raises(ConfigError, match=text):
         study_of("scheduled_adam.py", {"sampler": "grid", "space": grid, **evaluation}).check()
-
-
-def test_every_slot_has_a_reference_wherever_it_is():
-    from purerl.learners import LEARNERS
-
-    for name, entry in LEARNERS.items():
-        for slot in entry.slots:
-            assert SLOTS[slot].names(name)
-            assert SLOTS[slot].functions(SLOTS[slot].names(name))

@@ -81,28 +81,6 @@ def test_the_function_finds_its_own_in_the_context(place):
     np.testing.assert_allclose(function(*arguments), 3.0 * 2.0**2, rtol=1e-5)
 
 
-def test_each_of_several_parts_has_its_own(place):
-    (place / "other.py").write_text(
-        PENALTY.replace('"value_loss"', '"policy_loss"').replace(
-            "prediction, target, old_prediction", "prediction, target"
-        )
-    )
-    own = {"penalty": {"weight": 3.0}, "other": {"power": 1.0}}
-    settings = settings_of(
-        evolve=["penalty.py", "other.py", "scheduled_adam.py"],
-        learner="ppo",
-        task={},
-        train={},
-        hyperparams={"component": own},
-    )
-    functions = make_parts(settings).evolved.functions()
-    meta_params = {"penalty": {"scale": 0.0}, "other": {"scale": 0.0}}
-    context = Context(settings.hyperparams)
-    value = functions["value_loss"](meta_params, context, 3.0, 1.0, 0.0)
-    policy = functions["policy_loss"](meta_params, context, 3.0, 1.0)
-    np.testing.assert_allclose([value, policy], [3.0 * 2.0**2, 2.0], rtol=1e-5)
-
-
 def test_what_is_unknown_or_no_number_is_refused(place):
     with pytest.raises(ConfigError, match=r"hyperparams\.component\.wait.*weight"):
         settings_of(hyperparams={"component": {"wait": 1.0}})

@@ -1,8 +1,5 @@
 """What stands beside an evolution's sections: what is evolved, and what fills the other slots."""
 
-import subprocess
-import sys
-
 import pytest
 
 from metaevo.config import ConfigError, from_dict, to_dict
@@ -74,14 +71,3 @@ def test_a_list_of_one_is_a_dict_of_one():
     evolved = make_parts(settings).evolved
     assert evolved.is_dict
     assert list(evolved.parts) == ["drift"]
-
-
-@pytest.mark.long
-def test_loading_imports_neither_components_nor_what_draws():
-    code = (
-        "import sys; import metaevo.components.discovery; "
-        "slow = ('metaevo.reports.plots', 'metaevo.components.drift'); "
-        "print([m for m in slow if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

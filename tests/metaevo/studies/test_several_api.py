@@ -137,22 +137,6 @@ def test_a_finished_one_says_so_and_goes_on_with_more_generations(tmp_path):
     assert [len(records(path / f"seed_{seed}")) for seed in (5, 6)] == [8, 8]
 
 
-def test_a_new_run_takes_over_no_old_one(tmp_path):
-    evolve(tmp_path / "run", count=2, generations=2)
-    (tmp_path / "run" / "config.yaml").unlink()
-    with pytest.raises(ConfigError, match="seed_5 already holds a run"):
-        evolve(tmp_path / "run", count=2, generations=2)
-
-
-def test_one_of_them_can_be_continued_alone(found, tmp_path):
-    path = tmp_path / "run"
-    evolve(path, count=2, generations=4)
-    alone = evolve(path / "seed_6", count=1, first=6, resume=True)
-    runs = records(alone.path), records(found.path / "seed_6")
-    ours, theirs = ([each["fitness_mean"] for each in run] for run in runs)
-    assert ours == theirs  # but for the validation of generation 3, the last one at first
-
-
 def test_without_a_mean_the_best_elite_counts(tmp_path):
     strategy = metaevo.StrategyConfig(algorithm="SimpleGA", population_size=16, sigma=0.3)
     ours = evolve(tmp_path / "run", count=2, strategy=strategy)
@@ -183,13 +167,6 @@ def test_impossible_numbers_are_refused(value, tmp_path):
         with pytest.raises(ConfigError, match="evolution_seeds"):
             evolve(tmp_path / "run", count=int(value))
     assert not (tmp_path / "run").exists()
-
-
-def test_the_last_seed_must_exist_too(tmp_path):
-    arguments = ["--run.seed", str(2**32 - 2), "--evolution-seeds"]
-    assert _parse([*arguments, "2"], None, None)["settings"]["run"]["evolution_seeds"] == 2
-    with pytest.raises(ConfigError, match=r"the last seed must be at most 4294967295"):
-        _parse([*arguments, "3"], None, None)
 
 
 def test_another_number_is_another_run(found):

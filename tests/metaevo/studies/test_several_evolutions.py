@@ -8,8 +8,7 @@ import pytest
 
 import metaevo
 from metaevo import statistics
-from metaevo.commands.evaluate import main as evaluate
-from metaevo.config import ConfigError, from_dict, load_yaml
+from metaevo.config import from_dict
 from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
@@ -113,7 +112,7 @@ def test_what_was_chosen_is_loaded(several, folder, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_end_is_done_again_with_what_is_kept(several, folder, capsys):
+def test_the_end_is_done_again_with_what_is_kept(several, folder):
     path = folder / "several"
     trees = [load_tree(path / f"seed_{seed}" / "meta_params") for seed in (3, 4)]
     before = {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
@@ -122,28 +121,9 @@ def test_the_end_is_done_again_with_what_is_kept(several, folder, capsys):
     assert before == {each: each.stat().st_mtime_ns for each in path.glob("seed_*/metrics.jsonl")}
     for seed, (tree, _) in zip((3, 4), trees, strict=True):
         assert_same(tree, load_tree(path / f"seed_{seed}" / "meta_params")[0])
-    text = capsys.readouterr().out
-    *_, seed, last, report = [line for line in text.splitlines() if line]
-    assert seed.startswith("Seed 4: ")
-    assert last.startswith("Better than the best tuned hand-written one (")
-    assert f"in {several['together']['better']} of 2 evolutions" in last
-    assert report == f"report: {path / 'report.html'}"
-    page = (path / "report.html").read_text()
-    for each in ("Evolutions", "Held-out comparison", "2 evolutions, 3 generations", last[:60]):
-        assert each in page
-    figures = {each.name for each in (path / "figures").iterdir()}
-    assert figures == {"fitness.png", "scores.png", "learning_curves.png", "loss.png"}
+    assert (path / "report.html").exists()
     kinds = [json.loads(line)["kind"] for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert kinds == ["evaluation"] * len(several["variants"])
-
-
-def test_the_chosen_one_is_judged_on_another_task(several, folder, capsys):
-    arguments = ["--task.env_params.size", "5", "--evaluation.seeds", "4"]
-    code = evaluate(["--run-dir", str(folder / "several"), *arguments], description=None)
-    assert code == 0
-    assert "the best on validation seeds" in capsys.readouterr().err
-    result = json.loads((folder / "several/transfer/GridWorld/evaluation.json").read_text())
-    assert result["learned"] == "learned (tuned)"
 
 
 def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
@@ -160,11 +140,9 @@ def test_another_comparison_leaves_the_evolutions_as_they_are(several, folder):
     assert before == {each: each.stat().st_mtime_ns for each in before}
 
 
-def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, folder, capsys):
+def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, folder):
     path, tasks = folder / "several", {"wide": {"env": "GridWorld", "env_params": {"size": 5}}}
     ours = run(path, 2, resume=True, seeds=4, unseen=tasks)["unseen"]
-    last = capsys.readouterr().out.split("\n\n")[-2]
-    assert "Better than" in last  # on its own task: the verdict comes last
     rows = by_name(ours["tasks"]["wide"])
     untuned = {f"learned seed {seed} (same hyperparameters)" for seed in (3, 4)}
     assert set(rows) == untuned | {"squared (same hyperparameters)"} | {
@@ -178,15 +156,3 @@ def test_all_are_judged_on_unseen_tasks_beside_the_same_contenders(several, fold
     )
     own = by_name(alone["tasks"]["wide"])["learned (same hyperparameters)"]
     assert own["scores"] == rows["learned seed 4 (same hyperparameters)"]["scores"]
-    page = (path / "report.html").read_text()
-    for each in ("Unseen tasks", "2 evolutions)", "Tuned settings on unseen tasks"):
-        assert each in page
-
-
-def test_another_number_is_refused(several, folder):
-    with pytest.raises(ConfigError, match=r"run\.evolution_seeds: 2 -> 3"):
-        run(folder / "several", 3, resume=True)
-    saved = load_yaml(folder / "several" / "config.yaml")["config"]["run"]
-    assert (saved["seed"], saved["evolution_seeds"]) == (3, 2)
-    own = load_yaml(folder / "several" / "seed_4" / "config.yaml")["config"]["run"]
-    assert (own["seed"], own["evolution_seeds"]) == (4, 1)

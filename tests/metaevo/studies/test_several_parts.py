@@ -127,13 +127,6 @@ def test_a_module_draws_and_ablates_itself(folder):
     assert float((run / "figures" / "mine.txt").read_text()) == found["scaled"]["scale"]
     result = json.loads((run / "evaluation.json").read_text())
     assert [row["coefficient"] for row in result["coefficients"]] == [0.25, 1.0]
-    page = (run / "report.html").read_text()
-    for text in (
-        "Ablation: my own",
-        "one part at a time",
-        "Evolving drift (a policy loss) and scaled (a value loss) for PPO",
-    ):
-        assert text in page
 
 
 def test_the_parts_load_and_train(folder):
@@ -234,16 +227,10 @@ def test_a_slot_is_filled_from_a_run(there, tmp_path, monkeypatch):
         ({"evolve": ["value_loss", "scaled.py"]}, ["value_loss and scaled both fill the slot"]),
         ({"evolve": ["drift", "drift"]}, ["two are called 'drift'"]),
         ({"evolve": []}, ["must be the name of a component, or a list"]),
-        ({"evolve": 0.5}, ["must be the name of a component, or a list"]),
-        ({"evolve": ["valueloss"]}, ["'valueloss' is not known (did you mean value_loss?)"]),
         ({"evolve": ["value_los"]}, ["'value_los' is not known", "my_loss.py"]),
-        ({"learner": "dqnn"}, ["learner = 'dqnn' is not known (did you mean dqn?)"]),
-        ({"evolve": "no_such.module"}, ["'no_such.module' cannot be imported: ModuleNot"]),
-        ({"evolve": "missing.py"}, ["'missing.py': missing.py: cannot be read"]),
         ({"evolve": "broken.py"}, ["'broken.py' cannot be imported: ValueError: two lines"]),
         ({"evolve": "nothing.py"}, ["'nothing.py': SLOT = ", "value_loss, policy_loss"]),
         ({"evolve": "drift", "learner": "dqn"}, ["no slot 'policy_loss'", "that have it: ppo"]),
-        ({"evolve": "drift", "value_loss": "hubber"}, ["value_loss = 'hubber'", "huber"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(there, settings, texts, capsys):

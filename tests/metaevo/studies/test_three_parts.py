@@ -1,18 +1,14 @@
 """A loss, an optimizer and a schedule at once: tuned together, and each taken out again."""
 
-import json
 import shutil
 from pathlib import Path
 
 import jax
 import pytest
 
-import metaevo
-from metaevo.commands.evolve import main
 from metaevo.comparison import ablations, entries
 from metaevo.components import registry
 from metaevo.config import from_dict, load_yaml
-from metaevo.runs.checkpoint import load_tree
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from purerl.types import Context
@@ -47,22 +43,6 @@ def there(tmp_path, monkeypatch):
 def study(there):
     raw = load_yaml(there / "settings.yaml")
     return LearnerStudy(from_dict(experiment_class(raw, None), raw))
-
-
-def test_they_are_evolved_drawn_and_loaded(there):
-    argv = ["--config", "settings.yaml", "--run-dir", "run"]
-    assert main(argv, component=None, description="") == 0
-    run = there / "run"
-    found, _ = load_tree(run / "meta_params")
-    assert set(found) == set(REFERENCES)
-    assert found["drift"]["hidden"].shape == (24, 2)
-    drawn = {path.name for path in (run / "figures").iterdir()}
-    assert {"policy_loss.png", "schedule.png"} <= drawn
-    _, own = metaevo.load(run, slot="schedule")
-    assert set(own) == {"learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"}
-    assert set(own["learning_rate"]) == {"level", "slope"}
-    page = (run / "report.html").read_text()
-    assert "(a policy loss) and scheduled adam (an optimizer) and a schedule for PPO" in page
 
 
 def test_contenders_of_all_parts_are_tuned_over_the_same(study):
@@ -110,23 +90,3 @@ def test_each_part_is_taken_out_again(study):
         scheduled = functions["schedule"]({"found": moved, "row": None}, context)
         changes = scheduled.learning_rate != context.hyperparams.learning_rate
         assert bool(changes) == (part.name != "schedule")
-
-
-def test_table_of_what_is_left():
-    rows = [
-        {"part": name, "replaced by": other, "iqm": 1.5, "interval": [1.0, 2.0], "seeds": 2}
-        for name, other in REFERENCES.items()
-    ]
-    (table,) = ablations.table_of_parts(json.loads(json.dumps({"without": rows})))
-    assert [row[:2] for row in table.rows] == [list(each) for each in REFERENCES.items()]
-
-
-def test_two_parts_for_one_slot_are_refused(there, capsys):
-    shutil.copy(OPTIMIZER, there / "another_adam.py")
-    evolve = json.dumps(["schedule", "scheduled_adam.py", "another_adam.py"])
-    with pytest.raises(SystemExit) as exit_info:
-        main(["--evolve", evolve, "--run-dir", "run"], component=None, description="")
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: evolve = ")
-    assert "scheduled_adam and another_adam both fill the slot make_optimizer" in line
