@@ -272,13 +272,6 @@ def test_the_table_of_the_readme_is_the_kept_one():
     assert kept in TEXTS["README.md"], f"docs/results/optimizer_ppo.json has:\n{kept}"
 
 
-def test_a_small_difference_is_not_written_as_zero():
-    pair = {"difference": 0.0012, "difference_interval": [0.0011, 0.024]}
-    assert hooks._difference(pair, ".2f") == "0.0012 [0.0011, 0.024]"
-    pair = {"difference": 0.32, "difference_interval": [0.001, 0.43]}
-    assert hooks._difference(pair, ".2f") == "0.32 [0.00, 0.43]"
-
-
 def test_the_component_of_the_readme_is_the_example():
     def code(text: str) -> str:
         return text[text.index("from dataclasses") :]
@@ -299,10 +292,3 @@ def test_results_say_where_they_come_from(path: Path):
     for table in content["tables"]:
         assert {len(row) for row in table["rows"]} == {len(table["columns"])}
     assert any(f'results("{path.stem}"' in page for page in TEXTS.values()), "no page shows it"
-
-
-def test_results_without_a_file_or_a_table_are_refused():
-    with pytest.raises(ValueError, match="nothing"):
-        hooks.on_page_markdown('{{ results("nothing") }}')
-    with pytest.raises(ValueError, match="CartPole-v1"):
-        hooks.on_page_markdown('{{ results("ppo", "CartPole") }}')

@@ -106,31 +106,6 @@ def test_what_is_declared_is_pinned_within_its_bounds(python: str):
         assert requirement.specifier.contains(version.version), f"{requirement} but {version}"
 
 
-def test_pins_reach_everything_that_gets_installed():
-    """A pin for each package that is needed here, however indirectly."""
-    active = pins(dict(default_environment()))
-    for name in requirements(PROJECT["dependencies"]):
-        if not active[name].specifier.contains(importlib.metadata.version(name)):
-            pytest.skip(f"this environment has another {name} than constraints.txt")
-    pending = [Requirement(line) for line in PROJECT["dependencies"] + DEV]
-    seen: set[tuple[str, str]] = set()
-    missing = set()
-    while pending:
-        requirement = pending.pop()
-        name = canonicalize_name(requirement.name)
-        if name not in active:
-            missing.add(name)
-        for extra in {"", *requirement.extras}:
-            if (name, extra) in seen:
-                continue
-            seen.add((name, extra))
-            for line in importlib.metadata.requires(name) or []:
-                needed = Requirement(line)
-                if needed.marker is None or needed.marker.evaluate({"extra": extra}):
-                    pending.append(needed)
-    assert missing == set()
-
-
 @pytest.mark.smoke
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_module_imports(package: str):
@@ -147,12 +122,6 @@ def test_installed_distribution_is_this_one():
     for name, requirement in requirements(PROJECT["dependencies"]).items():
         assert name in installed
         assert installed[name].specifier == requirement.specifier
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_folder_with_modules_is_a_package(package: str):
-    folders = {path.parent for path in (ROOT / package).rglob("*.py")}
-    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 def test_set_up_tries_every_python_by_running_it(tmp_path: Path):

@@ -17,29 +17,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.faults.forks import ForkServer
 from tests.faults.works import ROOT, WORKS, Work
 
 PHASES = ("start-up", "compiling", "working", "saving", "finishing")
-SELDOM, OFTEN = 0.01, 0.0005
-"""seconds between two looks: a look costs the run its processor, too"""
 FINISHING = 0.12
 """of the kills come after the last generation, update or trial"""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a run directory says of how far the run is."""
+    """Progress of a run, read from its directory."""
 
     config: int
     """when config.yaml was written, which every process does once [ns]"""
     metrics: int
-    """inode of metrics.jsonl: a resumed run that forgets something writes it anew"""
+    """inode of metrics.jsonl: a resumed run that drops records writes it anew"""
     lines: int
     checkpoint: int
+    journal: int
+    """size of a sweep's journal"""
     evaluation: int
     """when evaluation.json was written, shortly before the end [ns]"""
     unfinished: frozenset[str]
+    """checkpoints that are being written"""
     torn: frozenset[tuple[str, int]]
     """files that end in the middle of a line, and their sizes"""
 
@@ -47,29 +47,27 @@ class Snapshot:
 def look(run_dir: Path) -> Snapshot:
     """Take a snapshot; the run may go on meanwhile."""
     metrics, journal = run_dir / "metrics.jsonl", run_dir / "study.journal"
-    names = [each.name for each in _listdir(run_dir / "checkpoints")]
-    content = _read(metrics)
+    checkpoints = run_dir / "checkpoints"
+    names = [each.name for each in checkpoints.iterdir()] if checkpoints.exists() else []
+    contents = {path.name: _read(path) for path in (metrics, journal)}
     return Snapshot(
         config=_stat(run_dir / "config.yaml", "st_mtime_ns"),
         metrics=_stat(metrics, "st_ino"),
-        lines=content.count(b"\n"),
+        lines=contents[metrics.name].count(b"\n"),
         checkpoint=max((int(name) for name in names if name.isdecimal()), default=-1),
+        journal=len(contents[journal.name]),
         evaluation=_stat(run_dir / "evaluation.json", "st_mtime_ns"),
-        unfinished=frozenset(
-            str(each)
-            for folder in (run_dir, run_dir / "checkpoints")
-            for each in folder.glob(".unfinished-*")
-        ),
+        unfinished=frozenset(name for name in names if name.startswith(".unfinished-")),
         torn=frozenset(
-            (path.name, len(text))
-            for path, text in ((metrics, content), (journal, _read(journal)))
+            (name, len(text))
+            for name, text in contents.items()
             if text and not text.endswith(b"\n")
         ),
     )
 
 
 def phase(before: Snapshot, after: Snapshot, total: int) -> str:
-    """Return what the process that was killed was doing."""
+    """Return the phase in which a process was killed."""
     if after.config == before.config:
         return "start-up"
     if after.unfinished - before.unfinished or after.torn - before.torn:
@@ -87,156 +85,99 @@ def _has_logged(before: Snapshot, now: Snapshot) -> bool:
 
 
 class Assassin:
-    """Chooses the moments, from its own random numbers and from what lies in the directory."""
+    """Chooses the moments from its own random numbers and from the run's directory."""
 
     def __init__(self, work: Work, run_dir: Path, cache: Path, *, kills: int, seed: int) -> None:
-        self.work, self.run_dir, self.cache, self.kills = work, run_dir, cache, kills
+        self.work, self.run_dir, self.cache = work, run_dir, cache
         self.random = random.Random(seed)
-        self.seconds = {"start": 0.0, "finish": 0.0}
         late = max(1, round(FINISHING * kills))
-        self.targets = sorted(self.random.randrange(work.total) for _ in range(kills - late))
-        self.phases: Counter[str] = Counter()
-        self.intended: Counter[str] = Counter()
-        self.server = ForkServer(work.environment(cache) | {"OPENBLAS_NUM_THREADS": "1"}, ROOT)
+        early = sorted(self.random.randrange(work.total) for _ in range(kills - late))
+        self.targets = [*early, *[work.total] * late]
+        self.start, self.finish = 0.0, 0.0
 
     def undisturbed(self, reference: Path) -> None:
-        """Run without a kill, to know the result and how long start and end take about."""
+        """Run without a kill; note how many seconds its start and its end take."""
         process, begun = self.work.start(reference, self.cache), time.monotonic()
         done = begun
         while process.poll() is None:
             now = look(reference)
             if not now.config:
-                self.seconds["start"] = 1.5 * (time.monotonic() - begun)
+                self.start = time.monotonic() - begun
             if now.lines < self.work.total:
                 done = time.monotonic()
             time.sleep(0.01)
-        self.seconds["finish"] = 0.5 * (time.monotonic() - done)  # the rest is compilation
+        self.finish = 0.5 * (time.monotonic() - done)  # the rest is compilation
         error = process.ended()
         assert process.returncode == 0, error
 
     def strike(self, number: int) -> str:
-        """Start, or continue, the run, and kill it; the phase that it was in."""
+        """Start, or continue, the run, and kill it; return the phase that it was in."""
         before = look(self.run_dir)
-        intent = self._intent(number, before)
-        self.intended[intent] += 1
-        process, begun = self.server.start(self.work.command(self.run_dir)), time.monotonic()
-        starts = True
-        for pause in self._until(intent, number, before):
-            if process.poll() is not None:
-                error = process.ended()
-                raise AssertionError(
-                    f"ended with {process.returncode} before kill {number + 1} ({intent}): {error}"
-                )
-            time.sleep(pause)
-            if starts and _stat(self.run_dir / "config.yaml", "st_mtime_ns") != before.config:
-                starts, self.seconds["start"] = False, 1.5 * (time.monotonic() - begun)
+        process = self.work.start(self.run_dir, self.cache)
+        for _ in self._until(number, before):
+            assert process.poll() is None, f"kill {number + 1} came too late: {process.ended()}"
+            time.sleep(0.0005)
         process.kill()
         process.ended()
         assert process.returncode == -9, "it ended before the kill"
-        found = phase(before, look(self.run_dir), self.work.total)
-        self.phases[found] += 1
-        return found
+        return phase(before, look(self.run_dir), self.work.total)
 
-    def _intent(self, number: int, before: Snapshot) -> str:
-        if number == 0 and self.kills > 1:
-            return "first save"
-        if number >= len(self.targets):
-            return self.random.choice(["finish", "finish", "start"])
-        if before.checkpoint < 0 and number < 3:
-            return self.random.choice(["start", "work"])
-        return self.random.choices(["start", "work", "save"], [0.25, 0.4, 0.35])[0]
-
-    def _until(self, intent: str, number: int, before: Snapshot) -> Iterator[float]:
-        """Yield seconds to sleep until the moment has come."""
-        if intent == "start":
-            for _ in self._wait(self.random.uniform(0, self.seconds["start"])):
-                if _has_logged(before, now := look(self.run_dir)) or self._ends(before, now):
-                    break
-                yield SELDOM
-        elif intent == "first save":
-            while not self._saves(before):
-                yield OFTEN
-        elif intent == "finish":
-            while (now := look(self.run_dir)).config == before.config:
-                yield SELDOM
-            while now.lines < self.work.total:
-                yield SELDOM
-                now = look(self.run_dir)
-            for _ in self._wait(self.random.uniform(0, self.seconds["finish"])):
-                if self._ends(before, look(self.run_dir)):
-                    break
-                yield SELDOM
+    def _until(self, number: int, before: Snapshot) -> Iterator[None]:
+        """Yield until the moment of a kill has come: after some time, records or saves."""
+        target = self.targets[number]
+        if number and self.random.random() < 0.25:
+            works = 1.5 if before.lines < self.work.total else 1.0
+            yield from self._wait(self.random.uniform(0, works * self.start), before)
+            return
+        while not self._has_reached(target, before):
+            yield
+        if target == self.work.total:
+            yield from self._wait(self.random.uniform(0, self.finish), before)
+        elif number == 0 or self.random.random() < 0.5:
+            saved = look(self.run_dir)
+            while not self._saves(saved) and look(self.run_dir).lines < self.work.total:
+                yield
         else:
-            target = self.targets[number]
-            while True:
-                now = look(self.run_dir)
-                if _has_logged(before, now) and now.lines >= target:
-                    break
-                if now.config != before.config and before.lines >= self.work.total:
-                    break  # all is done already
-                yield SELDOM
-            if intent == "work":
-                yield from self._wait(self.random.uniform(0, 0.03))
-            elif now.lines < self.work.total - 10:
-                saved = look(self.run_dir)
-                while not self._saves(saved):
-                    yield OFTEN
-                yield from self._wait(self.random.choice([0, 0, 0.001, 0.003]))
+            yield from self._wait(self.random.uniform(0, 0.03), before)
+
+    def _has_reached(self, target: int, before: Snapshot) -> bool:
+        """Whether this process has as many records."""
+        now = look(self.run_dir)
+        if now.config == before.config:
+            return False
+        if before.lines >= self.work.total:
+            return True
+        return now.lines >= target and _has_logged(before, now)
 
     def _saves(self, before: Snapshot) -> bool:
-        """Whether something is being written now."""
-        if self.work.name == "sweep":
-            journal = self.run_dir / "study.journal"
-            size = _stat(journal, "st_size")
-            previous, self._size = getattr(self, "_size", size), size
-            return size != previous
-        folder = self.run_dir / "checkpoints"
-        return any(
-            str(each) not in before.unfinished
-            for each in _listdir(folder)
-            if each.name.startswith(".unfinished-")
-        )
+        """Whether a checkpoint or a trial is being written."""
+        now = look(self.run_dir)
+        return bool(now.unfinished - before.unfinished) or now.journal != before.journal
 
-    @staticmethod
-    def _ends(before: Snapshot, now: Snapshot) -> bool:
-        """Whether the process is about to end by itself."""
-        return now.evaluation not in (0, before.evaluation)
-
-    @staticmethod
-    def _wait(seconds: float) -> Iterator[float]:
+    def _wait(self, seconds: float, before: Snapshot) -> Iterator[None]:
+        """Yield for so many seconds, or until the process is about to end by itself."""
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            yield min(left, SELDOM)
-
-
-def _listdir(path: Path) -> list[Path]:
-    try:
-        return list(path.iterdir())
-    except OSError:
-        return []
+        while time.monotonic() < end:
+            if look(self.run_dir).evaluation not in (0, before.evaluation):
+                return
+            yield
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+    return path.read_bytes() if path.exists() else b""
 
 
 def _stat(path: Path, name: str) -> int:
-    try:
-        return int(getattr(path.stat(), name))
-    except OSError:
-        return 0
+    return int(getattr(path.stat(), name)) if path.exists() else 0
 
 
 def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict[str, Any]:
     """Kill a run so many times and let it end.
 
-    The one that nobody disturbs compiles everything itself, the others read from JAX's cache.
+    The undisturbed run compiles everything itself, the others read from JAX's cache.
 
     Raises:
-        AssertionError: if it ends differently from one that nobody disturbed.
+        AssertionError: if it ends differently from the undisturbed run.
 
     Returns:
         counts, for the table in docs/explanation/reliability.md.
@@ -246,20 +187,20 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
     assassin = Assassin(work, killed, folder / "cache", kills=kills, seed=seed)
     assassin.undisturbed(reference)
     expected = work.result(reference)
-    logged: list[dict[str, Any]] = []
+    trials: list[dict[str, Any]] = []
+    phases: Counter[str] = Counter()
     for number in range(kills):
         found = assassin.strike(number)
-        logged = _check_kept(killed, logged, found)
+        phases[found] += 1
+        if work.name == "sweep" and found != "start-up":
+            trials = _kept_trials(killed, trials)
         print(f"kill {number + 1}: {found}, {look(killed).lines} records", flush=True)
-    assassin.server.end()
     work.run(killed, folder / "cache")
-    assert work.result(killed) == expected, "the run that was killed ended differently"
+    assert work.result(killed) == expected, "the killed run ended differently"
     return {
         "work": work.name,
-        "kills": sum(assassin.phases.values()),
-        "phases": {each: assassin.phases[each] for each in PHASES},
-        "intended": dict(assassin.intended),
-        "processes": kills + 1,
+        "kills": sum(phases.values()),
+        "phases": {each: phases[each] for each in PHASES},
         "seed": seed,
         "records": len(expected["records"]),
         "minutes": round((time.monotonic() - begun) / 60, 1),
@@ -268,10 +209,8 @@ def kill_and_compare(work: Work, folder: Path, *, kills: int, seed: int) -> dict
     }
 
 
-def _check_kept(run_dir: Path, before: list[Any], found: str) -> list[Any]:
-    """Finished trials of a sweep stay as they are; other runs forget what they compute again."""
-    if not (run_dir / "study.journal").exists() or found == "start-up":
-        return before
+def _kept_trials(run_dir: Path, before: list[Any]) -> list[Any]:
+    """Return the trials of a sweep, of which the finished ones must stay as they are."""
     lines = _read(run_dir / "metrics.jsonl").split(b"\n")[:-1]
     trials = [each for each in map(json.loads, lines) if each["kind"] == "trial"]
     assert trials[: len(before)] == before, "a finished trial was changed"

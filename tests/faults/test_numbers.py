@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metaevo.commands.compare import main as compare_runs
 from metaevo.config import ConfigError, dump_yaml
 from metaevo.evolution.evolution import with_worst_for_failed
 from metaevo.evolution.evosax_strategy import ALGORITHMS, EvosaxStrategy
@@ -135,18 +134,6 @@ def test_an_evolution_in_which_everything_fails_ends_and_says_so(tmp_path):
     assert result["conclusion"] == "undecided"
     with np.load(tmp_path / "run" / "meta_params" / "state.npz") as file:
         assert all(np.isfinite(file[name]).all() for name in file.files)
-
-
-@pytest.mark.faults
-def test_a_training_in_which_everything_fails_ends_and_can_be_compared(tmp_path, capsys):
-    call("train", infinite(GRID) | {"seeds": 3}, tmp_path)
-    assert {each["diverged"] for each in records(tmp_path) if each["kind"] == "update"} == {3}
-    assert (tmp_path / "run" / "report.html").exists()
-    with pytest.raises(SystemExit) as end:
-        compare_runs([str(tmp_path / "run"), "--output", str(tmp_path / "out")], description=None)
-    assert end.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ")
 
 
 @pytest.mark.faults

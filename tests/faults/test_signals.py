@@ -147,32 +147,3 @@ def test_a_second_signal_leaves_at_once(name, tmp_path):
     assert process.returncode == 130
     if still_there:
         assert "press Ctrl-C again to leave at once" in error
-
-
-LONG = (
-    "--train.total_timesteps=3000000",
-    "--train.num_steps=1000",
-    "--strategy.population_size=2",
-    "--evolution.seeds_per_candidate=1",
-    "--evolution.validation_every=1",
-    "--evolution.validation_seeds=1",
-    "--evolution.generations=1",
-    "--evaluation.tuning_seeds=64",
-    "--evaluation.space={learning_rate: [0.1, 0.2, 0.3, 0.4, 0.5]}",
-)
-
-
-def test_signals_while_hand_written_parts_are_tuned(tmp_path, cache):
-    """The first one is answered before the batch ends, the second one says how to continue."""
-    work = dataclasses.replace(WORKS["evolution"], overrides=LONG)
-    run_dir = tmp_path / "run"
-    process = work.start(run_dir, cache)
-    wait_for(lambda: any(run_dir.glob("tuning/*/study.journal")), process)
-    process.send_signal(signal.SIGINT)
-    wait_for(lambda: "press Ctrl-C again" in process.said(), process)
-    time.sleep(0.7)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    error = process.ended()
-    assert process.returncode == 130
-    assert error.splitlines()[-1].endswith(f"continue with: --resume --run-dir {run_dir}")

@@ -97,17 +97,3 @@ def test_a_platform_that_is_not_there_is_one_line():
     last = done.stderr.splitlines()[-1]
     assert last.startswith("error: JAX_PLATFORMS = nonsense")
     assert "Traceback" not in done.stderr
-
-
-THIN = [
-    path
-    for path in sorted((ROOT / "experiments").glob("*.py"))
-    if path.stem not in ("benchmark", "reproduce")  # parts of the repository only
-]
-
-
-@pytest.mark.parametrize("path", THIN, ids=lambda path: path.stem)
-def test_scripts_are_thin(path):
-    source = path.read_text()
-    assert len(source.splitlines()) <= 8
-    assert any(f'main(["{name}", *sys.argv[1:]]' in source for name in COMMANDS)
