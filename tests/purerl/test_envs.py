@@ -6,11 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnax.environments import spaces
-from gymnax.utils import load_mnist
 
 from purerl import envs
-from tests.purerl.probes import ConstantReward
 
 LOCAL = [name for name in envs.names() if name != "MNISTBandit-bsuite"]
 IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc", "Doors"}
@@ -169,32 +166,3 @@ def test_equal_arguments_share_the_environment():
 def test_mistakes(name, overrides, message):
     with pytest.raises(ValueError, match=message):
         envs.make(name, **overrides)
-
-
-def test_data_that_cannot_be_downloaded(monkeypatch, tmp_path):
-    def no_network(*args):
-        raise OSError("Name or service not known")
-
-    monkeypatch.setattr(load_mnist, "urlretrieve", no_network)
-    monkeypatch.setattr(load_mnist.load_mnist, "__defaults__", (str(tmp_path / "mnist"),))
-    message = r"cannot build environment 'MNISTBandit-bsuite': it needs a download: Name or service"
-    with pytest.raises(ValueError, match=message):
-        envs.make("MNISTBandit-bsuite")
-
-
-def test_registered_environments(monkeypatch):
-    class Sized(ConstantReward):
-        def __init__(self, size=1):
-            super().__init__()
-            self.size = size
-
-        def observation_space(self, params=None):
-            return spaces.Box(-1.0, 1.0, (self.size,))
-
-    monkeypatch.setattr(gymnax.registration, "_registry", {**gymnax.registration._registry})
-    monkeypatch.setattr(gymnax.registration, "registered_envs", envs.names())
-    gymnax.register("Sized-probe", Sized)
-    monkeypatch.setattr(gymnax, "registered_envs", gymnax.registration.registered_envs)
-    env, env_params = envs.make("Sized-probe", size=3, reward=2.0)
-    assert env.observation_space(env_params).shape == (3,)
-    assert env_params.reward == 2.0

@@ -1,17 +1,13 @@
 """GridWorlds: its tasks are what they are said to be, and its steps those of GridWorld."""
 
-from typing import Any
-
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl import acting, envs, lpg
+from purerl import envs
 from purerl.envs import grid
 from purerl.envs.grid_world import EnvState
-from purerl.parts.own_task import OwnTask, sampler
-from purerl.types import Context, Targets
+from purerl.parts.own_task import sampler
 
 KEY = jax.random.key(0)
 TASKS = 300
@@ -98,42 +94,6 @@ def test_steps_are_those_of_grid_world(tasks):
 
     cells = jax.vmap(lambda key: env.reset(key, params)[0])(jax.random.split(KEY, 500))
     assert set(np.unique(cells)) == set(layout.cells[: layout.num_starts])
-
-
-@pytest.mark.long
-def test_an_agent_learns_in_the_task_of_its_key():
-    env, params = envs.make("GridWorlds", size=3, max_steps_in_episode=5)
-    config = lpg.Config(total_timesteps=24, num_envs=2, num_steps=4)
-    learner = OwnTask(lpg.LPG(config, env, constant), sampler(env))
-    hyperparams = lpg.Hyperparams()
-
-    def both(key, meta_params):
-        """A training in one go, and in steps that are told of other tasks."""
-        state = learner.init(key, hyperparams, meta_params, params)
-        for _ in range(config.num_updates):
-            state, sums, _ = learner.update(state, hyperparams, meta_params, None)
-        return learner.train(key, hyperparams, meta_params, params), state, sums
-
-    keys = jax.random.split(KEY, 3)[jnp.array([0, 0, 1, 2])]
-    scale = jnp.array([-1.0, 1.0, 1.0, 1.0])
-    whole, state, sums = jax.device_get(jax.jit(jax.vmap(both))(keys, scale))
-    for a, b in zip(
-        *map(jax.tree.leaves, (whole.state.agent.params, state.agent.params)), strict=True
-    ):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(whole.episodes.rewards[:, -1], sums.rewards)
-    tasks = [jax.tree.map(lambda leaf, i=i: leaf[i].tolist(), state.env_params) for i in range(4)]
-    assert tasks[0] == tasks[1]
-    assert tasks[1] != tasks[2] != tasks[3]
-    assert not np.allclose(*jax.tree.leaves(learner.policy(state))[0][:2])  # agents differ
-    obs = jnp.zeros(9)
-    first = jax.tree.map(lambda leaf: leaf[0], learner.policy(state))
-    assert acting.act(learner, first, None, KEY, obs, greedy=True)[0] in range(4)
-
-
-def constant(meta_params: jax.Array, context: Context, trajectory: Any) -> Targets:
-    """A rule that makes likelier, or less likely, whatever was done."""
-    return Targets(jnp.full_like(trajectory.reward, meta_params), trajectory.prediction)
 
 
 def test_other_environments_are_no_distributions():

@@ -1,18 +1,13 @@
 """Our environments as Gymnasium's: its own checks, the same transitions, agents that play there."""
 
-import warnings
-
 import gymnasium
 import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from gymnax.environments import spaces
-from gymnax.environments.environment import Environment
 
 from purerl import envs, ppo
 from purerl.envs.doors_gym import DoorsGym
-from purerl.envs.gymnasium_adapter import GymnasiumEnv
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.parts.policies import Categorical
 
@@ -26,20 +21,6 @@ def test_gymnasiums_checks(name):
     env = gymnasium.make(name)
     check_env(env.unwrapped)  # renders as well; what it warns of is an error here
     env.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "modes"),
-    [("CartPole-v1", ["rgb_array"]), ("Pendulum-v1", ["rgb_array"]), ("FrozenLake-misc", [])],
-)
-def test_gymnasiums_checks_of_other_environments(name, modes):
-    env = GymnasiumEnv(*envs.make(name))
-    assert env.metadata["render_modes"] == modes
-    with warnings.catch_warnings():  # it has no spec, and a box of actions may have its own scale
-        warnings.filterwarnings("ignore", ".*(not having a spec|symmetric and normalized)")
-        warnings.filterwarnings("ignore", ".*infinity. This is probably too")
-        with jax.numpy_rank_promotion("allow"):
-            check_env(env)
 
 
 def test_an_episode_from_its_seed_to_its_truncation():
@@ -71,23 +52,6 @@ def test_termination_and_arguments():
     env = gymnasium.make("purerl/GridWorld-v0", observations="auto")
     assert env.observation_space.shape == (64,)
     np.testing.assert_array_equal(env.reset()[0], np.eye(64)[0])
-
-
-def test_mistakes():
-    env, env_params = envs.make("FrozenLake-misc")
-    with pytest.raises(ValueError, match=r"FrozenLake-misc has no render mode 'rgb_array'"):
-        GymnasiumEnv(env, env_params, render_mode="rgb_array")
-    with pytest.raises(ValueError, match=r"reset must be called before step"):
-        GymnasiumEnv(env, env_params).step(0)
-    with pytest.raises(ValueError, match=r"GridWorld has no parameter 'sizes'; it has"):
-        gymnasium.make("purerl/GridWorld-v0", sizes=3)
-
-    class Odd(Environment):
-        def observation_space(self, params):
-            return spaces.Tuple([spaces.Discrete(2)])
-
-    with pytest.raises(ValueError, match=r"no conversion to Gymnasium for a space of type Tuple"):
-        GymnasiumEnv(Odd())
 
 
 class Way:

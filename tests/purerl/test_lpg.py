@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from purerl import acting, envs, lpg
+from purerl import envs, lpg
 from purerl.parts import optimizers, update_rules
 from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
 
@@ -200,17 +200,3 @@ def test_mistakes():
     env, _ = envs.make("Pendulum-v1")
     with pytest.raises(ValueError, match=r"Pendulum-v1: LPG needs a discrete action space"):
         lpg.LPG(CONFIG, env)
-
-
-def test_acting():
-    env, env_params = grid_world()
-    learner = lpg.LPG(CONFIG, env)
-    policy = learner.policy(learner.init(KEY, HYPERPARAMS, None, env_params))
-    table = policy["params"]["policy_head"]["kernel"].at[:, 2].set(1.0)
-    policy["params"]["policy_head"]["kernel"] = table
-    obs, _ = env.reset(KEY, env_params)
-    assert acting.act(learner, policy, None, KEY, obs, greedy=True)[0] == 2
-    keys = jax.random.split(KEY, 400)
-    act = jax.vmap(lambda key: acting.act(learner, policy, None, key, obs, greedy=False)[0])
-    sampled = act(keys)
-    assert np.mean(sampled == 2) == pytest.approx(np.e / (np.e + 3), abs=0.08)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from purerl import acting, envs, ppo
-from purerl.parts import losses, parameters
+from purerl.parts import losses
 from purerl.parts.evaluation import evaluate
-from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
 from purerl.types import Context
 from tests.purerl import probes, reference
 from tests.purerl.parts.test_masks import Gated
@@ -202,19 +201,6 @@ def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
         assert action == head[step, 0].argmax()
 
 
-def test_what_optimizers_are_told(rollouts):
-    """OPEN asks for most: where a parameter is, whose it is, and what its unit does."""
-    params = rollouts.params
-    policy = parameters.of_policy(params)["params"]
-    assert all(jax.tree.leaves(policy["actor_memory"]))
-    assert not any(jax.tree.leaves(policy.get("critic_memory", {})))
-    obs = rollouts.batches[0].transition.obs
-    dormancy = parameters.dormancy(rollouts.learner.network, params, obs)["params"]
-    for leaf in jax.tree.leaves(dormancy["actor_memory"]):
-        np.testing.assert_array_equal(leaf, 1.0)
-    assert np.ptp(dormancy["actor_torso"]["Dense_0"]["bias"]) > 0
-
-
 @pytest.mark.long
 def test_a_memory_and_masks():
     """Nothing illegal is done, neither while learning nor later, and a replay has the same odds."""
@@ -265,22 +251,6 @@ def test_only_a_memory_solves_a_memory_task():
     with_memory, without = scores(16), scores(0)
     assert with_memory.mean() > 0.95
     assert abs(without.mean()) < 0.4
-
-
-@pytest.mark.long
-def test_gymnasium_episodes_begin_without_memory():
-    """Each like the first one of its seed, whatever came before."""
-    env, env_params = envs.make("CartPole-v1")
-    config = ppo.Config(total_timesteps=64, num_envs=4, num_steps=4, recurrent_size=4)
-    learner = ppo.PPO(config, env)
-    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env_params)
-    policy = learner.policy(state)._replace(params=jax.tree.map(lambda x: 3 * x, state.params))
-    together = evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=3, seed=5)
-    alone = [
-        evaluate_in_gymnasium(learner, policy, "CartPole-v1", num_episodes=1, seed=seed)[0]
-        for seed in (5, 6, 7)
-    ]
-    np.testing.assert_array_equal(together, alone)
 
 
 def test_environments_must_be_divisible():

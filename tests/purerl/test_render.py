@@ -112,18 +112,6 @@ def test_an_environment_of_the_user_draws_itself():
     assert renderer(envs.make("Catch-bsuite")[0]) is None
 
 
-def test_mistakes(tmp_path):
-    env, params = envs.make("Catch-bsuite")
-    with pytest.raises(ValueError, match=r"Catch-bsuite cannot be drawn: it has no `render`"):
-        record_episode(RightThenDown(env), (), KEY, params)
-    with pytest.raises(ValueError, match=r"a film needs at least one frame"):
-        save_gif(tmp_path / "film.gif", [])
-    frames = [np.zeros((4, 4, 3), np.uint8)]
-    for fps in (0, -1.0, 101, float("nan")):
-        with pytest.raises(ValueError, match=r"fps = .* must be above 0 and at most 100"):
-            save_gif(tmp_path / "film.gif", frames, fps=fps)
-
-
 @pytest.mark.parametrize(
     ("name", "actions"),
     [

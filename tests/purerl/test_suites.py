@@ -76,39 +76,32 @@ def lockstep(full_name, limit, episodes):
     return jax.device_get(jax.jit(jax.vmap(episode))(keys))
 
 
+LOCKSTEPS = {
+    "brax/inverted_pendulum": (25, 1000),
+    "brax/reacher": (10, 100),
+    "navix/Empty-Random-5x5": (40, 1000),
+    "navix/Dynamic-Obstacles-6x6": (20, 1000),
+    "navix/DoorKey-6x6": (60, 1000),
+    "xminigrid/EmptyRandom-5x5": (40, 1000),
+    "xminigrid/R1-9x9": (100, 1000),
+    "craftax/Classic-Symbolic": (250, 32),
+    "pgx/minatar-breakout": (30, 1000),
+    "pgx/minatar-freeway": (50, 1000),
+    "pgx/minatar-space_invaders": (80, 1000),
+    "pgx/2048": (130, 1000),
+    "jumanji/Snake": (30, 1000),
+    "jumanji/Game2048": (130, 1000),
+    "jumanji/Minesweeper": (10, 1000),
+}
+"""Limit of an episode, and number of episodes."""
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "limit", "episodes"),
-    [
-        pytest.param("brax/inverted_pendulum", 25, 1000, marks=[needs("brax"), pytest.mark.long]),
-        pytest.param("brax/reacher", 10, 100, marks=[needs("brax"), pytest.mark.long]),
-        pytest.param("navix/Empty-Random-5x5", 40, 1000, marks=needs("navix")),
-        pytest.param(
-            "navix/Dynamic-Obstacles-6x6", 20, 1000, marks=[needs("navix"), pytest.mark.long]
-        ),
-        pytest.param("navix/DoorKey-6x6", 60, 1000, marks=[needs("navix"), pytest.mark.long]),
-        pytest.param("xminigrid/EmptyRandom-5x5", 40, 1000, marks=needs("xminigrid")),
-        pytest.param("xminigrid/R1-9x9", 100, 1000, marks=[needs("xminigrid"), pytest.mark.long]),
-        pytest.param(
-            "craftax/Classic-Symbolic", 250, 32, marks=[needs("craftax"), pytest.mark.long]
-        ),
-        pytest.param("pgx/minatar-breakout", 30, 1000, marks=needs("pgx")),
-        pytest.param("pgx/minatar-asterix", 60, 1000, marks=[needs("pgx"), pytest.mark.long]),
-        pytest.param("pgx/minatar-freeway", 50, 1000, marks=[needs("pgx"), pytest.mark.long]),
-        pytest.param("pgx/minatar-seaquest", 60, 1000, marks=[needs("pgx"), pytest.mark.long]),
-        pytest.param(
-            "pgx/minatar-space_invaders", 80, 1000, marks=[needs("pgx"), pytest.mark.long]
-        ),
-        pytest.param("pgx/2048", 130, 1000, marks=[needs("pgx"), pytest.mark.long]),
-        pytest.param("jumanji/Snake", 30, 1000, marks=needs("jumanji")),
-        pytest.param("jumanji/Maze", 100, 1000, marks=[needs("jumanji"), pytest.mark.long]),
-        pytest.param("jumanji/Game2048", 130, 1000, marks=[needs("jumanji"), pytest.mark.long]),
-        pytest.param(
-            "jumanji/SlidingTilePuzzle", 40, 1000, marks=[needs("jumanji"), pytest.mark.long]
-        ),
-        pytest.param("jumanji/Minesweeper", 10, 1000, marks=[needs("jumanji"), pytest.mark.long]),
-    ],
+    "name", [pytest.param(name, marks=needs(name.partition("/")[0])) for name in LOCKSTEPS]
 )
-def test_rewards_and_ends_are_the_suites_own(name, limit, episodes):
+def test_rewards_and_ends_are_the_suites_own(name):
+    limit, episodes = LOCKSTEPS[name]
     firsts, (ours, own, going) = lockstep(name, limit, episodes)
     np.testing.assert_array_equal(*firsts)
     (obs, reward, done, cut), (own_obs, own_reward, own_done, own_cut) = ours, own
@@ -119,7 +112,7 @@ def test_rewards_and_ends_are_the_suites_own(name, limit, episodes):
         np.sum(reward * going, axis=1), np.sum(own_reward * going, axis=1), rtol=1e-5, atol=1e-5
     )
     assert done.any(axis=1).all()
-    endless = "brax/reacher", "pgx/minatar-freeway", "jumanji/SlidingTilePuzzle"
+    endless = "brax/reacher", "pgx/minatar-freeway"
     if name not in endless:  # which have no terminal states, or none that chance finds
         assert 0 < cut[going].sum() < episodes
 
@@ -228,57 +221,6 @@ def test_every_agent_of_xland_gets_a_task_and_starts_of_its_own():
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("xminigrid/trivial-21k", "needs a download"),
-        ("brax/swimmer", "does not run"),
-        ("craftax/Pixels", "pictures are left out"),
-        ("pgx/chess", "it is for several players"),
-        ("jumanji/Sokoban", "needs a download"),
-        ("jumanji/Tetris", "its action is several numbers"),
-    ],
-)
-def test_what_is_refused(name, reason):
-    with pytest.raises(ValueError, match=f"cannot build environment '{name}': .*{reason}"):
-        envs.make(name)
-
-
-@needs("craftax")
-@pytest.mark.long
-def test_the_parameters_of_craftax_are_traced():
-    """Agents in different worlds are trained side by side; starts are made with what is set."""
-    env, params = envs.make("craftax/Classic-Symbolic", pool=2, cow_health=7)
-    assert (params.starts[1].cows.health == 7).all()
-    _, state = env.reset(jax.random.key(0), params)
-
-    def light(day_length):
-        return env.step(
-            jax.random.key(1), state, 0, params.replace(day_length=day_length, starts=None)
-        )[1].inner.light_level
-
-    levels = jax.jit(jax.vmap(light))(jnp.array([10, 300]))
-    assert levels[0] != levels[1]
-
-
-@needs("pgx")
-def test_freeway_goes_on_after_its_own_clock():
-    env, params = envs.make("pgx/minatar-freeway", max_steps_in_episode=2600)
-
-    def step(index, carry):
-        state, ends = carry
-        _, state, _, terminated, truncated, _ = env.step(
-            jax.random.fold_in(jax.random.key(1), index), state, 0, params
-        )
-        return state, ends.at[index].set(terminated + 2 * truncated)
-
-    _, state = env.reset(jax.random.key(0), params)
-    carry = state, jnp.zeros(2700, jnp.int32)
-    _, ends = jax.jit(lambda carry: jax.lax.fori_loop(0, 2700, step, carry))(carry)
-    np.testing.assert_array_equal(np.flatnonzero(ends), [2599])
-    assert ends[2599] == 2
-
-
 @needs("pgx")
 def test_breakout_without_sticky_actions_is_that_of_gymnax():
     """Two implementations by different people, transition by transition."""
@@ -331,46 +273,3 @@ def test_a_robot_is_reset_as_gymnax_resets():
     assert truncated.any()
     ended = terminated | truncated
     assert (ended.any(axis=(0, 2)) & ~ended.all(axis=(0, 2))).any()
-
-
-@needs("jumanji")
-def test_a_snake_that_cannot_move_dies():
-    env, params = envs.make("jumanji/Snake")
-    _, state = env.reset(jax.random.key(0), params)
-    nothing = jnp.zeros(4, bool)
-    play = state.inner
-    stuck = play._replace(state=play.state.replace(action_mask=nothing), legal=nothing)
-    state = state.replace(inner=stuck)
-    assert not env.legal_actions(state, params).any()
-    assert masks.of_state(env, state, params).all()
-    *_, terminated, truncated, info = env.step(jax.random.key(1), state, 0, params)
-    assert terminated
-    assert not truncated
-    assert info["action_mask"].shape == (4,)
-
-
-@needs("jumanji")
-def test_pools_of_jumanji():
-    for name, size in [("Maze", 1024), ("SlidingTilePuzzle", 1024), ("Snake", None)]:
-        env, params = envs.make(f"jumanji/{name}")
-        assert env.env.pool == size
-        if size:
-            assert len(params.starts[0]) == size
-    # the mask is the start's own
-    env, params = envs.make("jumanji/Maze", pool=8)
-    obs, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 20), params)
-    walls, agent = np.asarray(obs[..., 0]) > 0, np.asarray(obs[..., 1])
-    legal = jax.vmap(env.legal_actions, (0, None))(state, params)
-    for one_walls, one_agent, mask in zip(
-        np.pad(walls, ((0, 0), (1, 1), (1, 1)), constant_values=True), agent, legal, strict=True
-    ):
-        row, column = np.argwhere(one_agent > 0)[0] + 1
-        up, right, down, left = (
-            (row - 1, column),
-            (row, column + 1),
-            (row + 1, column),
-            (row, column - 1),
-        )
-        np.testing.assert_array_equal(
-            mask, [not one_walls[cell] for cell in (up, right, down, left)]
-        )

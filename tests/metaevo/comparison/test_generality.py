@@ -18,7 +18,7 @@ from metaevo.comparison.generality.references import measure_references
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import benchmark, read_references
 from metaevo.components import discovery, parts, value_loss
-from metaevo.config import ConfigError, to_dict
+from metaevo.config import to_dict
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies.settings import experiment_class
 
@@ -159,19 +159,6 @@ def test_from_python_it_is_the_same_and_writes_nothing(tmp_path, capsys, monkeyp
     assert (record["task"], record["family"], record["seen"]) == ("cartpole", "control", False)
     (path,) = found.draw(tmp_path / "figures")
     assert path.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"rule": "hube"}, "hube"),
-        ({"rule": "huber", "tasks": ["cartpol"]}, "tasks"),
-        ({"rule": "huber", "learning_rates": [1.0]}, "learning_rates"),
-    ],
-)
-def test_a_wrong_argument_is_named(options, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        metaevo.generality(**options)
 
 
 @pytest.mark.long

@@ -265,18 +265,3 @@ def test_a_run_is_judged_on_demand(evolved, tmp_path):
         "GridWorld",
         "corridor",
     }
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--unseen", "--evaluation.unseen", "{}"],
-        ["--unseen", "--evaluation.seeds", "0"],
-    ],
-)
-def test_bad_demands_are_refused(evolved, capsys, words):
-    with pytest.raises(SystemExit) as caught:
-        evaluate(["--run-dir", str(evolved), *words], description="")
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("error: ")

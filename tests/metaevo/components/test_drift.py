@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from metaevo.components.drift import Config, clip_drift, make
 from purerl import ppo
 from purerl.parts import losses
-from purerl.types import Context, EpisodeSums
-from tests.metaevo.toy import cartpole
+from purerl.types import Context
 
 HYPERPARAMS = ppo.Hyperparams(learning_rate=1e-2)
 UNITS = 16
@@ -168,30 +167,3 @@ def test_started_from_the_clip_it_is_close_to_the_clip():
     errors = np.abs(slope - wanted_slope) / np.abs(advantage)
     assert errors[far].mean() < 0.1
     assert errors[far].max() < 0.5
-
-
-@pytest.mark.long
-def test_started_from_the_clip_it_trains_as_well_as_the_clip():
-    """One program: the index chooses between the two."""
-    meta_params, _, component = built("clip", 128)
-    env, env_params = cartpole()
-
-    def either(chosen, context, *arguments):
-        both = (
-            component.apply(meta_params, context, *arguments),
-            losses.clipped_surrogate(None, context, *arguments),
-        )
-        return jax.lax.select_n(chosen, *both)
-
-    config = ppo.Config(4096, 4, 32, 4, 2, hidden_sizes=(16,))
-    train = ppo.make_train(config, env, policy_loss=either)
-
-    def mean_return(key, chosen):
-        episodes: EpisodeSums = train(key, HYPERPARAMS, chosen, env_params).episodes
-        return jnp.sum(episodes.returns) / jnp.sum(episodes.episodes)
-
-    keys = jax.random.split(jax.random.key(0), 16)
-    over_seeds = jax.jit(jax.vmap(mean_return, in_axes=(0, None)))
-    learned, clip = (float(jnp.mean(over_seeds(keys, np.int32(i)))) for i in (0, 1))
-    assert clip > 35  # random play has 22
-    assert learned == pytest.approx(clip, rel=0.15)

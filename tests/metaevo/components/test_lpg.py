@@ -7,11 +7,8 @@ import pytest
 from scipy.special import expit, softmax
 
 from metaevo.components import lpg as component
-from metaevo.components.component import Component
-from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError
 from purerl import envs, lpg
-from purerl.types import PREDICTION_SIZE, Context, Targets, Trajectory
+from purerl.types import PREDICTION_SIZE, Context, Trajectory
 
 KEY = jax.random.key(0)
 T, N, SIZE = 5, 2, 4
@@ -154,19 +151,3 @@ def test_a_rule_that_explodes_moves_the_agent_by_no_more_than_others():
     after, _, _ = jax.jit(learner.update)(state, HYPERPARAMS, meta_params, env_params)
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), after.params, state.params)
     assert 0 < max(jax.tree.leaves(moved)) <= 1.01 * HYPERPARAMS.learning_rate
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda m, c, seen: seen.reward,
-        lambda m, c, seen: Targets(seen.reward[0], seen.reward),
-        lambda m, c, seen: Targets(seen.reward, seen.prediction[..., :3]),
-        lambda m, c: None,
-    ],
-)
-def test_rules_that_are_refused(function):
-    broken = Component(lambda key: jnp.zeros(1), function)
-    with pytest.raises(ConfigError, match="mine") as caught:
-        SLOTS["update_rule"].check("mine", broken, HYPERPARAMS)
-    assert "\n" not in str(caught.value)

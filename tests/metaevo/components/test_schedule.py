@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaevo.comparison import entries
-from metaevo.components import find, schedule
+from metaevo.components import schedule
 from metaevo.components.schedule import Config, make
 from metaevo.components.slots import SLOTS
 from metaevo.config import ConfigError, from_dict
@@ -82,34 +81,6 @@ def test_its_bounds(values, gae_lambda):
 
 def study_of(**raw):
     return LearnerStudy(from_dict(experiment_class(raw, None), raw))
-
-
-def test_it_is_a_component_beside_hand_written_ones_with_ranges_of_their_own():
-    assert find("schedule") is schedule
-    space = {"space": {"learning_rate": {"log_uniform": [1e-4, 1e-2]}}}
-    study = study_of(evolve="schedule", evaluation=space)
-    programs = []
-
-    def contender(functions, example):
-        programs.append(functions)
-        return type("Never", (), {"hyperparams": study.settings.hyperparams})
-
-    found = entries.entries_of(study.settings, study.parts, {"learned": None}, contender)
-    assert list(found) == ["learned", "constant", "linear", "cosine"]
-    assert len(programs) == 2  # the hand-written ones share one
-    names = {name: set(each.space.to_plain()) for name, each in found.items()}
-    rate, clip = "hyperparams.learning_rate", "hyperparams.clip_epsilon"
-    only = {key: {rate} for key in found}
-    assert names == {**only, "linear": {rate, clip}}
-    chosen = programs[1]["schedule"]
-    context = Context(HYPERPARAMS, 0.5)
-    for name, entry in list(found.items())[1:]:
-        (function,) = SLOTS["schedule"].functions([name])
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-            chosen(entry.meta_params, context),
-            function(None, context),
-        )
 
 
 @pytest.mark.parametrize(

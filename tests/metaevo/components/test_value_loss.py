@@ -244,15 +244,3 @@ def test_with_time_it_starts_at_the_same_squared_error(form, monkeypatch):
     for progress in (0.0, 0.9):
         found = at(config, meta_params, progress, 50, errors)
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_with_time_it_is_still_convex_even_and_zero_at_zero():
-    config = Config((6, 5), "softplus", convex=True, even=True, zero_at_zero=True, temporal=True)
-    meta_params = perturbed(make(config).init(jax.random.key(0)), 1)
-    errors = np.linspace(-3, 3, 61)
-    early, late = (at(config, meta_params, progress, 100, errors) for progress in (0.0, 1.0))
-    assert np.abs(early - late).max() > 1e-2
-    for loss in (early, late):
-        assert (np.diff(loss, 2) > -1e-4).all()
-        np.testing.assert_allclose(loss, loss[::-1], atol=1e-4)
-        assert loss[30] == pytest.approx(0.0, abs=1e-5)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from metaevo.evolution import devices
 from metaevo.evolution.devices import CACHE_BYTES, RowMap, choose_chunk_size, map_rows
-from tests.metaevo.toy import ppo_problem
 
 # --- Set-up -------------------------------------------------------------------------------------
 
@@ -116,37 +115,6 @@ def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
     np.testing.assert_array_equal(others["x"], np.outer(values, np.ones(3)))
     assert sum(counts) == rows
     assert max(counts) <= chunk_size * row_map.num_devices
-
-
-@pytest.mark.long
-def test_a_row_map_compiles_once_for_all_hyperparams_and_meta_params(compilations):
-    problem = ppo_problem()
-    traces = []
-
-    def row(inputs):
-        traces.append(1)
-        task = problem.tasks[0]
-        return task.learner.train(
-            inputs["key"], inputs["hyperparams"], inputs["meta_params"], task.env_params
-        ).episodes
-
-    row_map = RowMap(row, chunk_size=1, num_devices=2)
-    counts = []
-    for learning_rate, rows in [(1e-3, 2), (2e-3, 5), (3e-3, 6)]:
-        keys = jax.random.split(jax.random.key(rows), rows)
-        inputs = {
-            "key": keys,
-            "hyperparams": jax.tree.map(
-                lambda leaf, rows=rows: jnp.full(rows, leaf),
-                problem.hyperparams.replace(learning_rate=learning_rate),
-            ),
-            "meta_params": jax.vmap(problem.init)(keys),
-        }
-        row_map(inputs)  # slicing so many rows compiles trifles
-        before = len(traces), compilations()
-        row_map(inputs)
-        counts.append((len(traces) - before[0], compilations() - before[1], len(traces)))
-    assert counts == [(0, 0, counts[0][2])] * 3
 
 
 @given(

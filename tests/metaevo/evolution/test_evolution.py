@@ -261,22 +261,6 @@ def moved(one, other, *blocks):
     return jax.device_get(other.result(state)), metrics
 
 
-@pytest.mark.long
-def test_an_odd_population_on_three_devices():
-    """Seven candidates, of which one device trains three in two chunks: also when resumed there."""
-
-    def this(num_devices, chunk_size):
-        config = {"num_devices": num_devices, "chunk_size": chunk_size, "validation_seeds": 5}
-        return evolution(Quadratic(0.3), config, population_size=7, algorithm="SNES")
-
-    one, three = this(1, 1), this(3, 2)
-    state, expected = run(one, 6)
-    for first, then in ((three, three), (one, three), (three, one)):
-        result, metrics = moved(first, then, 3)
-        assert_close(metrics, expected)
-        assert_close(result, jax.device_get(one.result(state)))
-
-
 def ppo_evolution(num_devices, chunk_size):
     config = {
         "num_devices": num_devices,

@@ -50,17 +50,6 @@ def counts(state):
     return [int(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.integer)]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", EVERY)
-def test_runs_and_stays_finite(name):
-    this = stepper(name)
-    before, *_, after = this.run(*["normal"] * 3)
-    assert int(after.generation_counter) == 3
-    assert is_finite(this.best(after))
-    dtypes = [leaf.dtype for leaf in jax.tree.leaves(before)]
-    assert [leaf.dtype for leaf in jax.tree.leaves(after)] == dtypes
-
-
 @pytest.mark.parametrize("name", slow_but_quick(IMPROVING))
 def test_improves(name):
     """Also population-based ones whose state starts without a fitness: negative beats none."""

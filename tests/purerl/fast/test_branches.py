@@ -43,17 +43,6 @@ def test_one_predicate_and_batches_of_batches():
     np.testing.assert_array_equal(by_row, x + np.array([[1.0], [0.0]]))
 
 
-def test_inside_a_scan():
-    def step(carry, _):
-        count, x = carry
-        return (count + 1, increment_if(count >= 2, x)), None
-
-    def run(count):
-        return jax.lax.scan(step, (count, jnp.float32(0.0)), length=4)[0][1]
-
-    np.testing.assert_array_equal(jax.vmap(run)(jnp.array([0, 2, -9])), [2.0, 4.0, 0.0])
-
-
 def test_values_and_derivatives_are_those_of_jax_s_conditional():
     def with_cond(cond):
         def function(predicate, x):

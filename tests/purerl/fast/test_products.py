@@ -49,17 +49,6 @@ def test_gradients_by_hand():
     np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
 
 
-def test_gradients_of_gradients():
-    """Of sum((w' x)^2): the gradient is 2 w sum(x^2), its squared length 4 w^2 sum(x^2)^2."""
-    x, w = jnp.array([[1.0], [2.0]]), jnp.array([[3.0]])
-
-    def length(w):
-        of_w = jax.grad(lambda w: jnp.sum(jnp.square(products.dot_general(x, w, DIMENSIONS))))(w)
-        return jnp.sum(jnp.square(of_w))
-
-    np.testing.assert_allclose(jax.grad(length)(w), [[8.0 * 3.0 * 25.0]])
-
-
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (7, 3), (7, 9), (9, 6)])
 def test_second_derivatives(inputs, outputs):
     """Of a function of both gradients, by both arguments, against JAX's product."""

@@ -314,12 +314,6 @@ def test_what_cannot_be_used_is_refused():
         Steering(ENV, lambda *_: 0, lambda obs: obs[0], width=1, steps=2)
 
 
-def test_act_must_be_told(agent):
-    learner, result = agent
-    with pytest.raises(ValueError, match="act needs legal="):
-        acting.act(learner, learner.policy(result.state), None, KEY, jnp.ones(SIZE), greedy=True)
-
-
 def test_adapters_hand_masks_on():
     _, state = ENV.reset(KEY, PARAMS)
     mask = ENV.legal_actions(state, PARAMS)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from gymnax.environments import spaces
 
 from purerl import envs
 from purerl.fast import activations
@@ -210,17 +209,3 @@ def test_the_deviation_of_actions_may_depend_on_the_state():
         assert (np.ptp(np.asarray(policy.log_std)) > 0) == by_state
         of_policy = parameters.of_policy(params)["params"]["log_std"]
         assert all(jax.tree.leaves(of_policy))
-
-
-def test_settings_of_continuous_actions_are_refused_where_they_mean_nothing():
-    config = networks.ActorCriticConfig(hidden_sizes=(8,), squash_actions=True)
-    env, _ = envs.make("CartPole-v1")
-    with pytest.raises(ValueError, match="CartPole-v1: has discrete actions; squash_actions"):
-        networks.actor_critic(env, config)
-
-    class Unbounded(TargetAction):
-        def action_space(self, params=None):
-            return spaces.Box(-jnp.inf, jnp.inf, (1,))
-
-    with pytest.raises(ValueError, match="Unbounded: its actions have no bounds"):
-        networks.actor_critic(Unbounded(), config)

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from purerl import dqn, ppo
@@ -108,16 +107,6 @@ def test_the_learning_rate_is_linear_in_time_then_constant(
     where = told(progress, 100 * progress)
     updates, _ = optimizer.update(jnp.ones(()), optimizer.init(None), **where)
     assert -updates == pytest.approx(expected)
-
-
-def test_no_limit_of_the_gradient_norm():
-    context = Context(Hyperparams(max_grad_norm=float("inf")))
-    optimizer = optimizers.adam(None, context)
-    gradient = {"a": jnp.array([30.0, -40.0])}
-    plain = optax.adam(2.5e-4, eps=1e-5)
-    updates, _ = optimizer.update(gradient, optimizer.init(gradient), **context.extra_args())
-    expected, _ = plain.update(gradient, plain.init(gradient))
-    np.testing.assert_allclose(updates["a"], expected["a"], rtol=1e-6)
 
 
 @pytest.mark.parametrize("module", [ppo, dqn])

@@ -194,15 +194,3 @@ def test_only_complete_rows_are_admitted(n_step):
             tree = replay.set_priorities(tree, jnp.array([1]), jnp.array([5.0]))
     fresh = np.asarray(tree.levels[0])
     assert set(fresh[fresh > 0]) >= {5.0}
-
-
-def test_every_agent_has_priorities_of_its_own():
-    values = jnp.abs(jax.random.normal(jax.random.key(0), (3, 40)))
-    keys = jax.random.split(jax.random.key(1), 3)
-    trees = jax.jit(jax.vmap(tree_of))(values)
-    draw = jax.jit(lambda tree, key: replay.draw(tree, key, 16))
-    rows, probability = jax.vmap(draw)(trees, keys)
-    for index in range(3):
-        alone, p = draw(tree_of(values[index]), keys[index])
-        np.testing.assert_array_equal(rows[index], alone)
-        np.testing.assert_allclose(probability[index], p, rtol=1e-5)

@@ -58,30 +58,6 @@ def test_advantages_are_their_definition(rollout, gamma, lam):
     np.testing.assert_allclose(target, expected + rollout[1], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    ("terminated", "truncated", "expected"),
-    [
-        # gamma = lambda = 1/2; rewards 1, 2; values 3, 4; final values 4, 8
-        (False, False, [1 + 2 - 3 + 0.25 * (2 + 4 - 4), 2]),
-        (True, False, [1 - 3, 2]),
-        (False, True, [1 + 2 - 3, 2]),
-        (True, True, [1 - 3, 2]),
-    ],
-)
-def test_by_hand(terminated, truncated, expected):
-    advantage, _ = generalized_advantages(
-        jnp.array([1.0, 2.0]),
-        jnp.array([3.0, 4.0]),
-        jnp.array([4.0, 8.0]),
-        jnp.array([terminated, False]),
-        jnp.array([truncated, False]),
-        gamma=0.5,
-        gae_lambda=0.5,
-    )
-    np.testing.assert_allclose(advantage, expected)
-
-
 def test_what_a_reset_shows_has_no_influence():
     # Nothing after an end, and no value of a terminal state, reaches back over it: not even a NaN.
     reward, value = jnp.ones(4), jnp.arange(4.0)
@@ -141,17 +117,6 @@ def test_running_returns_forget_a_bad_number_with_its_episode(bad):
     total, slopes = jax.value_and_grad(objective)(reward)
     assert total == 1.0 + 2.5 + 2.5
     np.testing.assert_allclose(slopes, [0.0, 2.0, 2.0])
-
-
-def test_environments_are_independent():
-    rng = np.random.default_rng(0)
-    reward, value, final = (rng.normal(size=(6, 3)).astype(np.float32) for _ in range(3))
-    terminated, truncated = (rng.random((6, 3)) < 0.3 for _ in range(2))
-    rollout = reward, value, final, terminated, truncated
-    together, _ = generalized_advantages(*rollout, gamma=0.9, gae_lambda=0.7)
-    for n in range(3):
-        alone, _ = generalized_advantages(*(x[:, n] for x in rollout), gamma=0.9, gae_lambda=0.7)
-        np.testing.assert_allclose(together[:, n], alone, rtol=1e-6)
 
 
 def test_running_returns_are_discounted_sums_of_their_episode():
