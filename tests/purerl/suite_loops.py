@@ -113,13 +113,7 @@ def jumanji_loop(name, limit, params):
     def seen(obs):
         if name == "Snake":
             return obs.grid
-        if name == "Maze":
-            cells = [each.row * 10 + each.col for each in (obs.agent_position, obs.target_position)]
-            places = [jax.nn.one_hot(cell, 100).reshape(10, 10) > 0 for cell in cells]
-            return jnp.stack([obs.walls, *places], -1)
-        return {"SlidingTilePuzzle": lambda: obs.puzzle, "Game2048": lambda: obs.board}.get(
-            name, lambda: obs.board + 1
-        )()[..., None]
+        return (obs.board if name == "Game2048" else obs.board + 1)[..., None]
 
     def reset(key):
         state, timestep = env.reset(key)
@@ -132,11 +126,7 @@ def jumanji_loop(name, limit, params):
         state, after = env.step(state.replace(key=key), move)
         is_late = state.step_count >= limit
         # it says only that the episode is over: by its clock, if nothing else can have ended it
-        ended = {
-            "Snake": lambda: ~before.observation.action_mask[action],
-            "Maze": lambda: after.reward > 0,
-            "SlidingTilePuzzle": lambda: after.extras["prop_correctly_placed"] == 1,
-        }.get(name, after.last)()
+        ended = ~before.observation.action_mask[action] if name == "Snake" else after.last()
         done = after.last() | is_late
         return seen(after.observation), (state, after), after.reward, done, is_late & ~ended
 
