@@ -126,8 +126,6 @@ def test_the_same_at_every_place_ends_in_one_clear_error(saved):
         assert not Path("exploded").exists(), case
 
 
-
-
 @pytest.mark.parametrize("case", STRUCTURAL)
 def test_what_is_no_component_is_refused_and_written_over(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)

@@ -11,6 +11,7 @@ from purerl import envs
 
 LOCAL = [name for name in envs.names() if name != "MNISTBandit-bsuite"]
 IMAGES = {name for name in LOCAL if name.endswith("-MinAtar")} | {"Pong-misc", "Doors"}
+QUICK = {"CartPole-v1", "Pendulum-v1", "Breakout-MinAtar", "DeepSea-bsuite", "GridWorld", "Doors"}
 KEY = jax.random.key(0)
 
 
@@ -20,7 +21,9 @@ def _no_rank_promotion():  # gymnax's environments promote ranks: theirs to deci
         yield
 
 
-@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in LOCAL]
+)
 def test_every_environment(name):
     env, env_params = envs.make(name)
 

@@ -96,7 +96,7 @@ def test_a_tabular_update_by_hand(rule):
     env, env_params = grid_world()
     learner = lpg.LPG(CONFIG, env, rule, optimizers.sgd)
     hyperparams = HYPERPARAMS.replace(entropy_coef=0.2)
-    state = learner.init(KEY, hyperparams, None, env_params)
+    state = jax.jit(learner.init)(KEY, hyperparams, None, env_params)
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
     state = state.replace(params=params, update=jnp.int32(2))
@@ -128,10 +128,10 @@ def test_what_a_rule_sees():
     """Probabilities and predictions are those of the agent in the states that it was in."""
     env, env_params = grid_world(slip_probability=0.3)
     learner = lpg.LPG(CONFIG, env)
-    state = learner.init(KEY, HYPERPARAMS, None, env_params)
+    state = jax.jit(learner.init)(KEY, HYPERPARAMS, None, env_params)
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), state.params)
-    _, experience, sums = learner.collect(state.replace(params=params), env_params)
+    _, experience, sums = jax.jit(learner.collect)(state.replace(params=params), env_params)
     seen, states = experience.trajectory, np.argmax(experience.obs, axis=-1)
     policy, prediction = (
         np.asarray(params["params"][f"{name}_head"]["kernel"]) for name in ("policy", "prediction")
@@ -168,16 +168,17 @@ def test_lifetimes():
     config = lpg.Config(T * N * 40, N, T, shortest_lifetime=0.1)
     learner = lpg.LPG(config, env)
     keys = jax.random.split(KEY, 200)
-    states = jax.vmap(lambda key: learner.init(key, HYPERPARAMS, None, env_params))(keys)
+    init = jax.jit(learner.init)
+    states = jax.vmap(lambda key: init(key, HYPERPARAMS, None, env_params))(keys)
     lifetimes = np.asarray(states.lifetime)
     assert lifetimes.min() >= 4
     assert lifetimes.max() <= 40
     # log-uniform: the middle one is the root of the shortest
     assert np.median(lifetimes) == pytest.approx(0.1**0.5 * 40, abs=2)
-    everyone = lpg.LPG(CONFIG, env).init(KEY, HYPERPARAMS, None, env_params)
+    everyone = jax.jit(lpg.LPG(CONFIG, env).init)(KEY, HYPERPARAMS, None, env_params)
     assert everyone.lifetime == CONFIG.num_updates
 
-    state = learner.init(KEY, HYPERPARAMS, None, env_params).replace(lifetime=jnp.int32(2))
+    state = init(KEY, HYPERPARAMS, None, env_params).replace(lifetime=jnp.int32(2))
     update, told = jax.jit(learner.update), []
     params = [state.params]
     for _ in range(4):

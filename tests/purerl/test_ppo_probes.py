@@ -77,6 +77,7 @@ def test_the_action_that_the_observation_asks_for():
     np.testing.assert_allclose(value, 1.0, atol=0.1)
 
 
+@pytest.mark.long
 def test_continuous_actions():
     policy, _ = outputs(probes.TargetAction, [-1.0, 1.0])
     np.testing.assert_allclose(policy.mode()[:, 0], [-0.5, 0.5], atol=0.1)

@@ -193,6 +193,7 @@ def test_values_converge_to_those_of_value_iteration(trained):
     assert np.abs(found - expected).mean() < 0.03
 
 
+@pytest.mark.long
 def test_a_trained_agent_reaches_the_goal(trained):
     learner, env_params, _, _, result = trained
     policy = jax.tree.map(lambda leaf: leaf[0], learner.policy(result.state))
@@ -207,6 +208,7 @@ def test_visits_count_every_step(trained):
     assert (result.metrics["visited"][:, -1] == 15 / 16).all()
 
 
+@pytest.mark.long
 def test_value_targets_are_those_of_an_agent_that_does_not_learn(trained):
     learner, env_params, hyperparams, _, result = trained
     state = jax.tree.map(lambda leaf: leaf[0], result.state)

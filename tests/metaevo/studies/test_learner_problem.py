@@ -11,6 +11,8 @@ from metaevo.components.discovery import evolved_on
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
 
+pytestmark = pytest.mark.long
+
 STRATEGY = metaevo.StrategyConfig(population_size=8, sigma=0.1)
 CONFIG = metaevo.EvolutionConfig(generations=2, validation_seeds=2, validation_every=1)
 SIZES = {
@@ -54,7 +56,6 @@ def test_its_function_fills_the_slot(problem, found):
     assert np.isfinite(np.asarray(result.episodes.returns)).all()
 
 
-@pytest.mark.long
 def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
@@ -75,7 +76,6 @@ def test_it_is_drawn(found, tmp_path):
     assert {"fitness.png", "loss.png"} <= set(names)
 
 
-@pytest.mark.long
 def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
     again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
     same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)

@@ -33,6 +33,7 @@ def test_the_command_evolves_compares_and_judges_it_anew(tmp_path):
     assert main(["evaluate", "--run-dir", str(path), "--wind", "3.0"]) == 0
 
 
+@pytest.mark.long
 def test_as_an_object_it_gives_the_same(tmp_path):
     spec = importlib.util.spec_from_file_location("my_study", FILE)
     module = importlib.util.module_from_spec(spec)

@@ -101,6 +101,7 @@ def test_compute_is_counted_and_survivors_are_untouched():
     np.testing.assert_allclose([reported[1][n] for n in range(9)], first)
 
 
+@pytest.mark.long
 def test_trials_of_different_length_share_the_rungs():
     steps = []
     outcomes, frames, _ = train(

@@ -77,6 +77,7 @@ def ran(two_devices, keys):
     return run(two_devices, keys)
 
 
+@pytest.mark.long
 def test_neither_devices_nor_chunks_matter(ran, keys):
     state, history = run(make(1, 8), keys)
     jax.tree.map(np.testing.assert_array_equal, history, ran[1])

@@ -15,8 +15,8 @@ DIMENSIONS = (((1,), (0,)), ((), ()))
 @pytest.mark.parametrize(
     ("batch", "inputs", "outputs"),
     [
-        *(((5,), 3, 7), ((5,), 7, 3), ((5,), 4, 4), ((2, 3), 4, 1), ((), 4, 2)),
-        *(((5,), 7, 9), ((5,), 9, 7), ((2, 3), 6, 6), ((), 7, 8), ((), 7, 2)),
+        *(((5,), 3, 7), ((5,), 7, 3), ((2, 3), 4, 1)),
+        *(((5,), 7, 9), ((5,), 9, 7), ((2, 3), 6, 6), ((), 7, 8)),
     ],
 )
 def test_layers_are_those_of_flax(batch, inputs, outputs):
@@ -34,8 +34,10 @@ def test_layers_are_those_of_flax(batch, inputs, outputs):
     def loss(layer, params, x):
         return jnp.sum(jnp.sin(layer.apply(params, x)) * weights)
 
-    found = jax.grad(lambda params, x: loss(ours, params, x), (0, 1))(params, x)
-    expected = jax.grad(lambda params, x: loss(flax, params, x), (0, 1))(params, x)
+    found, expected = (
+        jax.jit(jax.grad(lambda params, x, layer=layer: loss(layer, params, x), (0, 1)))(params, x)
+        for layer in (ours, flax)
+    )
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 

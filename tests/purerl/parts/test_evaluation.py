@@ -111,7 +111,7 @@ def test_actions_are_bounded_by_the_env_params():
 def test_acting_normalizes_observations():
     env = probes.MatchingReward()
     learner = ppo.PPO(ppo.Config(hidden_sizes=(4,), normalize_observations=True), env)
-    state = learner.init(KEY, ppo.Hyperparams(), None, env.default_params)
+    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env.default_params)
     plain = learner.policy(state)
     statistics = plain.observation_statistics.replace(
         mean=jnp.array([3.0]), variance=jnp.array([4.0])

@@ -199,6 +199,7 @@ def test_no_illegal_action_is_taken_in_evaluation(agent, greedy):
     assert returns.sum() > 0
 
 
+@pytest.mark.long
 def test_what_is_best_among_the_legal_is_learned(agent):
     """The best legal action is the one with the largest number."""
     learner, result = agent
@@ -213,9 +214,14 @@ def test_what_is_best_among_the_legal_is_learned(agent):
     assert np.mean(np.asarray(jax.vmap(act)(jnp.asarray(some))) == best) > 0.7
 
 
-def test_ppo_learns_from_the_restricted_policy(ppo_agent):
+def test_ppo_learns_from_the_restricted_policy():
     """Log-probabilities and entropy of a rollout are those of a softmax over legal actions."""
-    learner, result = ppo_agent
+    learner = ppo.PPO(PPO_CONFIG, ENV)
+    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, PARAMS)
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: x + jnp.asarray(rng.normal(size=x.shape), jnp.float32), state.params
+    )
 
     @jax.jit
     def rollout(before):
@@ -227,13 +233,14 @@ def test_ppo_learns_from_the_restricted_policy(ppo_agent):
         now = policy.log_prob(batch.transition.action)
         return transitions, batch, now, gradient, metrics
 
-    transitions, batch, now, gradient, metrics = jax.device_get(rollout(result.state))
+    found = jax.device_get(rollout(state.replace(params=params)))
+    transitions, batch, now, gradient, metrics = found
     legal, action = np.asarray(transitions.legal), np.asarray(transitions.action)
     np.testing.assert_array_equal(legal, transitions.obs > 0)
     assert np.take_along_axis(legal, action[..., None], axis=-1).all()
 
     exact = reference.to_float64(batch)
-    head, _ = reference.forward(reference.to_float64(result.state.params), exact.transition.obs)
+    head, _ = reference.forward(reference.to_float64(params), exact.transition.obs)
     p = np.exp(head) * batch.transition.legal
     p /= p.sum(axis=1, keepdims=True)
     log_prob = np.log(p[np.arange(len(p)), exact.transition.action])
@@ -244,6 +251,7 @@ def test_ppo_learns_from_the_restricted_policy(ppo_agent):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("double", [False, True])
 def test_dqn_bootstraps_from_legal_actions(dqn_agent, double):
     """The target's maximum is over the actions that are legal where the step led to."""

@@ -25,8 +25,6 @@ def build(name="CartPole-v1", *, observations="auto", hidden_sizes=(8,), shared=
         ("CartPole-v1", "auto", {(4, 8), (8, 2), (8, 1)}),
         ("Pendulum-v1", "auto", {(3, 8), (8, 1)}),
         ("Breakout-MinAtar", "auto", {(3, 3, 4, 16), (8 * 8 * 16, 8), (8, 3), (8, 1)}),
-        ("Breakout-MinAtar", "flat", {(400, 8), (8, 3), (8, 1)}),
-        ("FrozenLake-misc", "auto", {(16, 8), (8, 4), (8, 1)}),
         ("Catch-bsuite", "raw", {(50, 8), (8, 3), (8, 1)}),
     ],
 )
@@ -59,7 +57,9 @@ def test_scales_of_a_new_network():
 
 
 @pytest.mark.parametrize(
-    ("observations", "convolution"), [("flat", False), ("auto", True)], ids=["flat", "image"]
+    ("observations", "convolution"),
+    [("flat", False), pytest.param("auto", True, marks=pytest.mark.long)],
+    ids=["flat", "image"],
 )
 def test_scales_of_a_new_q_network(observations, convolution):
     """LeCun et al. 1998, section 4.6: variance 1 / inputs, independent numbers, biases zero."""

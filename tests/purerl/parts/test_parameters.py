@@ -11,6 +11,9 @@ OBS = jax.random.normal(jax.random.key(0), (7, 3))
 IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
 
 
+dormancy = jax.jit(parameters.dormancy, static_argnums=0)
+
+
 def actor_critic(obs_ndim=1, shared=False, continuous=False):
     return networks.ActorCritic(obs_ndim, 2, continuous, (4, 5), "relu", shared)
 
@@ -23,8 +26,8 @@ def ratio(activity):
 @pytest.mark.parametrize("shared", [True, False])
 def test_dormancy_of_dense_layers(shared):
     network = actor_critic(shared=shared)
-    params = network.init(jax.random.key(1), OBS)
-    found = parameters.dormancy(network, params, OBS)["params"]
+    params = jax.jit(network.init)(jax.random.key(1), OBS)
+    found = dormancy(network, params, OBS)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
     for torso in ("actor_torso",) if shared else ("actor_torso", "critic_torso"):
         x = np.asarray(OBS)
@@ -39,10 +42,10 @@ def test_dormancy_of_dense_layers(shared):
 
 def test_dormancy_of_filters_and_dead_layers():
     network = actor_critic(obs_ndim=3)
-    params = network.init(jax.random.key(1), IMAGES)
+    params = jax.jit(network.init)(jax.random.key(1), IMAGES)
     conv = params["params"]["actor_torso"]["Conv_0"]
     conv["bias"] = conv["bias"].at[3].set(-1e3)  # never active
-    found = parameters.dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
+    found = dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
     x = jax.lax.conv_general_dilated(
         IMAGES, conv["kernel"], (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
@@ -51,16 +54,16 @@ def test_dormancy_of_filters_and_dead_layers():
     np.testing.assert_allclose(found["kernel"][2, 1, 1], expected, rtol=1e-4)
     assert found["bias"][3] == 0
     dead = jax.tree.map(jnp.zeros_like, params)
-    found = parameters.dormancy(network, dead, IMAGES)
+    found = dormancy(network, dead, IMAGES)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(found))
 
 
 def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
     network = networks.ActorCritic(1, 2, False, (4, 5), "relu", True, layer_norm=True)
-    params = network.init(jax.random.key(1), OBS)
+    params = jax.jit(network.init)(jax.random.key(1), OBS)
     torso = params["params"]["actor_torso"]
     torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
-    found = parameters.dormancy(network, params, OBS)["params"]["actor_torso"]
+    found = dormancy(network, params, OBS)["params"]["actor_torso"]
     x = np.asarray(OBS)
     for layer in "01":
         x = x @ np.asarray(torso[f"Dense_{layer}"]["kernel"])
@@ -74,7 +77,7 @@ def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
 
 
 def test_depth_and_policy():
-    params = actor_critic(3, continuous=True).init(jax.random.key(1), IMAGES)
+    params = jax.jit(actor_critic(3, continuous=True).init)(jax.random.key(1), IMAGES)
     depth, policy = (
         {"/".join(key.key for key in path[1:]): leaf for path, leaf in jax.tree.leaves_with_path(x)}
         for x in (parameters.depth(params), parameters.of_policy(params))
@@ -85,7 +88,7 @@ def test_depth_and_policy():
         assert value == (layers[layer[0]] if owner.endswith("torso") else 1)
         assert policy[name] == (owner in ("actor_torso", "policy_head", "log_std"))
     q_network = networks.QNetwork(1, 2, (4,), "relu", True)
-    params = q_network.init(jax.random.key(1), OBS)
+    params = jax.jit(q_network.init)(jax.random.key(1), OBS)
     assert not any(jax.tree.leaves(parameters.of_policy(params)))
     found = parameters.for_each(parameters.depth(params), params)
     heads = sum(params["params"][name]["kernel"].size + n for name, n in (("action_head", 2),))

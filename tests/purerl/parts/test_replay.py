@@ -100,9 +100,9 @@ def test_observations_keep_their_dtype():
     obs = jnp.arange(36.0).reshape(2, 3, 3, 2)
     flags = jnp.zeros(2, bool)
     steps = Steps(obs, jnp.zeros(2, jnp.int32), jnp.ones(2), flags, flags, obs + 100)
-    ring = layout.write(ring, steps, jnp.int32(3))
+    ring = jax.jit(layout.write)(ring, steps, jnp.int32(3))
     assert ring.obs.dtype == ring.final_obs.dtype == jnp.uint8
-    drawn = layout.read(ring, jnp.array([3, 2]), 0.9)
+    drawn = jax.jit(layout.read)(ring, jnp.array([3, 2]), 0.9)
     assert drawn.obs.dtype == drawn.final_obs.dtype == jnp.float32
     np.testing.assert_array_equal(drawn.obs, obs[::-1])
     np.testing.assert_array_equal(drawn.final_obs, obs[::-1] + 100)
