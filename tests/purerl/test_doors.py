@@ -1,4 +1,4 @@
-"""Doors: by hand, against the NumPy reference transition by transition, and its optimum."""
+"""Doors: by hand, and against the NumPy reference transition by transition."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from purerl import envs
-from purerl.envs import grid
 from purerl.envs.doors import AGENT, EMPTY, GOAL, WALL, Doors, EnvState
 from purerl.envs.doors_gym import DoorsGym
 
@@ -145,40 +144,6 @@ def test_transitions_are_the_references_in_any_layout(data):
     limit = data.draw(st.integers(1, 40), "limit")
     layout = Layout(size, tuple(doors))
     compare(layout, cells_and_actions[:, :2], cells_and_actions[:, 2], limit)
-
-
-def test_the_documented_optimum():
-    """Mean reward per step of shortest ways over all starts, and of walking them."""
-    env, params = make()
-    limit = params.max_steps_in_episode
-    is_free = ~env.is_wall
-    ways = {goal: grid.distances(env.is_wall, goal) for goal in DoorsGym().free_cells}
-    lengths = np.concatenate([steps[is_free & (steps > 0)] for steps in ways.values()])
-    assert len(lengths) == 213 * 212
-    assert lengths.mean() == pytest.approx(10.35, abs=0.005)
-    assert lengths.max() == 28
-    optimum = np.mean(limit - lengths + 1) / limit  # the last step of the way is paid already
-    assert optimum == pytest.approx(0.7540, abs=0.00005)
-    assert f"{optimum:.4f}" in Doors.__doc__
-
-    # [goal, cell] the action that leads nearer, or to stay
-    steps = np.full((225, 225), np.inf)
-    for (row, col), distance in ways.items():
-        steps[row * 15 + col] = distance.ravel()
-    after = np.concatenate([np.arange(225)[None], grid.neighbours(env.is_wall)])
-    policy = jnp.asarray(np.argmin(steps[:, after], axis=1))
-
-    def play(key):
-        def step(state, key):
-            action = policy[state.goal, state.agent]
-            _, state, reward, *_ = env.step(key, state, action, params)
-            return state, reward
-
-        reset_key, key = jax.random.split(key)
-        return jax.lax.scan(step, env.reset(reset_key, params)[1], jax.random.split(key, limit))[1]
-
-    rewards = np.asarray(jax.jit(jax.vmap(play))(jax.random.split(KEY, 3000))).mean(axis=1)
-    assert abs(rewards.mean() - optimum) < 5 * rewards.std() / np.sqrt(3000)
 
 
 @pytest.mark.parametrize("build", [make, DoorsGym])

@@ -1,17 +1,12 @@
-"""Our environments as Gymnasium's: its own checks, the same transitions, agents that play there."""
+"""purerl's environments in Gymnasium: its own checks, and the same transitions."""
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from purerl import envs, ppo
 from purerl.envs.doors_gym import DoorsGym
-from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
-from purerl.parts.policies import Categorical
 
-KEY = jax.random.key(0)
 OURS = ["purerl/GridWorld-v0", "purerl/Doors-v0", "purerl/DoorsNumPy-v0"]
 
 
@@ -52,33 +47,3 @@ def test_termination_and_arguments():
     env = gymnasium.make("purerl/GridWorld-v0", observations="auto")
     assert env.observation_space.shape == (64,)
     np.testing.assert_array_equal(env.reset()[0], np.eye(64)[0])
-
-
-class Way:
-    """A learner that knows the way to the goal of an open grid from what it sees of it."""
-
-    def __init__(self, env, right, down):
-        self.env = env
-        self.right, self.down = right, down
-
-    def action_distribution(self, policy, obs, memory=None, legal=None):
-        col = obs.reshape(8, 8).sum(axis=0).argmax()
-        logits = 10.0 * jax.nn.one_hot(jax.numpy.where(col < 7, self.right, self.down), 4)
-        return Categorical(logits), None
-
-
-def test_agents_play_in_gymnasium():
-    env, _ = envs.make("GridWorld")
-    returns = evaluate_in_gymnasium(Way(env, 0, 1), (), "purerl/GridWorld-v0", num_episodes=2)
-    np.testing.assert_array_equal(returns, 1.0)  # seven to the right and seven down
-
-    env, env_params = envs.make("Doors")
-    learner = ppo.PPO(ppo.Config(hidden_sizes=(4,)), env)
-    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env_params)
-    policy = learner.policy(state)
-    returns = evaluate_in_gymnasium(
-        learner, policy, "purerl/DoorsNumPy-v0", num_episodes=2, greedy=False
-    )
-    assert returns.shape == (2,)
-    assert (returns >= 0).all()
-    assert (returns <= 38).all()

@@ -1,11 +1,9 @@
-"""What gymnax draws with is imported when it draws, and is nobody else's stand-in."""
+"""Modules that only draw are imported late."""
 
 import subprocess
 import sys
 
 import pytest
-
-from purerl.envs.gymnax_import import StandIn
 
 pytestmark = pytest.mark.long
 
@@ -39,14 +37,3 @@ def test_an_earlier_import_is_left_alone():
     program = "import seaborn, sys, purerl.envs; assert sys.modules['seaborn'] is seaborn"
     program += "; from gymnax.environments.misc import pong; assert pong.sns is seaborn"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
-
-
-def test_looking_at_it_imports_nothing(monkeypatch):
-    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    stand_in = StandIn("colorsys")
-    with pytest.raises(AttributeError, match="__file__"):
-        _ = stand_in.__file__
-    assert "colorsys" not in sys.modules
-    assert stand_in.rgb_to_hsv
-    assert stand_in.__file__ == sys.modules["colorsys"].__file__
-    assert "rgb_to_hsv" in dir(stand_in)

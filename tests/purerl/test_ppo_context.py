@@ -1,4 +1,4 @@
-"""What PPO's slots are told of where training is."""
+"""The training progress that PPO passes to its slots."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from purerl import ppo
-from purerl.parts import losses, parameters
+from purerl.parts import losses
 from tests.purerl import probes
 from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, problem, replace
 
@@ -78,26 +78,3 @@ def test_every_slot_sees_the_context_of_its_gradient_step():
     expected = [(0.25, epoch / 3, half / 2, 4) for epoch in range(3) for half in range(2)]
     np.testing.assert_allclose(found[:, :4], expected, rtol=1e-6)
     assert len(set(found[:, 4])) == 6  # a key for every gradient step
-
-
-def learner_and_arguments(make_optimizer):
-    env = probes.Cycle()
-    _, state, batch = problem(env, np.random.default_rng(0))
-    config = replace(CONFIG, num_minibatches=1, update_epochs=1)
-    learner = ppo.PPO(config, env, make_optimizer=make_optimizer)
-    return learner, (state, batch, HYPERPARAMS, None)
-
-
-def test_the_optimizer_is_told_what_the_units_do():
-    def make_optimizer(meta_params, context):
-        def update(updates, state, params=None, **told):
-            return told["dormancy"], state
-
-        return optax.GradientTransformationExtraArgs(lambda params: (), update)
-
-    learner, arguments = learner_and_arguments(make_optimizer)
-    state, batch, *_ = arguments
-    after, _ = jax.jit(learner.learn)(*arguments)
-    expected = parameters.dormancy(learner.network, state.params, batch.transition.obs)
-    moves = jax.tree.map(lambda after, before: after - before, after.params, state.params)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), moves, expected)

@@ -1,4 +1,4 @@
-"""A memory in PPO: against an unrolled loop, and on a task that cannot be solved without one."""
+"""Recurrent PPO against an unrolled loop, and on a task that needs a memory."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,6 @@ from purerl.parts import losses
 from purerl.parts.evaluation import evaluate
 from purerl.types import Context
 from tests.purerl import probes, reference
-from tests.purerl.parts.test_masks import Gated
 from tests.purerl.parts.test_returns import brute_force
 from tests.purerl.test_ppo import HYPERPARAMS, KEY, SEEN, Recorder, replace
 
@@ -199,31 +198,6 @@ def test_acting_step_by_step_is_the_unrolled_loop(rollouts):
         np.testing.assert_allclose(memory, before[step, 0], atol=1e-5)
         action, memory = act(memory, obs[step])
         assert action == head[step, 0].argmax()
-
-
-@pytest.mark.long
-def test_a_memory_and_masks():
-    """Nothing illegal is done, neither while learning nor later, and a replay has the same odds."""
-    env = Gated()
-    learner = ppo.PPO(replace(CONFIG, shared_network=True), env)
-
-    @jax.jit
-    def run():
-        state = learner.init(KEY, HYPERPARAMS, None, env.default_params)
-        params = jax.tree.map(lambda x: 3 * x + 0.1, state.params)
-        after, transitions, _ = learner.collect(state.replace(params=params), env.default_params)
-        _, batch = learner.make_batch(after, transitions, HYPERPARAMS)
-        returns = evaluate(learner, learner.policy(after), KEY, env.default_params, num_episodes=8)
-        policy, _ = learner.replay(after.params, batch)
-        return transitions, batch.transition, policy.log_prob(batch.transition.action), returns
-
-    transitions, replayed, log_prob, returns = run()
-    assert not transitions.legal.all()
-    assert np.take_along_axis(transitions.legal, transitions.action[..., None], -1).all()
-    assert replayed.memory.any()
-    assert np.ptp(replayed.log_prob) > 0.1
-    np.testing.assert_allclose(log_prob, replayed.log_prob, atol=1e-5)
-    assert (returns >= 0).all()  # an illegal action costs 1000
 
 
 def scores(recurrent_size):

@@ -1,6 +1,5 @@
-"""Pictures and films: what they show, and files that can be read again."""
+"""Rendered frames, recorded episodes and GIF files."""
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from PIL import Image
 
 from purerl import envs
-from purerl.envs import doors, grid_world
+from purerl.envs import grid_world
 from purerl.envs.render import record_episode, renderer, save_gif
 
 KEY = jax.random.key(0)
@@ -50,20 +49,6 @@ def test_grid_world():
     assert shown(frame, 0, 0) == shown(frame, 0, 2) == shown(frame, 1, 1) == (EMPTY, EMPTY)
     at_goal = env.render(grid_world.EnvState(cell=jnp.int32(5), time=jnp.int32(0)), params)
     assert shown(at_goal, 1, 2) == (AGENT, GOAL)
-
-
-def test_doors_and_its_reference_look_the_same():
-    env, params = envs.make("Doors", observations="raw")
-    cells = {"agent": jnp.int32(3), "goal": jnp.int32(20)}
-    frame = env.render(doors.EnvState(**cells, time=jnp.int32(0)), params)
-    assert frame.shape == (360, 360, 3)
-    assert shown(frame, 0, 3) == (AGENT, EMPTY)
-    assert shown(frame, 1, 5) == (GOAL, GOAL)
-    assert shown(frame, 0, 7) == (WALL, WALL)
-    assert shown(frame, 2, 7) == (EMPTY, EMPTY)
-    reference = gymnasium.make("purerl/DoorsNumPy-v0", render_mode="rgb_array")
-    reference.reset(options={"agent": (0, 3), "goal": (1, 5)})
-    np.testing.assert_array_equal(reference.render(), frame)
 
 
 def test_record_episode(tmp_path):

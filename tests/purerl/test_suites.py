@@ -1,14 +1,12 @@
 """Every suite against its own loop, step by step. Skipped where the suite's extra is missing."""
 
 import re
-from functools import partial
 from importlib.util import find_spec
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from gymnax.environments.environment import Environment
 
 from purerl import envs
 from purerl.envs import registry, xminigrid_suite
@@ -242,34 +240,3 @@ def test_breakout_without_sticky_actions_is_that_of_gymnax():
     assert reward.sum() > 10
     assert terminated.sum() > 10
     assert jax.tree.all(jax.tree.map(lambda x, y: jnp.array_equal(x, y), ours, theirs))
-
-
-@needs("brax")
-@pytest.mark.long
-def test_a_robot_is_reset_as_gymnax_resets():
-    env, params = envs.make("brax/inverted_pendulum", max_steps_in_episode=30)
-    robot = env.env
-
-    def play(step, key):
-        def each(state, key):
-            action = jax.random.uniform(key, (4, 1), minval=-1.0)
-            keys = jax.random.split(key, 4)
-            obs, state, *rest = jax.vmap(lambda *now: step(robot, *now, params))(
-                keys, state, action
-            )
-            return state, (obs, rest)
-
-        _, state = jax.vmap(robot.reset, (0, None))(jax.random.split(key, 4), params)
-        return jax.lax.scan(each, state, jax.random.split(key, 60))
-
-    keys = jax.random.split(jax.random.key(0), 2)  # of two agents
-    ours, theirs = (
-        jax.jit(jax.vmap(partial(play, step)))(keys)
-        for step in (type(robot).step, Environment.step)
-    )
-    assert jax.tree.all(jax.tree.map(jnp.array_equal, ours, theirs))
-    _, terminated, truncated, _ = ours[1][1]
-    assert terminated.any()
-    assert truncated.any()
-    ended = terminated | truncated
-    assert (ended.any(axis=(0, 2)) & ~ended.all(axis=(0, 2))).any()

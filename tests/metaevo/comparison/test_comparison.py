@@ -1,4 +1,4 @@
-"""The held-out protocol with contenders whose scores are known, and once with PPO."""
+"""The held-out protocol with contenders of known scores."""
 
 import json
 
@@ -7,15 +7,12 @@ import numpy as np
 import pytest
 
 from metaevo.comparison.evaluation import LEARNED, Contender
-from metaevo.components.slots import SLOTS
 from metaevo.config.files import write_json_atomic
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.training.fitness import FitnessConfig
 from metaevo.training.train_learner import Normalisation, Task
-from purerl import envs, ppo, q_learning
-from purerl.parts import losses
+from purerl import envs, q_learning
 from tests.metaevo.fake_contenders import NAMES, Fake, baseline_score, comparison, learned_score
-from tests.metaevo.toy import ppo_task
 
 
 def test_the_planted_setting_is_found(tmp_path):
@@ -173,53 +170,6 @@ def test_who_has_no_score_is_the_worst_but_need_not_have_diverged(tmp_path):
     assert [row["diverged"] for row in rows.values()] == [1, 0, 0]
     scores = rows["learned"]["scores"]
     assert scores[0] == scores[1] == min(scores)
-
-
-# --- With PPO -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def contenders():
-    slot = SLOTS["value_loss"]
-    names = slot.names("ppo")
-    function = slot.chosen_of(names)
-    hyperparams = ppo.Hyperparams(learning_rate=1e-2)
-    config = ppo.Config(256, 2, 16, 1, 2, hidden_sizes=(8,))
-    make = {
-        name: Contender(
-            [ppo_task(config, each)],
-            hyperparams,
-            example,
-            FitnessConfig(),
-            curve_points=4,
-            chunk_size=1,
-        )
-        for name, each, example in (
-            ("all", function, np.int32(0)),
-            ("huber", losses.huber, np.float32(0)),
-        )
-    }
-    return names, make
-
-
-@pytest.mark.long
-def test_one_program_serves_all_hand_written_losses(contenders, compilations):
-    names, make = contenders
-    assert names == ("squared", "clipped_squared", "huber")
-    keys = keys_for(0, Purpose.HELD_OUT, 4)
-    settings = [{}, {"learning_rate": 0.05, "huber_delta": 0.01}]
-    index = np.int32(names.index("huber"))
-    chosen = make["all"].run(keys, settings, [index, index])
-    direct = make["huber"].run(keys, settings, [np.float32(0)] * 2)
-    for one, other in zip(chosen, direct, strict=True):
-        assert one.fitness.shape == (4, 1)
-        np.testing.assert_allclose(one.fitness, other.fitness, rtol=1e-5)
-        np.testing.assert_allclose(one.curves, other.curves, rtol=1e-5)
-    assert not np.array_equal(chosen[0].fitness, chosen[1].fitness)
-    compiled = compilations()
-    other = make["all"].run(keys, [{"vf_coef": 2.0}, {}], [np.int32(0), index])
-    assert compilations() == compiled
-    np.testing.assert_array_equal(other[1].fitness, chosen[0].fitness)
 
 
 def test_every_task_has_keys_of_its_own():

@@ -1,4 +1,4 @@
-"""What was found on unseen tasks: the pooled numbers, what is refused, and what is kept."""
+"""Comparisons on unseen tasks: pooled numbers, refusals, and results that are kept."""
 
 import json
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metaevo import statistics
 from metaevo.commands.evaluate import main as evaluate
 from metaevo.commands.evolve import main
 from metaevo.comparison import unseen
@@ -114,40 +113,6 @@ def test_tasks_are_pooled_on_their_own_scales(results):
     assert judged["probability_of_improvement"] == pytest.approx(np.mean(wins))
     assert found["conclusion"] == judged["conclusion"] == "better"
     assert rows["squared (tuned)"]["tuning_frames"] == 200
-
-
-def test_of_several_evolutions_the_evolution_is_the_unit():
-    """Against two plain loops over normalised scores: evolutions, then the seeds of every task."""
-    rng, names = np.random.default_rng(3), [f"learned seed {seed}" for seed in range(6)]
-    variants = [Variant(f"{name} (same hyperparameters)", name, {}, 0) for name in names]
-    variants += VARIANTS[1:]
-    ends = {"one": (-500.0, -100.0), "two": (0.0, 3.0)}
-    places = dict(zip(names, rng.normal(1.4, 0.3, 6), strict=True)) | {"squared": 1, "huber": 0.7}
-    normalised, results = {}, {}
-    for task, (low, high) in ends.items():
-        values = {}
-        for each in variants:
-            scores = places[each.function] + 0.1 * rng.normal(size=12)
-            normalised.setdefault(each.name, []).append(scores)
-            values[each.name] = low + (high - low) * scores
-        about = {"tuning_settings": 3, "tuning_rounds": [[3, 64]]}
-        results[task] = summary(variants, values, dict.fromkeys(values, 0), names) | about
-        results[task]["scale"] = {"random": low, "reference": high}
-    found = unseen.aggregate(results, names)
-    own = [normalised[each.name] for each in variants[:6]]
-    expected = np.mean([stats.trim_mean(np.concatenate(each), 0.25) for each in own])
-    assert found["together"]["iqm"] == pytest.approx(expected)
-    drawn = [
-        np.mean(
-            [
-                stats.trim_mean(np.concatenate([rng.choice(t, 12) for t in own[which]]), 0.25)
-                for which in rng.choice(6, 6)
-            ]
-        )
-        for _ in range(2000)
-    ]
-    interval = np.quantile(drawn, statistics.expanded(6))
-    assert found["together"]["interval"] == pytest.approx(list(interval), abs=0.06)
 
 
 def test_what_was_found_is_not_tuned(tmp_path):

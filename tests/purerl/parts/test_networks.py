@@ -1,4 +1,4 @@
-"""Networks are called as the house calls them; distributions against SciPy."""
+"""Networks: shapes, scales and activations; distributions against SciPy."""
 
 import jax
 import jax.numpy as jnp
@@ -84,21 +84,6 @@ def test_scales_of_a_new_q_network(observations, convolution):
     assert np.linalg.svd(square, compute_uv=False).min() < 0.1  # orthogonal: all are the same
 
 
-def test_categorical():
-    logits = jax.random.normal(jax.random.key(0), (6, 3)) * 2
-    policy = policies.Categorical(logits)
-    p = np.exp(np.asarray(logits, np.float64))
-    p /= p.sum(-1, keepdims=True)
-    action = jnp.array([0, 1, 2, 0, 1, 2])
-    np.testing.assert_allclose(policy.log_prob(action), np.log(p[range(6), action]), rtol=1e-4)
-    np.testing.assert_allclose(policy.entropy(), scipy.stats.entropy(p, axis=-1), rtol=1e-4)
-    np.testing.assert_array_equal(policy.mode(), p.argmax(-1))
-    sample = jax.vmap(policy.sample)(jax.random.split(jax.random.key(1), 4000))
-    assert sample.dtype == policy.mode().dtype == jnp.int32
-    frequency = np.stack([(np.asarray(sample) == k).mean(0) for k in range(3)], axis=-1)
-    assert np.abs(frequency - p).max() < 5 * 0.5 / np.sqrt(4000)
-
-
 def test_gaussian():
     mean = jnp.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
     log_std = jnp.array([-0.5, 0.7])
@@ -136,23 +121,6 @@ def test_unsuitable_actions_are_refused():
     with pytest.raises(ValueError, match="GridAction: PPO needs a discrete or a vector action"):
         networks.actor_critic(env, config)
     assert networks.actor_critic(TargetAction(), config).continuous
-
-
-@pytest.mark.parametrize("dueling", [False, True])
-def test_action_values(dueling):
-    env, _ = envs.make("CartPole-v1")
-    config = networks.QNetworkConfig(hidden_sizes=(8,), activation="relu", dueling=dueling)
-    network = networks.q_network(env, config)
-    obs = jax.random.normal(jax.random.key(1), (5, 3, 4))
-    params = jax.jit(network.init)(jax.random.key(0), obs)
-    shapes = sorted(leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim > 1)
-    assert shapes == sorted([(4, 8), (8, 2)] + [(8, 1)] * dueling)
-    q = jax.jit(network.apply)(params, obs)
-    assert q.values.shape == (5, 3, 2)
-    np.testing.assert_array_equal(q.best(), np.argmax(q.values, -1))
-    action = jax.random.randint(jax.random.key(2), (5, 3), 0, 2)
-    expected = np.take_along_axis(np.asarray(q.values), np.asarray(action)[..., None], -1)[..., 0]
-    np.testing.assert_array_equal(q.of(action), expected)
 
 
 def test_with_layer_norm_the_scale_of_observations_does_not_matter():

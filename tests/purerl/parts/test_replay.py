@@ -37,17 +37,6 @@ def filled(layout, steps, writes):
     return ring
 
 
-@pytest.mark.parametrize("writes", [3, 5, 8, 13])
-def test_the_ring_holds_the_newest_steps(writes):
-    layout = Layout(writes=5, rows_per_write=4, num_envs=N, n_step=1)
-    steps = recorded(np.random.default_rng(0), 2 * writes)
-    ring = filled(layout, steps, writes)
-    held = {tuple(row) for row in np.asarray(ring.obs)[: min(writes, 5) * 4]}
-    first = max(0, 2 * writes - 10)
-    assert held == {(float(t), float(n)) for t in range(first, 2 * writes) for n in range(N)}
-    assert layout.drawable(jnp.int32(writes)) == min(writes, 5) * 4
-
-
 def brute_force(steps, t, n, n_step, gamma):
     """Reward, discount and the observation to bootstrap from, by the definition."""
     total, factor = 0.0, 1.0
@@ -152,19 +141,6 @@ def test_rows_are_drawn_in_proportion_to_their_priorities():
         assert np.abs(np.bincount(each, minlength=50) - 500 * share).max() < 2
     np.testing.assert_allclose(counts / counts.sum(), share, atol=4 * 0.5 / 10_000**0.5)
     np.testing.assert_allclose(draws[0][1], share[draws[0][0]], rtol=1e-4)
-
-
-def test_the_draw_is_a_search_in_the_cumulative_sums():
-    """The walk through the tree finds what NumPy finds, also with huge differences of scale."""
-    values = 10.0 ** np.random.default_rng(1).uniform(-6, 3, size=700)
-    tree = tree_of(values)
-    key = jax.random.key(3)
-    rows, _ = jax.jit(replay.draw, static_argnums=2)(tree, key, 64)
-    shares = (np.arange(64) + np.asarray(jax.random.uniform(key, (64,)))) / 64
-    sums = np.cumsum(np.float64(values))
-    expected = np.searchsorted(sums, shares * sums[-1], side="right")
-    assert np.mean(rows == expected) > 0.95  # the rest is rounding at a border
-    assert np.abs(sums[rows] - shares * sums[-1]).max() < values.max() * 1.001
 
 
 def test_rounding_never_leads_to_a_row_without_priority():

@@ -94,18 +94,6 @@ def test_a_bad_number_stays_in_its_episode(bad, where, end):
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-def test_the_value_of_a_terminal_state_reaches_no_derivative():
-    ends = jnp.array([False, True]), jnp.zeros(2, bool)
-
-    def objective(gamma, final):
-        rollout = jnp.ones(2), jnp.ones(2), jnp.array([1.0, final])
-        return jnp.sum(generalized_advantages(*rollout, *ends, gamma=gamma, gae_lambda=0.8)[0])
-
-    # A_0 + A_1, with delta_1 = 0: only A_0 = 1 + gamma V(s'_0) - 1 depends on gamma
-    slopes = jax.grad(objective, (0, 1))(0.9, jnp.nan)
-    np.testing.assert_allclose(slopes, (1.0, 0.0))
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_running_returns_forget_a_bad_number_with_its_episode(bad):
     reward, done = jnp.array([bad, 1.0, 2.0]), jnp.array([True, False, False])
