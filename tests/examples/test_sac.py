@@ -49,6 +49,7 @@ def test_log_densities_are_those_of_the_squashed_actions(sac):
     np.testing.assert_allclose(log_prob, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.long
 def test_targets_by_hand(sac):
     """Reward and the smaller target critic's value, with the entropy bonus, zero after the end."""
     learner = sac.SAC(small(sac), probes.TargetAction())

@@ -246,6 +246,7 @@ def test_polyak_targets():
     assert moved == pytest.approx(target, rel=1e-4)
 
 
+@pytest.mark.long
 def test_exploration_is_linear_in_frames():
     config = replace(CONFIG, total_timesteps=96, train_interval=24)
     hyperparams = HYPERPARAMS.replace(epsilon_end=0.1, epsilon_decay_steps=96.0)

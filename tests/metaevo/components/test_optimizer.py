@@ -1,5 +1,7 @@
 """The small learned optimizer: where it starts, and what holds whatever its weights are."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,6 +74,7 @@ def test_it_sees_progress_and_length_if_it_may(temporal):
     made = optimizer.make(optimizer.Config(temporal=temporal, start="random"))
     meta_params = made.init(jax.random.key(0))
 
+    @jax.jit
     def first_step(progress, num_updates):
         """Of a constant learning rate."""
         context = Context(HYPERPARAMS.replace(final_learning_rate=1.0), progress, num_updates)
@@ -89,6 +92,7 @@ def test_it_tells_the_policys_parameters_from_others():
     meta_params = made.init(jax.random.key(0))
     update = made.apply(meta_params, Context(HYPERPARAMS))
 
+    @partial(jax.jit, static_argnums=0)
     def first_step(name):
         params = {"params": {name: {"kernel": jnp.ones((2, 3))}}}
         return update.update(params, update.init(params), params, **told(0.0))[0]["params"][name]
@@ -105,6 +109,7 @@ def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
     update = made.apply(meta_params, Context(unclipped))
     gradient = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape), PARAMS)
 
+    @jax.jit
     def policys_step(scale):
         scaled = {"params": {**gradient["params"], "value_head": scale * jnp.arange(1.0, 5.0)}}
         updates, _ = update.update(scaled, update.init(PARAMS), PARAMS, **told(0.0))

@@ -80,6 +80,7 @@ def test_a_problem_is_compiled_once():
     assert len(traces) == before
 
 
+@pytest.mark.long
 def test_ask_evaluate_tell_with_a_strategy_of_evosax():
     mean = PROBLEM.init(jax.random.key(0))
     strategy = CMA_ES(population_size=16, solution=mean)

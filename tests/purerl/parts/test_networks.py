@@ -127,8 +127,9 @@ def test_with_layer_norm_the_scale_of_observations_does_not_matter():
     obs = jax.random.normal(jax.random.key(0), (5, 3))
     for layer_norm in (True, False):
         network = networks.ActorCritic(1, 2, False, (8, 8), "tanh", False, layer_norm)
-        params = network.init(jax.random.key(1), obs)
-        (policy, value, _), (scaled, other, _) = (network.apply(params, x) for x in (obs, 10 * obs))
+        params = jax.jit(network.init)(jax.random.key(1), obs)
+        apply = jax.jit(network.apply)
+        (policy, value, _), (scaled, other, _) = (apply(params, x) for x in (obs, 10 * obs))
         same = np.allclose(policy.logits, scaled.logits, atol=1e-4) and np.allclose(
             value, other, atol=1e-2
         )
