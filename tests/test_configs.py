@@ -31,7 +31,6 @@ def test_an_evolution_preset_fits_together(path):
     assert settings.evolution.generations > 0
     assert_all_used(raw, settings)
     small = quick(settings)
-    LearnerStudy(small).check()
     space = tuning_space(small.evaluation, small)
     assert set(space.distributions) == set(
         tuning_space(settings.evaluation, settings).distributions
@@ -52,7 +51,6 @@ def test_a_preset_of_another_study_fits_together(path):
     entry.make(settings, None).check()
     assert set(flatten(raw)) <= set(flatten(to_dict(settings)))
     small = quick(settings)
-    entry.make(small, None).check()
     assert small.run.quick
     agents = small.strategy.population_size * small.evolution.seeds_per_candidate
     assert agents * small.evolution.generations <= 64
@@ -68,7 +66,6 @@ def test_a_training_preset_fits_together(path):
     trainee.make_trainee(settings, None)
     assert_all_used(raw, settings)
     small = quick(settings)
-    trainee.make_trainee(small, None)
     assert small.train.num_updates > 1
     assert_tiny(small, small.train.total_timesteps, small.seeds)
 

@@ -186,6 +186,7 @@ def test_settings_reach_constructor_and_parameters():
     assert EvosaxStrategy(config, jnp.zeros(4)).params.crossover_rate == 0.25
 
 
+@pytest.mark.long
 def test_only_diffusion_evolution_ends():
     def checked(**changed):
         strategy = strategies.checked(StrategyConfig(**changed), jnp.zeros(4))

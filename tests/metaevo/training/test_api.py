@@ -67,6 +67,7 @@ def test_a_function_in_a_slot_is_the_one_of_that_name(result):
     assert not np.array_equal(other.policies.q, result.policies.q)
 
 
+@pytest.mark.long
 def test_a_learned_part_in_a_slot(tmp_path):
     problem = metaevo.LearnerProblem(
         "q_learning", evolve="value_loss", env="GridWorld", env_params={"size": 3}

@@ -223,6 +223,7 @@ def test_a_whole_training_is_one_in_steps(population, task, keys, compilations):
     np.testing.assert_array_equal(lost, np.isnan(again))
 
 
+@pytest.mark.long
 def test_what_a_row_has_of_its_own_equals_what_all_share(task, keys):
     def scaled(meta_params, context, prediction, target, old_prediction):
         return meta_params * losses.squared(
