@@ -4,6 +4,7 @@ The host records a point after every block of generations. Beyond `MOST` points 
 dropped, and large meta-parameters are not recorded.
 """
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,10 +60,6 @@ def record(run: Path, generation: int, meta_params: MetaParams) -> None:
     numeric = all(np.issubdtype(leaf.dtype, np.number) for leaf in leaves)
     if not numeric or sum(leaf.size for leaf in leaves) > LARGEST:
         return
-    try:
-        checkpoint.check_tree(new)
-    except TypeError:
-        return
     generations = np.array([generation])
     before = None if generation == 0 else read(run)
     if before is not None:
@@ -73,5 +70,5 @@ def record(run: Path, generation: int, meta_params: MetaParams) -> None:
         new = jax.tree.map(
             lambda old, leaf: np.concatenate([old[earlier], leaf]), before.meta_params, new
         )
-    tree = {"generations": generations, "meta_params": new}
-    checkpoint.save_tree(run / FOLDER, tree)
+    with contextlib.suppress(TypeError):  # of containers that cannot be saved
+        checkpoint.save_tree(run / FOLDER, {"generations": generations, "meta_params": new})

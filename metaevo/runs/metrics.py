@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +22,9 @@ MAX_LINE = 2**24
 class Records(list[PlainDict]):
     """Records of one kind, in order."""
 
-    @property
-    def names(self) -> list[str]:
-        """All keys of the records."""
-        return list(dict.fromkeys(itertools.chain.from_iterable(self)))
-
     def column(self, name: str) -> FloatArray:
         """Return the numbers [records] under a key; NaN where there is no finite number."""
         return np.array([_number(record.get(name)) for record in self], np.float64)
-
-
-def read(path: Path, kinds: Iterable[str]) -> dict[str, Records]:
-    """Return the records of each of the kinds, without an incomplete last line.
-
-    Raises:
-        ConfigError: if the file is damaged.
-    """
-    found = {kind: Records() for kind in kinds}
-    for _, record in lines(path):
-        if record["kind"] in found:
-            found[record["kind"]].append(record)
-    return found
 
 
 def lines(path: Path) -> Iterator[tuple[bytes, PlainDict]]:

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
@@ -24,8 +24,7 @@ from metaevo.config import ConfigError, DeviceError, changed_keys, from_dict, to
 from metaevo.config.files import write_text_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import LATER
-from metaevo.runs import checkpoint
-from metaevo.runs.resume import Resumed, restore_run
+from metaevo.runs import checkpoint, schema
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from metaevo.runs.settings import HasRun
@@ -49,6 +48,16 @@ class Kind:
     """kind of the records that checkpoints cover: generation, update or trial"""
     harmless: tuple[str, ...]
     """prefixes of the settings that a resumed run may change"""
+
+
+class Resumed(NamedTuple):
+    """The saved state of a run."""
+
+    tree: PyTree
+    done: int
+    """index of the checkpoint: generations or updates"""
+    seconds: float
+    """seconds of work until the checkpoint"""
 
 
 class Run(Generic[S]):
@@ -172,6 +181,9 @@ class Run(Generic[S]):
     ) -> Resumed | None:
         """Return the state from which a resumed run continues, and drop the records after it.
 
+        If metrics.jsonl lacks records before a checkpoint, an earlier one is restored, and the work
+        since then is repeated.
+
         Args:
             template: structure, shapes and dtypes of the saved tree.
             logged: maps the index of a checkpoint to the indices of all records before it.
@@ -184,11 +196,30 @@ class Run(Generic[S]):
         """
         if self._saved is None:
             return None
-        restored = restore_run(
-            self.directory, self.kind.record, template, self.resolved["run_id"], logged
+        directory, kind = self.directory, self.kind.record
+        found = directory.read_metrics(kind).column(kind).tolist()
+        saved = checkpoint.indices(directory.checkpoints)
+        if not saved and not found:
+            self.forget_end()
+            return None
+        counts = {index: len(list(logged(index))) for index in saved}
+        covered = [index for index in saved if found[: counts[index]] == list(logged(index))]
+        if covered != saved:
+            print(
+                f"{directory.metrics_path}: lacks records of the kind {kind}; going back to an "
+                "earlier checkpoint, the rest is computed again",
+                file=sys.stderr,
+            )
+        restored = checkpoint.restore(
+            directory.checkpoints,
+            template,
+            expected={"run_id": self.resolved["run_id"]},
+            kind=schema.Saved,
+            among=covered,
         )
+        directory.truncate_metrics(kind, counts[restored.index])
         self.forget_end()
-        return restored
+        return Resumed(restored.tree, restored.index, float(restored.metadata["seconds"]))
 
     def forget_end(self) -> None:
         """Remove the report and the evaluation of an earlier end, because the run continues."""

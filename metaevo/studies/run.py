@@ -29,8 +29,7 @@ from metaevo.evolution.evolution import Evolution, State
 from metaevo.reports.numbers import number
 from metaevo.runs import history
 from metaevo.runs.progress import Progress
-from metaevo.runs.resume import Resumed
-from metaevo.runs.run import Kind, Run, open_run
+from metaevo.runs.run import Kind, Resumed, Run, open_run
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.signals import StopOnSignal, StopRequestedError
 from metaevo.studies.conclusion import conclude

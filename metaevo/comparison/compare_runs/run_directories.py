@@ -124,7 +124,7 @@ def _metrics(kind: str, records: Records) -> dict[str, FloatArray]:
 
     A training keeps all metrics outside `_OF_EPISODES`: they are NaN if the agent diverged at once.
     """
-    names = {*records.names} - _NOT_METRICS - {kind}
+    names = set().union(*records) - _NOT_METRICS - {kind}
     metrics = {name: records.column(name) for name in sorted(names)}
     if kind == "trial" and "value" in metrics:
         metrics["best_value"] = np.fmax.accumulate(metrics["value"])

@@ -212,27 +212,7 @@ def test_a_process_killed_while_saving_leaves_a_usable_checkpoint(tmp_path: Path
 # --- Trees without a template -------------------------------------------------------------------
 
 
-def test_a_tree_keeps_its_containers_and_bfloat16(tmp_path: Path) -> None:
-    tree = {"params": {"b": [jnp.ones(2, jnp.bfloat16), (np.float32(1),)], "a": ()}, "empty": {}}
-    save_tree(tmp_path / "new" / "tree", tree)
-    loaded, metadata = load_tree(tmp_path / "new" / "tree")
-    assert same_bits(loaded, tree)
-    assert metadata == {}
-    assert names(tmp_path / "new") == ["tree"]
-
-
-@pytest.mark.parametrize("tree", [(), {}, np.ones(3)])
-def test_the_smallest_trees_work(tmp_path: Path, tree: Any) -> None:
-    save_tree(tmp_path / "tree", tree)
-    assert same_bits(load_tree(tmp_path / "tree")[0], tree)
-
-
 @pytest.mark.parametrize("tree", [Pair(1, 2), State(1, 2), {1: np.ones(2)}, [None]])
 def test_other_containers_are_refused(tmp_path: Path, tree: Any) -> None:
     with pytest.raises(TypeError, match="a saved tree"):
         save_tree(tmp_path / "tree", tree)
-
-
-def test_a_missing_tree_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="No such file"):
-        load_tree(tmp_path / "none")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from metaevo.commands import sync
-from metaevo.commands.compare import main as compare
 from metaevo.commands.train import main as train
 from metaevo.comparison.compare_runs.run_directories import read
 from metaevo.components import discovery, parts, value_loss
@@ -194,14 +193,6 @@ def test_a_read_only_run_is_refused(unprivileged):
     with pytest.raises(ConfigError) as info, run.held("do something"):
         pass
     one_line(info.value, ".lock", "cannot be written: Permission denied")
-
-
-@pytest.mark.parametrize("arguments", [["--align", "x"], ["--threshold", "x"], ["--nothing"], []])
-def test_compare_runs_refuses_in_one_line(run, capsys, arguments):
-    with pytest.raises(SystemExit) as info:
-        compare([str(run.path)] * bool(arguments) + arguments, description="")
-    assert info.value.code == 2
-    assert one_line(capsys.readouterr().err).startswith("error: ")
 
 
 # --- What is sent, and where to ------------------------------------------------------------------

@@ -42,17 +42,6 @@ def test_the_clock_runs_in_a_stage_without_steps():
     assert "3/3" in last
 
 
-def test_the_bar_ends_with_an_error():
-    with pytest.raises(KeyError), Progress(total=1, file=Terminal()):
-        raise KeyError
-    assert threads() == []
-
-
-def test_a_file_gets_no_clock():
-    with Progress(total=1, desc="compiling", file=io.StringIO()):
-        assert threads() == []
-
-
 def test_the_estimate_does_not_count_compilation(monkeypatch):
     now = [0.0]
     with Progress(total=10, initial=2, desc="compiling", file=io.StringIO()) as bar:

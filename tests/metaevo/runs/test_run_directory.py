@@ -51,13 +51,6 @@ def test_an_impossible_directory_is_refused(tmp_path: Path, name: str) -> None:
         RunDirectory.create(None, "experiment", root=tmp_path / name)
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory nobody can write")
-def test_an_unwritable_directory_is_refused() -> None:
-    for path in (Path("/proc/self"), Path("/proc/run")):
-        with pytest.raises(ConfigError, match=r"run directory /proc/\w+ cannot be written: "):
-            RunDirectory.create(path, "experiment")
-
-
 def test_opening_needs_a_run(tmp_path: Path, run: RunDirectory) -> None:
     for path in (tmp_path / "none", run.path):
         with pytest.raises(ConfigError, match="holds no run"):
@@ -160,12 +153,6 @@ def test_a_resumed_run_keeps_its_beginning(run: RunDirectory) -> None:
     assert again["config"] == {"a": 2}
 
 
-def test_a_damaged_config_is_a_clear_error(run: RunDirectory) -> None:
-    run.config_path.write_text("config: {}\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml: has no 'resolved'"):
-        run.read_config()
-
-
 def test_metrics_are_valid_json_whatever_is_logged(run: RunDirectory) -> None:
     record = {
         "kind": "something", "something": jnp.int32(3), "nan": np.float32(np.nan),
@@ -191,14 +178,6 @@ def test_a_record_needs_its_kind_and_index(run: RunDirectory, record: dict[str, 
     assert not run.metrics_path.exists()
 
 
-def test_metrics_are_read_by_kind(run: RunDirectory) -> None:
-    assert run.read_metrics("generation") == []
-    run.append_metrics(generation(0))
-    run.append_metrics({"kind": "evaluation", "evaluation": 0})
-    assert run.read_metrics("generation") == [generation(0)]
-    assert list(run.read_metrics("evaluation")) == [{"kind": "evaluation", "evaluation": 0}]
-
-
 def test_a_line_cut_short_is_ignored_and_does_not_swallow_the_next(run: RunDirectory) -> None:
     run.append_metrics(generation(0))
     with run.metrics_path.open("a") as file:
@@ -206,12 +185,6 @@ def test_a_line_cut_short_is_ignored_and_does_not_swallow_the_next(run: RunDirec
     assert run.read_metrics("generation") == [generation(0)]
     run.append_metrics(generation(1))
     assert run.read_metrics("generation") == [generation(0), generation(1)]
-
-
-def test_a_damaged_line_in_the_middle_is_an_error(run: RunDirectory) -> None:
-    run.metrics_path.write_text('{"kind": "a", "a": 0}\nbroken\n{"kind": "a", "a": 1}\n')
-    with pytest.raises(ConfigError, match=r"metrics\.jsonl, line 2: not a JSON object"):
-        run.read_metrics("generation")
 
 
 def test_what_follows_the_checkpoint_is_dropped(run: RunDirectory) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from metaevo.runs import signals
 from metaevo.runs.signals import StopOnSignal
 
 # A loop over blocks that last for the given number of seconds, whatever signals come.
@@ -191,21 +190,6 @@ def test_it_can_be_asked_right_after_the_signal(capsys: pytest.CaptureFixture[st
         signal.raise_signal(signal.SIGTERM)
         assert (stop.requested, stop.exit_code) == (signal.SIGTERM, 143)
     assert "stopping after this block" in capsys.readouterr().err
-
-
-def test_a_signal_that_arrives_twice_for_one_key_press_counts_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    left: list[int] = []
-    clock = iter([10.0, 10.4, 10.6])
-    monkeypatch.setattr(signals.os, "_exit", left.append)
-    stop = StopOnSignal()
-    monkeypatch.setattr(signals.time, "monotonic", lambda: next(clock))
-    stop._answer(signal.SIGINT)
-    stop._answer(signal.SIGTERM)  # 0.4 s later
-    assert (stop.requested, left) == (signal.SIGINT, [])
-    stop._answer(signal.SIGTERM)
-    assert left == [143]
 
 
 def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]) -> None:

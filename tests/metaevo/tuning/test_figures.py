@@ -45,20 +45,12 @@ def study_of(names, values, states=None, rungs=1):
 
 CASES = {
     "all kinds": (list(DISTRIBUTIONS), range(8), {}, ALL),
-    "one choice": ([LOSS], range(8), {}, OF_SETTINGS),
     "all values equal": ([RATE, GAMMA], [3.0] * 8, {}, OF_SETTINGS),
-    "a single trial": (list(DISTRIBUTIONS), [1.0], {}, [FIRST]),
     "one complete trial of many": (
         [RATE, LOSS],
         range(8),
         {"states": [TrialState.COMPLETE] + [TrialState.PRUNED] * 7, "rungs": 2},
         [FIRST, "rungs.png"],
-    ),
-    "failed trials": (
-        [RATE, LOSS],
-        range(8),
-        {"states": [TrialState.FAIL] * 3 + [TrialState.COMPLETE] * 5},
-        ALL,
     ),
     "nothing but failed trials": ([RATE], range(3), {"states": [TrialState.FAIL] * 3}, []),
 }
@@ -85,22 +77,3 @@ def test_a_link_in_the_place_of_a_figure_is_replaced(tmp_path):
     figures.draw(study_of([RATE], [1.0]), folder)
     assert target.read_text() == "precious"
     assert (folder / FIRST).read_bytes()[:4] == b"\x89PNG"
-
-
-def test_names_are_short_unless_they_would_say_two_things():
-    study = study_of([RATE], [1.0, 2.0])
-    optimizer = "strategy.learning_rate"
-    study.add_trial(
-        create_trial(
-            value=3.0,
-            params={RATE: 0.1, optimizer: 0.5, GAMMA: 0.95},
-            distributions={
-                RATE: DISTRIBUTIONS[RATE],
-                optimizer: FloatDistribution(0, 1),
-                GAMMA: DISTRIBUTIONS[GAMMA],
-            },
-        )
-    )
-    copy = figures.with_short_names(study)
-    assert set(copy.trials[2].params) == {RATE, optimizer, "gamma"}
-    assert [trial.value for trial in copy.trials] == [1.0, 2.0, 3.0]

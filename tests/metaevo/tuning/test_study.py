@@ -90,12 +90,6 @@ def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_
     assert all(type(record.params["b"]) is int for record in records)
 
 
-def test_a_grid_has_no_more_trials_than_points(tmp_path, make_config, space, quadratic):
-    config = make_config(trials=64, sampler="grid", grid_points=3)
-    records = search(tmp_path, config, space, quadratic, batch=4).records()
-    assert [record.params for record in records] == space.grid(3)
-
-
 def test_outcomes_are_kept(tmp_path, make_config, space):
     config = make_config(trials=5, scheduler="successive_halving")
     with open_study(tmp_path, config, space) as study:
