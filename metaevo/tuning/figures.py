@@ -68,30 +68,18 @@ def with_short_names(study: optuna.Study) -> optuna.Study:
 
     A setting keeps its whole name if its last part is ambiguous.
     """
-    trials = [
-        trial
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-    ]
+    trials = study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED))
     names = {name for trial in trials for name in trial.params}
     parts = [name.rpartition(".")[2] for name in names]
     short = {
         name: last if parts.count(last) == 1 else name
         for name, last in zip(names, parts, strict=True)
     }
+    for trial in trials:  # copies
+        trial.params = {short[name]: value for name, value in trial.params.items()}
+        trial.distributions = {short[name]: each for name, each in trial.distributions.items()}
     copy = optuna.create_study(direction="maximize")
-    copy.add_trials(
-        [
-            optuna.create_trial(
-                state=trial.state,
-                value=trial.value if trial.state == TrialState.COMPLETE else None,
-                params={short[name]: value for name, value in trial.params.items()},
-                distributions={short[name]: each for name, each in trial.distributions.items()},
-                intermediate_values=trial.intermediate_values,
-            )
-            for trial in trials
-        ]
-    )
+    copy.add_trials(trials)
     return copy
 
 

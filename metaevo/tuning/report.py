@@ -1,6 +1,6 @@
 """The report of a sweep: the winner, its scores on fresh seeds, and all figures."""
 
-from typing import Any
+from pathlib import Path
 
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
@@ -19,33 +19,28 @@ SHOWN_TRIALS = 10
 
 def write_sweep_report(run: RunDirectory, objective: Objective, study: Study, plan: Plan) -> None:
     """Draw the figures, write report.html, and print the conclusion and the best trials."""
-    records = study.records()
+    records, saved = study.records(), run.read_config()
+    config = saved["config"]
     if objective.config.scheduler != "pbt":  # settings change during a trial
         figures.draw(study.optuna_study, run.figures)
-    config = run.read_config()["config"]
-    sections: list[Any] = [report.Text("A quick look", NOTE)] if is_quick(config) else []
-    text = ""
-    best = study.best()
-    assert best is not None
+    shown: list[report.Text | report.Table] = []
+    if is_quick(config):
+        shown.append(report.Text("A quick look", NOTE))
     if run.evaluation_path.exists():
         result = read_json(run.evaluation_path, Confirmation)
-        table = _confirmation_table(result)
-        print("\n" + table.text() + "\n")
-        if not sections:  # a quick look has no conclusion
-            text = conclusion(result)
-            sections.append(report.Text("Conclusion", text))
-        sections.append(table)
-    top = _trials_table(records, objective)
-    print(top.text() + "\n")
-    for words in filter(None, (text, NOTE if is_quick(config) else "")):
-        print(report.wrapped(words) + "\n")
-    sections.append(top)
-    sections.append(_counts(records, plan, objective))
-    for path in sorted(run.figures.glob("*.png"), key=_place):
-        heading = path.stem.replace("_", " ").capitalize()
-        sections.append(report.Image(heading, path, figures.CAPTIONS.get(path.name, "")))
-    saved = run.read_config()
-    sections.append(report.KeyValues("Settings", saved["config"]))
+        if not is_quick(config):  # a quick look has no conclusion
+            shown.append(report.Text("Conclusion", conclusion(result)))
+        shown.append(_confirmation_table(result))
+    shown += [_trials_table(records, objective), _counts(records, plan, objective)]
+    for each in shown:
+        text = each.text() if isinstance(each, report.Table) else str(each.paragraphs)
+        print(f"\n{report.wrapped(text) if isinstance(each, report.Text) else text}")
+    sections: list[report.Section] = [*shown]
+    for name, caption in figures.CAPTIONS.items():
+        if (run.figures / name).exists():
+            heading = Path(name).stem.replace("_", " ").capitalize()
+            sections.append(report.Image(heading, run.figures / name, caption))
+    sections.append(report.KeyValues("Settings", config))
     sections.append(report.KeyValues("Environment", {**saved["resolved"], **saved["environment"]}))
     where = [str(config["task"]["env"])] if "task" in config else []
     subtitle = ", ".join([*where, f"{len(records)} trials"])
@@ -125,8 +120,3 @@ def _counts(records: list[Record], plan: Plan, objective: Objective) -> report.T
     rows.append(["share of training all to the end", f"{frames / max(plan.full_frames, 1):.0%}"])
     note = f"Sampler {objective.config.sampler}, scheduler {objective.config.scheduler}."
     return report.Table("Trials", ["", ""], rows, note=note)
-
-
-def _place(path: Any) -> int:
-    names = list(figures.CAPTIONS)
-    return names.index(path.name) if path.name in names else len(names)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,25 +86,15 @@ def rows_of(records: Sequence[Record], space: Space) -> list[Params]:
 
 def write_trials(run: RunDirectory, space: Space, records: Sequence[Record], seeds: int) -> None:
     """Write trials.csv: settings, objective and the score of each seed, one row per trial."""
-    names = list(space.distributions)
     scores = [f"score_{seed}" for seed in range(seeds)]
+    columns = ["trial", "outcome", "value", *space.distributions, *scores, *FACTS]
     text = io.StringIO()
-    columns = ["trial", "outcome", "value", *names, *scores, *FACTS]
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     for row in rows_of(records, space):
-        writer.writerow({key: _cell(value) for key, value in row.items()})
+        lists = {key: each for key, each in row.items() if isinstance(each, list | tuple)}
+        writer.writerow(row | {k: dump_yaml(each, flow=True).strip() for k, each in lists.items()})
     write_text_atomic(run.path / TRIALS, text.getvalue())
-
-
-def _cell(value: object) -> object:
-    return dump_yaml(value, flow=True).strip() if isinstance(value, list | tuple) else value
-
-
-def write_configs(run: RunDirectory, configs: Mapping[str, Params], comment: str) -> None:
-    """Write the settings of the winner as configs that other commands read."""
-    for name, config in configs.items():
-        write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(config)}")
 
 
 def confirmation(

@@ -8,8 +8,8 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, to_dict
-from metaevo.config.files import read_json, write_json_atomic
+from metaevo.config import ConfigError, dump_yaml, to_dict
+from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
 from metaevo.runs import schema
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
@@ -228,22 +228,18 @@ def _finish(this: SweepRun) -> None:
         raise ConfigError(
             f"no trial of {len(records)} ended with a score: see {run.path / results.TRIALS}"
         )
-    results.write_configs(run, objective.configs(best.final_params), _comment(this, best))
+    names = ", ".join(objective.space.distributions)
+    comment = f"Trial {best.number}, the best of a sweep over {names}."
+    if config.scheduler != "pbt":  # judged by its last round alone
+        level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
+        statistic = f"{config.statistic}{level} of {config.seeds} seeds' fitness"
+        comment += f" Its objective: {best.value:.6g} ({statistic})."
+    for name, content in objective.configs(best.final_params).items():
+        write_text_atomic(run.path / name, f"# {comment}\n{dump_yaml(content)}")
     if config.confirm_seeds and objective.finalists(best):
         _confirm(this, best, sum(record.frames for record in records))
     write_sweep_report(run, objective, this.study, this.plan)
     print(f"best settings: {run.path / results.BEST}\nreport: {run.report_path}")
-
-
-def _comment(this: SweepRun, best: Record) -> str:
-    config = this.run.settings.sweep
-    names = ", ".join(this.objective.space.distributions)
-    text = f"Trial {best.number}, the best of a sweep over {names}."
-    if config.scheduler == "pbt":  # judged by its last round alone
-        return text
-    level = f" {config.quantile:g}" if config.statistic == "quantile" else ""
-    statistic = f"{config.statistic}{level} of {config.seeds} seeds' fitness"
-    return f"{text} Its objective: {best.value:.6g} ({statistic})."
 
 
 def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:

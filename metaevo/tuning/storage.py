@@ -115,13 +115,7 @@ def _open_database(url: str) -> BaseStorage:
                 )
             # With the cache that Optuna puts before databases: finished trials never change.
             return optuna.storages.get_storage(backend)
-        except (
-            ImportError,
-            ValueError,
-            RuntimeError,
-            sqlalchemy.exc.SQLAlchemyError,
-            optuna.exceptions.OptunaError,
-        ) as error:
+        except Exception as error:  # of SQLAlchemy, its driver or Optuna
             # Two workers that create the tables at once can hinder each other.
             if attempt < _ATTEMPTS and isinstance(error, sqlalchemy.exc.DBAPIError):
                 time.sleep(0.3 * attempt)
