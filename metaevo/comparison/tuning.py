@@ -22,6 +22,7 @@ from metaevo.config import ConfigError, flatten, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
+from metaevo.tuning import ranges
 from metaevo.tuning.config import ADAPTIVE, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
@@ -82,7 +83,7 @@ def tuning_space(
         axes = _space("evaluation.own", own, settings).entries
         for name in own:
             count = len(shared.axes(GRID_POINTS)[TRACED + name])
-            points = axes[TRACED + name].points(count)
+            points = ranges.points(axes[TRACED + name], count)
             if len(points) != count:
                 raise ConfigError(
                     f"evaluation.own.{name}: must have {count} values, as evaluation.space.{name} "

@@ -23,7 +23,7 @@ from metaevo.training.fitness import scores as scores_of
 from metaevo.training.population import Population
 from metaevo.tuning.config import PbtConfig, SweepConfig
 from metaevo.tuning.objective import Watch, statistic
-from metaevo.tuning.ranges import Choice, Entry
+from metaevo.tuning.ranges import Choice, Entry, at, nearest
 from metaevo.tuning.space import TRACED, Space
 from purerl.types import EpisodeSums, Hyperparams
 
@@ -157,10 +157,10 @@ class Pbt:
     def _explore(self, entry: Entry, value: float, rng: np.random.Generator) -> float:
         """Return another value of a setting: drawn from its range, or near this one."""
         if rng.random() < self.config.resample:
-            return float(entry.at(rng.random()))
+            return float(at(entry, rng.random()))
         if isinstance(entry, Choice):
             return value
-        return entry.nearest(value * rng.choice(self.config.perturb))
+        return nearest(entry, value * rng.choice(self.config.perturb))
 
 
 def train_population(
@@ -303,6 +303,6 @@ def _draw(entries: dict[str, Entry], history: History, schedule: Schedule, path:
         plots._style(axes, "round" if axes is rows[-1] else "", name)
         axes.plot(rounds, np.where(np.isfinite(values), values, np.nan), color=plots.LIGHT)
         axes.plot(rounds, best[name], color=plots.LEARNED, linewidth=2.2)
-        if getattr(entries.get(name), "is_log", False):
+        if getattr(entries.get(name), "log", False):
             axes.set_yscale("log")
     plots._save(figure, path)

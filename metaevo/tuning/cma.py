@@ -14,7 +14,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from metaevo.config.plain import PlainDict
-from metaevo.tuning.ranges import Range
+from metaevo.tuning.ranges import Range, at, fraction_of
 from metaevo.tuning.space import Space
 
 GENERATION = "cma:generation"
@@ -55,7 +55,7 @@ class CmaSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         """Return the ranges, which are sampled together."""
         del study, trial
-        return {key: entry.distribution for key, entry in self._ranges.items()}
+        return dict(self._ranges)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -68,7 +68,7 @@ class CmaSampler(BaseSampler):
         generation = self._optimizer.generation
         study._storage.set_trial_system_attr(trial._trial_id, GENERATION, generation)
         pairs = zip(self._ranges.items(), fractions.tolist(), strict=True)
-        return {key: entry.at(fraction) for (key, entry), fraction in pairs if key in search_space}
+        return {key: at(entry, fraction) for (key, entry), fraction in pairs if key in search_space}
 
     def sample_independent(
         self,
@@ -93,7 +93,9 @@ class CmaSampler(BaseSampler):
             return None
         return [
             (
-                np.array([entry.fraction(each.params[key]) for key, entry in self._ranges.items()]),
+                np.array(
+                    [fraction_of(entry, each.params[key]) for key, entry in self._ranges.items()]
+                ),
                 -float(each.value or 0.0),
             )
             for each in mine

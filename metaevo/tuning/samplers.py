@@ -13,7 +13,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from metaevo.config import ConfigError
 from metaevo.tuning.cma import CmaSampler
 from metaevo.tuning.config import ADAPTIVE, PRUNED, SweepConfig
-from metaevo.tuning.ranges import Choice, Params
+from metaevo.tuning.ranges import Choice, Params, at
 from metaevo.tuning.space import Space
 
 
@@ -101,7 +101,7 @@ def design(config: SweepConfig, space: Space, seed: int) -> list[Params] | None:
     fractions = _sobol if config.sampler == "sobol" else _random
     return [
         {
-            key: entry.at(float(fraction))
+            key: at(entry, float(fraction))
             for (key, entry), fraction in zip(space.entries.items(), row, strict=True)
         }
         for row in fractions(count, len(space.entries), seed)

@@ -17,9 +17,10 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from metaevo.config import ConfigError, from_dict, hints, merge, show
+from metaevo.tuning import ranges
 from metaevo.tuning.ranges import Choice, Entry, Params, Range
 
 NOT_SEARCHABLE = ("space", "sweep", "pbt", "run", "evaluation", "seeds", "learner", "evolve")
@@ -47,9 +48,7 @@ class Space:
             traced: settings with values that never recompile; a section ends with a point.
         """
         self.entries, self.fixed, self.traced = entries, fixed, traced
-        self.distributions: dict[str, BaseDistribution] = {
-            key: entry.distribution for key, entry in entries.items()
-        }
+        self.distributions = {key: ranges.distribution_of(entry) for key, entry in entries.items()}
         self.static = tuple(key for key in entries if not self.is_traced(key))
 
     def is_traced(self, key: str) -> bool:
@@ -66,29 +65,37 @@ class Space:
 
     def encode(self, params: Params) -> Params:
         """Return values as Optuna keeps them."""
-        return {key: self.entries[key].encode(value) for key, value in params.items()}
+        choices = {key: each for key, each in self.entries.items() if isinstance(each, Choice)}
+        return {
+            key: choices[key].encode(value) if key in choices else value
+            for key, value in params.items()
+        }
 
     def decode(self, params: Params) -> Params:
         """Return values that Optuna kept, in the order of the space."""
-        return {key: e.decode(params[key]) for key, e in self.entries.items() if key in params}
+        return {
+            key: entry.decode(params[key]) if isinstance(entry, Choice) else params[key]
+            for key, entry in self.entries.items()
+            if key in params
+        }
 
     def num_static(self) -> int | None:
         """Return the number of combinations of static values; None if it has no bound."""
-        counts = [self.entries[key].count() for key in self.static]
+        counts = [ranges.count(self.entries[key]) for key in self.static]
         return None if None in counts else math.prod(count for count in counts if count)
 
     def static_grid(self, limit: int) -> list[Params]:
         """Return combinations of static values, `limit` at most; a few of a real range."""
-        counts = {key: self.entries[key].count() for key in self.static}
+        counts = {key: ranges.count(self.entries[key]) for key in self.static}
         axes = {
-            key: self.entries[key].points(min(count, limit) if count else FEW)
+            key: ranges.points(self.entries[key], min(count, limit) if count else FEW)
             for key, count in counts.items()
         }
         return _product(axes, limit)
 
     def axes(self, points: int) -> dict[str, list[Any]]:
         """Return the values of every setting in a grid; at most `points` for a range."""
-        return {key: entry.points(points) for key, entry in self.entries.items()}
+        return {key: ranges.points(entry, points) for key, entry in self.entries.items()}
 
     def grid(self, points: int, limit: int | None = None) -> list[Params]:
         """Return combinations of `axes`, `limit` at most; the last setting changes fastest."""
@@ -96,12 +103,12 @@ class Space:
 
     def to_plain(self) -> Params:
         """Return the space as a YAML has it; two spaces are the same if these are."""
-        plain: Params = {key: entry.to_plain() for key, entry in self.entries.items()}
+        plain: Params = {key: ranges.to_plain(entry) for key, entry in self.entries.items()}
         return plain | {key: {"fixed": value} for key, value in self.fixed.items()}
 
     def to_wandb(self) -> Params:
         """Return the `parameters` of a wandb sweep."""
-        searched: Params = {key: entry.to_wandb() for key, entry in self.entries.items()}
+        searched: Params = {key: ranges.to_wandb(entry) for key, entry in self.entries.items()}
         return searched | {key: {"value": value} for key, value in self.fixed.items()}
 
 
@@ -250,7 +257,10 @@ def _make_range(key: str, kind: Any, value: object, step: object) -> Range:
         raise ConfigError(f"space.{key}.step = {show(step)}: must be an integer greater than 0")
     if kind.endswith("integer") and (high - low) % step:
         raise ConfigError(f"space.{key}.step = {step}: must divide high - low = {high - low}")
-    return Range(kind, low, high, step)
+    is_log = kind.startswith("log_")
+    if kind.endswith("integer"):
+        return IntDistribution(int(low), int(high), log=is_log, step=step)
+    return FloatDistribution(low, high, log=is_log)
 
 
 def _number(where: str, value: object, kind: str) -> float:
@@ -310,9 +320,9 @@ def _check_values(space: Space, settings_class: type, raw_settings: Params) -> N
             {other: value}
             for other, another in space.entries.items()
             if other != key and other.split(".")[0] == key.split(".")[0]
-            for value in another.ends()
+            for value in ranges.ends(another)
         ]
-        for value in entry.ends():
+        for value in ranges.ends(entry):
             problem = _problem(settings_class, base, {key: value})
             if problem and all(
                 _problem(settings_class, base, {key: value, **other}) for other in others

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from optuna.distributions import FloatDistribution
 
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 
 OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
@@ -14,8 +14,8 @@ OPTIMUM = {"hyperparams.learning_rate": 3e-3, "hyperparams.gamma": 0.97}
 @pytest.fixture(scope="session")
 def space():
     entries = {
-        "hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1),
-        "hyperparams.gamma": Range("uniform", 0.9, 0.999),
+        "hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True),
+        "hyperparams.gamma": FloatDistribution(0.9, 0.999),
     }
     return Space(entries, {})
 

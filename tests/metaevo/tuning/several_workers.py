@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from optuna.distributions import FloatDistribution
 from scipy.stats import qmc
 
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
 
@@ -76,6 +76,6 @@ def wait_for(path: Path, *processes: subprocess.Popen) -> None:
 
 
 def open_study(directory: Path, url: str | None) -> Study:
-    space = Space({"hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1)}, {})
+    space = Space({"hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True)}, {})
     config = SweepConfig(trials=TRIALS, sampler="sobol", storage=url, study="shared")
     return Study.open(directory, config, space, seed=5, name="")

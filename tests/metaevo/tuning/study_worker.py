@@ -9,15 +9,16 @@ import sys
 import time
 from pathlib import Path
 
+from optuna.distributions import FloatDistribution
+
 from metaevo.tuning import storage
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Outcome, Study
 
 
 def main(directory: Path, name: str, trials: int, url: str | None) -> None:
-    space = Space({"hyperparams.learning_rate": Range("log_uniform", 1e-5, 1e-1)}, {})
+    space = Space({"hyperparams.learning_rate": FloatDistribution(1e-5, 1e-1, log=True)}, {})
     config = SweepConfig(trials=trials, sampler="sobol", storage=url, study="shared")
     storage.BEAT_SECONDS, storage.DEAD_SECONDS = 1, 5
     is_worker = url is None and name != "first"

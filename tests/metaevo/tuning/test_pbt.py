@@ -5,6 +5,7 @@ import contextlib
 import jax
 import numpy as np
 import pytest
+from optuna.distributions import FloatDistribution
 
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import pbt
@@ -14,7 +15,7 @@ from metaevo.training.population import Population
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import PbtConfig, SweepConfig
 from metaevo.tuning.objective import Watch
-from metaevo.tuning.ranges import Choice, Range
+from metaevo.tuning.ranges import Choice
 from metaevo.tuning.space import Space
 from purerl import envs, q_learning
 from purerl.types import EpisodeSums
@@ -23,7 +24,7 @@ BASE = q_learning.Hyperparams()
 MEMBERS, SEEDS, ROUNDS, BROKEN = 4, 2, 4, 2
 SPACE = Space(
     {
-        "hyperparams.learning_rate": Range("log_uniform", 1e-7, 0.6),
+        "hyperparams.learning_rate": FloatDistribution(1e-7, 0.6, log=True),
         "hyperparams.gamma": Choice((0.9, 0.95)),
     },
     {},

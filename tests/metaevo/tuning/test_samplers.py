@@ -2,17 +2,18 @@ import itertools
 
 import numpy as np
 import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
 from scipy.stats import qmc
 
 from metaevo.config import ConfigError
-from metaevo.tuning.ranges import Choice, Range
+from metaevo.tuning.ranges import Choice, at, fraction_of
 from metaevo.tuning.samplers import check_sampler, design, num_trials
 from metaevo.tuning.space import Space
 
 MIXED = Space(
     {
-        "a": Range("log_uniform", 1e-4, 1e-2),
-        "b": Range("integer", 10, 40, step=10),
+        "a": FloatDistribution(1e-4, 1e-2, log=True),
+        "b": IntDistribution(10, 40, step=10),
         "c": Choice(([1], [2, 3])),
     },
     {},
@@ -58,13 +59,13 @@ def test_random_points_are_functions_of_seed_and_index(make_config):
 def test_a_fraction_of_a_range_is_that_of_its_value(key):
     entry = MIXED.entries[key]
     for fraction in np.linspace(0.01, 0.99, 25):
-        value = entry.at(fraction)
-        assert entry.at(entry.fraction(value)) == pytest.approx(value, rel=1e-12)
-    assert MIXED.entries["a"].fraction(MIXED.entries["a"].at(0.3)) == pytest.approx(0.3)
+        value = at(entry, fraction)
+        assert at(entry, fraction_of(entry, value)) == pytest.approx(value, rel=1e-12)
+    assert fraction_of(MIXED.entries["a"], at(MIXED.entries["a"], 0.3)) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("numeric", [0, 1])
 def test_cma_es_refuses_a_space_that_it_would_search_at_random(make_config, numeric):
-    entries = {"c": Choice((1, 2)), **{f"x{i}": Range("uniform", 0, 1) for i in range(numeric)}}
+    entries = {"c": Choice((1, 2)), **{f"x{i}": FloatDistribution(0, 1) for i in range(numeric)}}
     with pytest.raises(ConfigError, match="at least 2 ranges"):
         check_sampler(make_config(sampler="cma_es"), Space(entries, {}))

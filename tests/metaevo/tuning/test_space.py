@@ -9,6 +9,7 @@ import yaml
 from metaevo.config import ConfigError, from_dict, merge
 from metaevo.studies.settings import experiment_class
 from metaevo.training.settings import training_class
+from metaevo.tuning.ranges import at
 from metaevo.tuning.space import Space, make_space
 
 RAW = {"learner": "ppo"}
@@ -97,12 +98,12 @@ def test_a_grid_is_the_product_of_its_axes():
 
 def test_each_integer_of_a_range_gets_the_same_share():
     entry = make({"train.num_steps": {"integer": [32, 128], "step": 32}}).entries["train.num_steps"]
-    values = [entry.at((i + 0.5) / 400) for i in range(400)]
+    values = [at(entry, (i + 0.5) / 400) for i in range(400)]
     assert {value: values.count(value) for value in set(values)} == dict.fromkeys(
         (32, 64, 96, 128), 100
     )
     rate = make({RATE: {"log_uniform": [1e-4, 1e-2]}}).entries[RATE]
-    assert math.isclose(rate.at(0.5), 1e-3)
+    assert math.isclose(at(rate, 0.5), 1e-3)
 
 
 def test_the_wandb_sweep():

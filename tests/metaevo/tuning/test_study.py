@@ -3,12 +3,13 @@ import random
 import numpy as np
 import optuna
 import pytest
+from optuna.distributions import FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from metaevo.config import ConfigError, files
 from metaevo.tuning import storage as storages
-from metaevo.tuning.ranges import Choice, Range
+from metaevo.tuning.ranges import Choice, at
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Outcome, Study
 
@@ -50,7 +51,8 @@ def test_every_sampler_finds_a_known_optimum(tmp_path, make_config, space, quadr
         rng = np.random.default_rng(0)
         entries = space.entries.items()
         at_random = [
-            -quadratic({key: entry.at(rng.random()) for key, entry in entries}) for _ in range(4000)
+            -quadratic({key: at(entry, rng.random()) for key, entry in entries})
+            for _ in range(4000)
         ]
         assert distance < 0.5 * np.mean(at_random)
 
@@ -76,8 +78,8 @@ def test_the_same_seed_suggests_the_same_also_after_a_pause(
 @pytest.mark.parametrize("sampler", ["tpe", "cma_es"])
 def test_a_batch_of_suggestions_differs_and_choices_are_possible(tmp_path, make_config, sampler):
     entries = {
-        "a": Range("uniform", 0, 1),
-        "b": Range("integer", 1, 9),
+        "a": FloatDistribution(0, 1),
+        "b": IntDistribution(1, 9),
         "c": Choice(([1], [2, 2], [3])),
     }
     config = make_config(trials=48, sampler=sampler)
@@ -119,7 +121,7 @@ def test_outcomes_are_kept(tmp_path, make_config, space):
 
 
 def test_tpe_leaves_where_trials_diverge(tmp_path, make_config):
-    space = Space({"x": Range("uniform", 0, 1)}, {})
+    space = Space({"x": FloatDistribution(0, 1)}, {})
     with open_study(tmp_path, make_config(trials=64, sampler="tpe"), space) as study:
         while batch := study.ask(8):
             for trial in batch:
@@ -174,7 +176,7 @@ def test_a_trial_whose_values_were_half_written(tmp_path, make_config, space, mo
         ({"sampler": "sobol"}, 0, "has sampler = 'random', not 'sobol'"),
         ({"trials": 9}, 0, "has trials = 8, not 9"),
         ({}, 1, "has seed = 0, not 1"),
-        ({"space": {"x": Range("uniform", 0, 1)}}, 0, "has space."),
+        ({"space": {"x": FloatDistribution(0, 1)}}, 0, "has space."),
     ],
 )
 def test_another_search_in_the_same_study_is_refused(

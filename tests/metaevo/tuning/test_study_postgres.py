@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from optuna.distributions import FloatDistribution
 
 from metaevo.config import ConfigError
 from metaevo.tuning.config import SweepConfig
-from metaevo.tuning.ranges import Range
 from metaevo.tuning.space import Space
 from metaevo.tuning.study import Study
 
@@ -57,6 +57,6 @@ def test_a_password_is_never_shown(tmp_path, url):
     bad = url.replace("postgres@/postgres", "nobody:geheim@/missing")
     config = SweepConfig(trials=1, sampler="random", storage=bad)
     with pytest.raises(ConfigError, match="cannot be opened") as error:
-        Study.open(tmp_path, config, Space({"x": Range("uniform", 0, 1)}, {}), seed=0, name="n")
+        Study.open(tmp_path, config, Space({"x": FloatDistribution(0, 1)}, {}), seed=0, name="n")
     assert "geheim" not in str(error.value)
     assert "nobody" in str(error.value)
