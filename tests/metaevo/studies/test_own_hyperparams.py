@@ -141,6 +141,6 @@ def test_tuned_with_the_learner_and_kept_with_the_run(place, monkeypatch):
 def test_a_sweep_names_them_by_their_settings(place):
     settings = settings_of()
     space = {"hyperparams.component.weight": {"log_uniform": [0.1, 10.0]}}
-    assert make_space(space, type(settings), to_dict(settings)).traced == tuple(space)
+    assert make_space(space, type(settings), to_dict(settings)).static == ()
     with pytest.raises(ConfigError, match=r"component\.wight.*component\.weight"):
         make_space({"hyperparams.component.wight": {}}, type(settings), to_dict(settings))
