@@ -9,6 +9,7 @@ from purerl import envs
 from purerl.envs import Talking
 from purerl.envs.talking import TalkParams
 from purerl.parts import channels
+from tests.purerl.messages import message
 
 KEY, WIDTH, SCALE, STEPS = jax.random.key(0), 3, 2 * np.pi, 300
 MESSENGER = channels.Messenger((16, 8), WIDTH)
@@ -65,15 +66,8 @@ def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
     first, (obs, _, _, terminated, truncated, final) = play(
         talking, TalkParams(params, WEIGHTS, SCALE)
     )
-    layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), WEIGHTS["params"])
-
-    def said(x):
-        for layer in (layers["Torso_0"]["Dense_0"], layers["Torso_0"]["Dense_1"]):
-            x = np.maximum(x @ layer["kernel"] + layer["bias"], 0)
-        return SCALE * np.tanh(x @ layers["out"]["kernel"] + layers["out"]["bias"])
-
     for each in (np.asarray(first)[None], np.asarray(obs), np.asarray(final)):
-        np.testing.assert_allclose(each[:, 4:], said(each[:, :4]), atol=1e-4)
+        np.testing.assert_allclose(each[:, 4:], SCALE * message(WEIGHTS, each[:, :4]), atol=1e-4)
     ended = np.asarray(terminated | truncated)
     assert np.any(np.asarray(final)[ended] != np.asarray(obs)[ended])
     space = talking.observation_space(TalkParams(params, WEIGHTS))

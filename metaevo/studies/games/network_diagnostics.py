@@ -103,7 +103,7 @@ def measure(
     active = jax.tree.map(ACTIVATIONS[network.activation], entering)
     activity = jax.tree.map(lambda x: jnp.mean(jnp.abs(x), axis=0), active)
     scores = jax.tree.map(lambda x: x / jnp.maximum(jnp.mean(x), parameters.TINY), activity)
-    last = [layers[max(layers, key=_number)] for layers in active.values()]
+    last = [layers[f"Dense_{len(layers) - 1}"] for layers in active.values()]
     return Trace(
         coupling,
         conflict,
@@ -200,9 +200,3 @@ def _share(tree: PyTree) -> jax.Array:
     """Return the share of true elements in a tree of bools."""
     leaves = jax.tree.leaves(tree)
     return sum(jnp.sum(leaf) for leaf in leaves) / sum(leaf.size for leaf in leaves)
-
-
-def _number(layer: str) -> tuple[bool, int]:
-    """Return the sort key of a hidden layer: convolutions come first."""
-    kind, number = layer.split("_")
-    return kind != "Conv", int(number)

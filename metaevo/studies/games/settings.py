@@ -21,6 +21,7 @@ from purerl.types import Hyperparams
 
 Payoffs = tuple[tuple[float, float], tuple[float, float]]
 Names = Annotated[tuple[str, ...], MinLen(1)]
+Seeds = Annotated[int, Interval(ge=0, le=100_000)]
 Factors = tuple[Annotated[float, Gt(0)], ...]
 Victims = Annotated[int, Interval(ge=0, le=MOST)]
 
@@ -90,8 +91,10 @@ class MetaPolicyConfig:
 
 @dataclass(frozen=True)
 class TournamentConfig(HeldOutConfig):
-    """Settings of the final comparison; the seeds are meta-episodes of every pair."""
+    """Settings of the final comparison."""
 
+    seeds: Seeds = 128
+    """fresh meta-episodes of every pair; 0 for no comparison"""
     tuning_seeds: Annotated[int, Interval(gt=0, le=100_000)] = 64
     """other meta-episodes, on which each hand-written contender chooses among its variants"""
     learning_rates: Factors = (0.3, 3.0)
@@ -137,7 +140,7 @@ class CoinPolicyConfig:
 class CoinEvaluation(HeldOutConfig):
     """Settings of the final comparison."""
 
-    seeds: Annotated[int, Interval(ge=0, le=100_000)] = 64
+    seeds: Seeds = 64
     """fresh opponents of every contender; 0 for no comparison"""
     learning_rates: Factors = (0.5, 2.0)
     """of further opponents, as factors on the learning rate of evolution"""

@@ -18,6 +18,7 @@ from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class, make_parts
 from purerl import acting, envs
 from purerl.parts.channels import HAND_WRITTEN
+from tests.purerl.messages import message
 
 CONFIG = ChannelConfig(width=3, scale=2.0, hidden_sizes=(5,))
 
@@ -34,15 +35,6 @@ def talk(tmp_path_factory):
 
 def cartpole():
     return [("CartPole-v1", *envs.make("CartPole-v1"))]
-
-
-def said(weights, obs):
-    """The message by NumPy."""
-    layers = weights["params"]
-    (hidden,) = layers["Torso_0"].values()
-    x = np.maximum(obs @ np.asarray(hidden["kernel"]) + np.asarray(hidden["bias"]), 0)
-    out = layers["out"]
-    return 2.0 * np.tanh(x @ np.asarray(out["kernel"]) + np.asarray(out["bias"]))
 
 
 @pytest.mark.long
@@ -63,7 +55,7 @@ def test_what_a_run_has_found_is_heard(talk):
     weights, _ = checkpoint.load_tree(talk.meta_params)
     ((_, env, params),) = channels.hear(str(talk.path), cartpole(), "dqn")
     heard, _ = env.reset(jax.random.key(0), params)
-    np.testing.assert_allclose(heard[4:], said(weights, np.asarray(heard[:4])), rtol=1e-5)
+    np.testing.assert_allclose(heard[4:], 2.0 * message(weights, np.asarray(heard[:4])), rtol=1e-5)
     channel, loaded = metaevo.load(talk.path)
     np.testing.assert_allclose(channel(loaded, heard[:4]), heard[4:], rtol=1e-6)
 

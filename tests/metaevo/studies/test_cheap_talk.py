@@ -16,6 +16,7 @@ from metaevo.studies.games.victims import all_victims
 from purerl import envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 from tests.metaevo.studies.games import DQN, TALK, merged, run
+from tests.purerl.messages import message
 
 
 def study_of(**changes):
@@ -23,11 +24,11 @@ def study_of(**changes):
     return CheapTalkStudy(from_dict(CheapTalkSettings.for_learner(raw), raw))
 
 
-def trained(problem, key, say):
+def trained(key, weights):
     """A victim that is trained directly, and what it earned in every update."""
     settings = study_of().settings
     env, params = envs.make("CartPole-v1")
-    talking = Talking(env, lambda _, obs: say(obs), 2)
+    talking = Talking(env, lambda _, obs: message(weights, obs, jnp), 2)
     learner = ppo.PPO(settings.train, talking)
     hyperparams = settings.hyperparams
     result = jax.jit(learner.train)(key, hyperparams, None, TalkParams(params, None, 3.0))
@@ -42,14 +43,7 @@ def test_an_adversary_is_paid_what_its_victim_is_not():
     weights = adversary.init(jax.random.key(1))
     found = jax.jit(adversary.evaluate)(key, weights)
     assert jax.jit(ally.evaluate)(key, weights).fitness == -found.fitness
-    layers = weights["params"]
-
-    def say(obs):
-        (hidden,) = layers["Torso_0"].values()
-        x = jnp.maximum(obs @ hidden["kernel"] + hidden["bias"], 0)
-        return jnp.tanh(x @ layers["out"]["kernel"] + layers["out"]["bias"])
-
-    episodes = trained(adversary, key, say)
+    episodes = trained(key, weights)
     expected = episodes.returns.sum() / episodes.episodes.sum()
     np.testing.assert_allclose(-found.fitness, expected, rtol=1e-5)
     np.testing.assert_allclose(found.metrics["victim_mean_return"], expected, rtol=1e-5)

@@ -15,19 +15,12 @@ from metaevo.studies.registry import STUDIES
 from purerl import acting, envs, ppo
 from purerl.envs.talking import Talking, TalkParams
 from tests.metaevo.studies.games import STEERING, merged, run
+from tests.purerl.messages import message
 
 
 def study_of(**changes):
     raw = merged(STEERING, changes)
     return SteeringStudy(from_dict(STUDIES["steering"].settings(raw, None), raw))
-
-
-def said(weights, x):
-    """What a network of messages says, in NumPy."""
-    layers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), weights["params"])
-    (hidden,) = layers["Torso_0"].values()
-    x = np.maximum(x @ hidden["kernel"] + hidden["bias"], 0)
-    return np.tanh(x @ layers["out"]["kernel"] + layers["out"]["bias"])
 
 
 @pytest.mark.long
@@ -40,13 +33,9 @@ def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
 
     train_key, _, play_key = jax.random.split(key, 3)
     env, params = envs.make("CartPole-v1")
-    layers = found["channel"]
 
     def say(_, obs):
-        hidden = layers["params"]["Torso_0"]["Dense_0"]
-        x = jnp.maximum(obs @ hidden["kernel"] + hidden["bias"], 0)
-        out = layers["params"]["out"]
-        return jnp.tanh(x @ out["kernel"] + out["bias"])
+        return message(found["channel"], obs, jnp)
 
     learner = ppo.PPO(study.settings.train, Talking(env, say, 2))
     talk = TalkParams(params, None, 3.0)
@@ -63,8 +52,8 @@ def test_a_candidate_is_paid_for_where_its_frozen_victim_goes():
         start_key, _ = jax.random.split(episode_key)
         obs, state = env.reset_env(start_key, params)
         for _ in range(12):
-            message = 3.0 * said(found["steering"], np.append(obs, goal))
-            action = act(jnp.append(obs, message.astype(np.float32)))
+            said = 3.0 * message(found["steering"], np.append(obs, goal))
+            action = act(jnp.append(obs, said.astype(np.float32)))
             obs, state, _, terminated, _ = step(key, state, action, params)
             total += np.exp(-((float(obs[0]) - goal) ** 2))
             going += 1
