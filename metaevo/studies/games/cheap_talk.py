@@ -24,10 +24,11 @@ from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.reports import game_plots, plots
 from metaevo.reports.page import Table
 from metaevo.studies.games import network_diagnostics, victims
+from metaevo.studies.games.fresh_agents import FreshAgents
 from metaevo.studies.games.results import GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import SIGNS, CheapTalkSettings
 from metaevo.studies.games.study import GameStudy
-from metaevo.studies.games.victims import FreshVictims, Victim
+from metaevo.studies.games.victims import Victim
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import Windows, all_finite, mean_returns, measures
@@ -149,10 +150,10 @@ class CheapTalkStudy(GameStudy):
         settings = self.settings
         weights = {**learned, **dict.fromkeys(channels.HAND_WRITTEN, next(iter(learned.values())))}
         names = list(weights)
-        fresh = FreshVictims(settings, names)
-        few = FreshVictims(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
+        fresh = FreshAgents(settings, names)
+        few = FreshAgents(settings, names, min(network_diagnostics.SEEDS, fresh.seeds))
 
-        def rows(fresh: FreshVictims, victim: Victim) -> PlainDict:
+        def rows(fresh: FreshAgents, victim: Victim) -> PlainDict:
             def row(key, name):
                 own_key, dropout = jax.random.fold_in(key, 0x7A1C), victim.message_dropout
                 speaker = channels.speaker(name, own_key, weights[name], dropout)
@@ -162,7 +163,7 @@ class CheapTalkStudy(GameStudy):
             return fresh.rows(row)
 
         def program(
-            fresh: FreshVictims,
+            fresh: FreshAgents,
             victim: Victim,
             measure: Callable[[Task, jax.Array, Hyperparams], Any],
         ) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ M-FOS (Lu et al. 2022) beyond matrix games: the opponent sees a grid and follows
 gradient. A candidate plays a meta-episode, in which the opponent learns from scratch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -19,17 +19,19 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.studies.games import coin_players
 from metaevo.studies.games.coin_players import Cast, Episode, Weights
+from metaevo.studies.games.fresh_agents import FreshAgents
 from metaevo.studies.games.results import Cell, GameResult, Scores, ScoresFormat, mean
 from metaevo.studies.games.settings import CoinSettings
 from metaevo.studies.games.study import GameStudy
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.train_learner import Task, working_set
+from purerl.envs.coin_game import Player
 
 NAIVE = "naive"
 """Name of the contender that learns like the opponent."""
-CHUNK = 8
-"""Number of meta-episodes of the comparison that are played at once."""
+SHOWN = 8
+"""Number of meta-episodes in the figure."""
 SCORES = ScoresFormat(
     "coin_game",
     "opponents",
@@ -108,33 +110,50 @@ class CoinStudy(GameStudy):
     @cached_property
     def _meta_episodes(self) -> Callable[[Weights], Episode]:
         """Meta-episodes of a meta-policy against a few opponents; compiled once."""
-        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, CHUNK)
+        keys = keys_for(self.settings.run.seed, Purpose.ILLUSTRATION, SHOWN)
         return jax.jit(lambda weights: jax.vmap(lambda key: self.agents.play(key, weights))(keys))
 
     def judge(
         self, learned: Mapping[str, Weights], figures: Path, check_stop: Callable[[], None]
     ) -> GameResult:
         """Evaluate meta-policies and other players against fresh opponents."""
-        settings, play = self.settings, self._compiled(learned)
-        seeds, rate = settings.evaluation.seeds, settings.hyperparams.learning_rate
-        keys = keys_for(settings.run.seed, Purpose.HELD_OUT, -(-seeds // CHUNK) * CHUNK)
-
-        def meet(name: str, factor: float) -> Episode:
-            hyperparams = settings.hyperparams.replace(learning_rate=jnp.float32(factor * rate))
-            chunks = []
-            for begin in range(0, seeds, CHUNK):
-                check_stop()
-                found = play(name, hyperparams, keys[begin : begin + CHUNK])
-                chunks.append(jax.device_get(found))
-            return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:seeds], *chunks)
-
-        rates = {"as in evolution": 1.0} | {
-            f"learning rate x {factor:g}": factor for factor in settings.evaluation.learning_rates
+        settings = self.settings
+        rate, factors = settings.hyperparams.learning_rate, settings.evaluation.learning_rates
+        rates = {"as in evolution": rate} | {
+            f"learning rate x {factor:g}": factor * rate for factor in factors
         }
-        met = {
-            name: [meet(name, factor) for factor in rates.values()]
-            for name in (*learned, NAIVE, *coin_players.HAND_WRITTEN)
+        unused = next(iter(learned.values()))
+        casts = {name: Cast(jnp.int32(0), weights) for name, weights in learned.items()} | {
+            name: Cast(jnp.int32(place), unused)
+            for place, name in enumerate(coin_players.HAND_WRITTEN, start=1)
         }
+
+        def meet(names: Sequence[str], player: Player) -> dict[str, list[Episode]]:
+            """Return meta-episodes of contenders, one for each learning rate of the opponents."""
+            learner, fresh = settings.learner(player), FreshAgents(settings, names)
+
+            def run(key, row):
+                params = settings.env_params(row["cast"])
+                hyperparams = settings.hyperparams.replace(learning_rate=row["rate"])
+                both_learn = NAIVE in names
+                return coin_players.play(learner, hyperparams, key, params, both_learn=both_learn)
+
+            program = fresh.program(run, self.agents.task, settings.hyperparams, self.agents.frames)
+            found: dict[str, list[Episode]] = {name: [] for name in names}
+            for opponent, rate in rates.items():
+
+                def row(key, name, rate=rate):
+                    del key
+                    return {"cast": casts.get(name, ()), "rate": jnp.float32(rate)}
+
+                episodes = program(fresh.rows(row), f"comparing: {opponent}", check_stop)
+                for place, name in enumerate(names):
+                    found[name].append(jax.tree.map(lambda leaf, at=place: leaf[at], episodes))
+            return found
+
+        played = meet([NAIVE], coin_players.naive(settings.train))
+        played |= meet(list(casts), coin_players.any_player(settings.step))
+        met = {name: played[name] for name in (*learned, NAIVE, *coin_players.HAND_WRITTEN)}
         first = {name: episodes[0] for name, episodes in met.items()}
         shown = {name: _curves(first[name]) for name in (next(iter(learned)), NAIVE)}
         game_plots.plot_coins(shown, figures / "coins.png")
@@ -147,41 +166,6 @@ class CoinStudy(GameStudy):
             self.agents.frames * len(rates),
             SCORES.to_plain(Scores(list(rates), cells)),
         )
-
-    def _compiled(self, learned: Mapping[str, Weights]) -> Callable[..., Episode]:
-        """Return `(name of a contender, hyperparams, keys) -> meta-episodes`, fields [keys, ...].
-
-        There are two programs: for the naive learner, and for all other contenders.
-        """
-        settings = self.settings
-        weights = jax.tree.map(jnp.asarray, dict(learned))
-        unused = next(iter(weights.values()))
-        casts = {name: Cast(jnp.int32(0), each) for name, each in weights.items()} | {
-            name: Cast(jnp.int32(place), unused)
-            for place, name in enumerate(coin_players.HAND_WRITTEN, start=1)
-        }
-        fixed = settings.learner(coin_players.any_player(settings.step))
-        learning = settings.learner(coin_players.naive(settings.train))
-
-        @jax.jit
-        def against_fixed(cast, hyperparams, keys):
-            params = settings.env_params(cast)
-            return jax.vmap(lambda key: coin_players.play(fixed, hyperparams, key, params))(keys)
-
-        @jax.jit
-        def against_learning(hyperparams, keys):
-            def play(key):
-                params = settings.env_params(())
-                return coin_players.play(learning, hyperparams, key, params, both_learn=True)
-
-            return jax.vmap(play)(keys)
-
-        def play(name, hyperparams, keys):
-            if name == NAIVE:
-                return against_learning(hyperparams, keys)
-            return against_fixed(casts[name], hyperparams, keys)
-
-        return play
 
     def title(self, generations: int) -> tuple[str, str]:
         """Return the game."""

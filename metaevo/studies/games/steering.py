@@ -21,10 +21,10 @@ from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.reports import game_plots
 from metaevo.reports.page import Table
 from metaevo.studies.games import victims
+from metaevo.studies.games.fresh_agents import FreshAgents
 from metaevo.studies.games.results import GameResult, estimates_table, mean
 from metaevo.studies.games.settings import SteeringSettings
 from metaevo.studies.games.study import GameStudy
-from metaevo.studies.games.victims import FreshVictims
 from metaevo.studies.problem import CAPTION
 from metaevo.studies.study import subtitle
 from metaevo.training.fitness import all_finite
@@ -311,7 +311,8 @@ class SteeringStudy(GameStudy):
             scores = jnp.append(networks, best)
             return jnp.where(all_finite(params.victim), scores, jnp.nan)
 
-        fresh, frames = FreshVictims(self.settings, CHANNELS), self._row_frames
+        fresh = FreshAgents(self.settings, CHANNELS)
+        frames = self._row_frames
         program = fresh.program(run, problem.task, problem.hyperparams, frames)
         scores = np.asarray(program(fresh.rows(row), "comparing", check_stop))
         return {

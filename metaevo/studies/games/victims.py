@@ -1,9 +1,6 @@
 """Victims: learners that hear a channel, in evolution and in comparisons of channels."""
 
-import math
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +11,7 @@ from metaevo.components.channels import ChannelConfig, talking
 from metaevo.components.component import LEARNED
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.plain import PlainDict
-from metaevo.evolution import devices
-from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.progress import Progress
-from metaevo.studies.games.settings import (
-    CheapTalkSettings,
-    SteeringSettings,
-    TalkSettings,
-    VictimConfig,
-)
+from metaevo.studies.games.settings import CheapTalkSettings, TalkSettings, VictimConfig
 from metaevo.training.checks import check_training
 from metaevo.training.task import LearnerConfig, TaskConfig, make_environments, make_learner
 from metaevo.training.train_learner import Task, train, working_set
@@ -32,8 +21,6 @@ from purerl.parts import channels
 from purerl.parts.channels import Weights
 from purerl.parts.evaluation import mean_return
 from purerl.types import Channel, EpisodeSums, Hyperparams, TrainResult
-
-R = TypeVar("R")
 
 
 class Victim(NamedTuple):
@@ -160,79 +147,3 @@ def _changed(name: str, change: VictimConfig, settings: CheapTalkSettings) -> Vi
     task = make_task(victim, settings.task, settings.channel, speaks=True)
     check_training("evaluation.seeds", task, victim.hyperparams, None, kept=1, at_once=1)
     return victim
-
-
-class FreshVictims:
-    """Victims with held-out seeds, the same for every channel of a comparison."""
-
-    def __init__(
-        self,
-        settings: CheapTalkSettings | SteeringSettings,
-        names: Iterable[str],
-        seeds: int | None = None,
-    ):
-        """Choose the seeds.
-
-        Args:
-            settings: settings of the evolution.
-            names: names of the channels.
-            seeds: number of victims of each channel; by default `evaluation.seeds`.
-        """
-        self.settings, self.names = settings, list(names)
-        self.seeds = settings.evaluation.seeds if seeds is None else seeds
-        self.keys = keys_for(settings.run.seed, Purpose.HELD_OUT, self.seeds)
-
-    def rows(self, make: Callable[[jax.Array, str], PlainDict]) -> PlainDict:
-        """Return rows [channels * seeds] of arrays.
-
-        Args:
-            make: `(key of a victim, name of a channel) -> row`.
-        """
-
-        def row(key, name):
-            return {"key": jax.random.key_data(key), **make(key, name)}
-
-        rows = [jax.device_get(jax.vmap(partial(row, name=name))(self.keys)) for name in self.names]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
-
-    def program(
-        self,
-        run: Callable[[jax.Array, PlainDict], R],
-        task: Task,
-        hyperparams: Hyperparams,
-        frames: int,
-    ) -> Callable[[PlainDict, str, Callable[[], None]], R]:
-        """Compile a function of a victim.
-
-        Args:
-            run: `(key of a victim, row) -> results`.
-            task: the task of the victims.
-            hyperparams: example hyperparameters of the victims.
-            frames: environment steps of a row.
-
-        Returns:
-            `(rows, stage, check_stop) -> results` with fields [channels, seeds, ...]; the progress
-            bar shows the name of the stage.
-        """
-        config, shape = self.settings.evolution, (len(self.names), self.seeds)
-        chunk_size = config.chunk_size or devices.choose_chunk_size(
-            math.prod(shape), working_set(task, hyperparams, None), config.num_devices
-        )
-        row_map = devices.RowMap(
-            lambda row: run(jax.random.wrap_key_data(row["key"]), row),
-            chunk_size=chunk_size,
-            num_devices=config.num_devices,
-        )
-
-        def results(rows: PlainDict, stage: str, check_stop: Callable[[], None]) -> R:
-            total = frames * math.prod(shape)
-            with Progress(total=total, desc=stage, unit="frame", unit_scale=True) as bar:
-
-                def progress(agents: int) -> None:
-                    bar.update(agents * frames)
-                    check_stop()
-
-                found = row_map(rows, progress)
-            return jax.tree.map(lambda leaf: leaf.reshape(*shape, *leaf.shape[1:]), found)
-
-        return results
