@@ -114,6 +114,8 @@ class State(struct.PyTreeNode):
     """None for uniform replay"""
     epsilon: jax.Array
     """[] probability of a random action in the last phase"""
+    num_updates: jax.Array | None = None
+    """[] int32, length of this training; None for the config's"""
 
 
 METRICS = "value_loss", "value_error", "q_value"
@@ -212,7 +214,7 @@ class DQN:
         """
         config, layout = self.config, self.config.layout
         frames = self.context(state, hyperparams).frames
-        epsilon = exploration.epsilon(hyperparams, frames, config.total_timesteps / 2)
+        epsilon = exploration.epsilon(hyperparams, frames, training.total_frames(config, state) / 2)
 
         def step(carry, key):
             envs, sums = carry
@@ -353,8 +355,8 @@ class DQN:
         frames = state.phase.astype(jnp.float32) * self.config.train_interval
         return Context(
             hyperparams,
-            progress=jnp.minimum(frames / self.config.total_timesteps, 1.0),
-            num_updates=self.config.num_updates,
+            progress=jnp.minimum(frames / training.total_frames(self.config, state), 1.0),
+            num_updates=training.length(self.config, state),
             frames=frames,
         )
 

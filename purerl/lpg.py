@@ -85,7 +85,7 @@ class State(struct.PyTreeNode):
     opt_state: PyTree
     update: jax.Array
     """[] int32, updates done"""
-    lifetime: jax.Array
+    num_updates: jax.Array
     """[] int32, updates after which the agent stops learning"""
     key: jax.Array
     envs: rollouts.Environments
@@ -143,7 +143,7 @@ class LPG:
             params=params,
             opt_state=(),
             update=jnp.int32(0),
-            lifetime=jnp.ceil(share * config.num_updates).astype(jnp.int32),
+            num_updates=jnp.ceil(share * config.num_updates).astype(jnp.int32),
             key=key,
             envs=envs,
         )
@@ -218,7 +218,7 @@ class LPG:
         )
         learned = optax.apply_updates(state.params, updates), opt_state
         if self.config.shortest_lifetime < 1.0:
-            is_alive = state.update < state.lifetime
+            is_alive = state.update < state.num_updates
             learned = jax.tree.map(
                 lambda new, old: jnp.where(is_alive, new, old),
                 learned,
@@ -246,8 +246,8 @@ class LPG:
         done = state.update.astype(jnp.float32)
         return Context(
             hyperparams,
-            progress=jnp.minimum(done / state.lifetime, 1.0),
-            num_updates=state.lifetime,
+            progress=jnp.minimum(done / state.num_updates, 1.0),
+            num_updates=state.num_updates,
             frames=done * self.config.batch_size,
         )
 

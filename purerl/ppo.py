@@ -103,6 +103,8 @@ class State(struct.PyTreeNode):
     envs: rollouts.Environments
     """N environments; their observations are not normalised"""
     normalizer: Normalizer
+    num_updates: jax.Array | None = None
+    """[] int32, length of this training; None for the config's"""
 
 
 class Policy(NamedTuple):
@@ -343,12 +345,13 @@ class PPO:
 
     def context(self, state: State, hyperparams: Hyperparams) -> Context:
         """Return the context of the slots in this update."""
+        num_updates = training.length(self.config, state)
         frames = state.update.astype(jnp.float32) * self.config.batch_size
-        whole = float(self.config.num_updates * self.config.batch_size)
+        whole = jnp.float32(num_updates) * self.config.batch_size
         return Context(
             hyperparams,
             progress=jnp.minimum(frames / whole, 1.0),
-            num_updates=self.config.num_updates,
+            num_updates=num_updates,
             frames=frames,
         )
 

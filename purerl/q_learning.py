@@ -100,6 +100,8 @@ class State(struct.PyTreeNode):
     obs: jax.Array
     """[] int32, the state to act in next"""
     unfinished: episodes.Unfinished
+    num_updates: jax.Array | None = None
+    """[] int32, length of this training; None for the config's"""
 
 
 class Policy(struct.PyTreeNode):
@@ -214,7 +216,7 @@ class QLearning:
         steps = self.config.num_steps
         key, choice_key, table_key, env_key = jax.random.split(state.key, 4)
         frames = state.update.astype(jnp.float32) * steps + jnp.arange(steps)
-        horizon = float(self.config.num_updates * steps)
+        horizon = jnp.float32(training.length(self.config, state)) * steps
         epsilon = exploration.epsilon(hyperparams, frames, horizon)
         # One number decides whether to explore and, stretched again, which action to take.
         uniform = jax.random.uniform(choice_key, (steps,))
@@ -270,7 +272,7 @@ class QLearning:
         env_params: EnvParams,
     ) -> tuple[State, EpisodeSums, dict[str, jax.Array]]:
         """Act and learn for `num_steps` steps."""
-        num_updates = self.config.num_updates
+        num_updates = training.length(self.config, state)
         progress = jnp.minimum(state.update / num_updates, 1.0)
         frames = state.update.astype(jnp.float32) * self.config.num_steps
         context = Context(hyperparams, progress, num_updates, frames)
@@ -297,7 +299,9 @@ class QLearning:
             "value_error": jnp.sqrt(squares / self.config.num_steps),
             "visited": jnp.mean(visits > 0),
         }
-        state = State(q, visits, state.update + 1, key, env_state, obs, unfinished)
+        state = State(
+            q, visits, state.update + 1, key, env_state, obs, unfinished, state.num_updates
+        )
         return state, jax.tree.map(jnp.sum, sums), metrics
 
     def value_targets(

@@ -38,7 +38,7 @@ class Context(struct.PyTreeNode):
     progress: jax.Array | float = 0.0
     """[] share of the whole training that is done, in [0, 1]; as of the update (DQN: the phase)"""
     num_updates: jax.Array | int = 1
-    """updates of the whole training; traced if lifetimes differ between agents"""
+    """updates of the whole training; traced if agents have lengths of their own"""
     frames: jax.Array | float = 0.0
     """[] environment steps done, a float: they may exceed an int32"""
     epoch: jax.Array | None = None
@@ -189,7 +189,8 @@ Train = Callable[[jax.Array, Hyperparams, MetaParams, EnvParams], TrainResult]
 class Learner(Protocol):
     """A learner with its static parts bound, as the outer loops use PPO, DQN, ...
 
-    `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`.
+    `train(key, ...)` equals `init(key, ...)` followed by `config.num_updates` times `update`. The
+    learners of purerl also take `num_updates`, a traced length; see `purerl.parts.training`.
     Two methods are optional. A learner with a memory has `begin() -> memory`, the memory at the
     start of an episode. One with the slot `value_loss` has `value_targets(state, hyperparams,
     env_params)`, which returns predictions [B] and targets [B] as the value loss sees them.

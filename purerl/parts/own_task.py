@@ -86,10 +86,11 @@ class OwnTask:
         hyperparams: Hyperparams,
         meta_params: MetaParams,
         env_params: EnvParams,
+        **length: Any,
     ) -> TrainResult:
-        """Train one agent from scratch in a new task."""
+        """Train one agent from scratch in a new task; see `purerl.parts.training.train`."""
         env_params = self.task_of(key, env_params)
-        result = self.learner.train(key, hyperparams, meta_params, env_params)
+        result = self.learner.train(key, hyperparams, meta_params, env_params, **length)
         return TrainResult(State(result.state, env_params), result.episodes, result.metrics)
 
     def value_targets(

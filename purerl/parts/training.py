@@ -1,6 +1,9 @@
 """Training from scratch, the same for every learner."""
 
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 
 from purerl.types import EnvParams, Hyperparams, Learner, MetaParams, TrainResult
 
@@ -11,16 +14,54 @@ def train(
     hyperparams: Hyperparams,
     meta_params: MetaParams,
     env_params: EnvParams,
+    num_updates: jax.Array | int | None = None,
 ) -> TrainResult:
-    """Train one agent from scratch; metrics are reduced inside the scan, to one per update.
+    """Train one agent from scratch; metrics are reduced inside the loop, to one per update.
 
     A learner has this function as its method `train`.
+
+    Args:
+        learner: any learner with a field `num_updates` in its state.
+        key: of all randomness.
+        hyperparams: traced settings.
+        meta_params: of the slots.
+        env_params: of the environment.
+        num_updates: [] int32, the length of this training, at most `config.num_updates`, which is
+            the default. It is traced, so one program trains agents for different lengths, and
+            progress and annealing follow it. Under `vmap`, agents with lengths of their own all
+            cost as much as the longest. Sums and metrics of updates after the end are zero.
     """
 
-    def scan_update(state, _):
+    def step(state):
         state, sums, metrics = learner.update(state, hyperparams, meta_params, env_params)
         return state, (sums, metrics)
 
     state = learner.init(key, hyperparams, meta_params, env_params)
-    state, (sums, metrics) = jax.lax.scan(scan_update, state, length=learner.config.num_updates)
+    most = learner.config.num_updates
+    if num_updates is None:
+        state, (sums, metrics) = jax.lax.scan(lambda state, _: step(state), state, length=most)
+        return TrainResult(state, sums, metrics)
+
+    def write_step(index, carry):
+        state, written = carry
+        state, new = step(state)
+        return state, jax.tree.map(lambda rows, row: rows.at[index].set(row), written, new)
+
+    length = jnp.asarray(num_updates, jnp.int32)
+    state = state.replace(num_updates=length)
+    _, shapes = jax.eval_shape(step, state)
+    empty = jax.tree.map(lambda leaf: jnp.zeros((most, *leaf.shape), leaf.dtype), shapes)
+    state, (sums, metrics) = jax.lax.fori_loop(0, length, write_step, (state, empty))
     return TrainResult(state, sums, metrics)
+
+
+def length(config: Any, state: Any) -> Any:
+    """Return the number of updates of an agent's training: its own, or that of the config."""
+    return config.num_updates if state.num_updates is None else state.num_updates
+
+
+def total_frames(config: Any, state: Any) -> Any:
+    """Return the environment steps of an agent's training, float32 if it has its own length."""
+    if state.num_updates is None:
+        return config.total_timesteps
+    return state.num_updates.astype(jnp.float32) * config.frames_per_update

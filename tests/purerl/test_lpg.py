@@ -170,15 +170,15 @@ def test_lifetimes():
     keys = jax.random.split(KEY, 200)
     init = jax.jit(learner.init)
     states = jax.vmap(lambda key: init(key, HYPERPARAMS, None, env_params))(keys)
-    lifetimes = np.asarray(states.lifetime)
+    lifetimes = np.asarray(states.num_updates)
     assert lifetimes.min() >= 4
     assert lifetimes.max() <= 40
     # log-uniform: the middle one is the root of the shortest
     assert np.median(lifetimes) == pytest.approx(0.1**0.5 * 40, abs=2)
     everyone = jax.jit(lpg.LPG(CONFIG, env).init)(KEY, HYPERPARAMS, None, env_params)
-    assert everyone.lifetime == CONFIG.num_updates
+    assert everyone.num_updates == CONFIG.num_updates
 
-    state = init(KEY, HYPERPARAMS, None, env_params).replace(lifetime=jnp.int32(2))
+    state = init(KEY, HYPERPARAMS, None, env_params).replace(num_updates=jnp.int32(2))
     update, told = jax.jit(learner.update), []
     params = [state.params]
     for _ in range(4):
