@@ -15,12 +15,12 @@ from metaevo.reports.plots import (
     ORANGE,
     PURPLE,
     SKY,
+    _draw_mean,
     _figure,
     _legend,
     _save,
     _style,
 )
-from metaevo.statistics import mean_curve
 
 COLORS = (GREY, BLUE, GREEN, PURPLE, ORANGE, SKY)
 
@@ -58,14 +58,10 @@ def plot_curves(
         _style(panels[1], "seconds of all agents together (log)", "")
         panels[1].set_xscale("log")
     for index, (name, curve) in enumerate(curves.items()):
-        mean, low, high = mean_curve(curve.returns)
         color = COLORS[index % len(COLORS)]
         dash = "solid" if index < len(COLORS) else "dashed"
         for axes, x in zip(panels, (curve.x, curve.seconds), strict=False):
-            if x is None:
-                continue
-            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
-            marker = "o" if np.isfinite(mean).sum() == 1 else ""
-            axes.plot(x, mean, label=name, marker=marker, color=color, linestyle=dash)
+            if x is not None:
+                _draw_mean(axes, x, curve.returns, name, color=color, linestyle=dash)
     _legend(figure, *panels)
     return _save(figure, path)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -317,8 +317,9 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         what = f"the factor of {found['hyperparams'][0]}"
     else:
         what = "the factors of hyperparameters"
-    first: list[Any] = []
-    tables = []
+    table = _table(found, what)
+    print(f"\n{table.text()}\n")
+    first: list[page.Section] = []
     if "learned" in found:
         plot_formulas(
             found["formulas"],
@@ -333,17 +334,6 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
             "numbers, names, operators and functions."
         )
         first.append(page.Image("", run.figures / FIGURE, caption))
-        tables.append(_table(found, what))
-    if "learned" not in found and "front" in found:
-        rows = [[each["length"], each["error"], each["text"]] for each in found["front"]]
-        note = f"Each is {what}; error: the share of the variance that is not explained."
-        tables.append(page.Table("Formulas", ["length", "error", "formula"], rows, note=note))
-    if "learned" not in found and found["networks"]:
-        rows = [[each["name"], each["numbers"], each["error"]] for each in found["networks"]]
-        note = f"error: the share of the variance of {what} that is not explained."
-        tables.append(page.Table("Networks", ["network", "numbers", "error"], rows, note=note))
-    for table in tables:
-        print(f"\n{table.text()}\n")
     for each in found.get("formulas", []):
         print(f"{each['name']}: {what} = {each['text']}")
     kinds = ", ".join(f"{kind}s" for kind in found["into"])
@@ -352,37 +342,50 @@ def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSet
         run.path / "report.html",
         f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
         f"{found['samples']:,} samples{inputs}",
-        [*first, *tables, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+        [*first, table, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
     )
     print(f"report: {run.path / 'report.html'}")
 
 
 def _table(found: PlainDict, what: str) -> page.Table:
-    rows: list[list[Any]] = []
-    for each in [*found["formulas"], *found["networks"]]:
-        against = each["against_learned"]
-        difference = estimate(against["difference"], *against["difference_interval"], sign=True)
-        length = each.get("length", f"({each.get('numbers', 0):,})")
-        name = each.get("text", each["name"])
-        rows.append([length, each["error"], each["iqm"], _interval(each), difference, name])
-    learned = found["learned"]
-    highlight = len(rows)
-    rows.append(
-        [f"({learned['numbers']:,})", 0.0, learned["iqm"], _interval(learned), "", "learned"]
-    )
-    for each in found["hand_written"]:
-        length = "" if each["length"] is None else each["length"]
-        rows.append([length, "", each["iqm"], _interval(each), "", each["name"]])
-    tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
-    note = (
-        f"Each formula is {what}; of a network its numbers stand in brackets. error: the share "
-        "of the variance in trainings that is not explained; IQM: interquartile mean on "
-        f"held-out seeds {tuned}, with its 95% interval, and the difference from what was learned."
-    )
-    columns = ["length", "error", "IQM", "95% interval", "difference", "formula"]
+    """Return the table of formulas and networks, with their scores if they were evaluated."""
+    note = f"Each formula is {what}; a network has its number of parameters in brackets. error: "
+    note += "the share of the variance in trainings that is not explained"
+    columns = ["length", "error", "formula"]
+    rows: list[list[object]] = []
+    highlight = None
+    if "learned" in found:
+        learned = found["learned"]
+        columns[2:2] = ["IQM", "95% interval", "difference"]
+        tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
+        note += (
+            f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, and the "
+            "difference from the learned part"
+        )
+    for each in [*found.get("formulas", found.get("front", [])), *found["networks"]]:
+        name = each["text"] if "text" in each else each["name"]
+        rows.append([_length(each), each["error"], *_scores(each), name])
+    if "learned" in found:
+        highlight = len(rows)
+        rows.append([_length(learned), 0.0, *_scores(learned), "learned"])
+        rows += [
+            [_length(each), "", *_scores(each), each["name"]] for each in found["hand_written"]
+        ]
     title = " and ".join(f"{kind}s" for kind in found["into"]).capitalize()
-    return page.Table(title, columns, rows, note=note, highlight=highlight)
+    return page.Table(title, columns, rows, note=f"{note}.", highlight=highlight)
 
 
-def _interval(row: PlainDict) -> str:
-    return interval(*row["interval"])
+def _length(row: PlainDict) -> object:
+    if "numbers" in row:
+        return f"({row['numbers']:,})"
+    return "" if row["length"] is None else row["length"]
+
+
+def _scores(row: PlainDict) -> list[object]:
+    """Return the cells of an evaluated formula or network."""
+    if "iqm" not in row:
+        return []
+    difference = ""
+    if against := row.get("against_learned"):
+        difference = estimate(against["difference"], *against["difference_interval"], sign=True)
+    return [row["iqm"], interval(*row["interval"]), difference]

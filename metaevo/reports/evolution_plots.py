@@ -1,7 +1,6 @@
 """Figures of an evolution: several seeds, evolved numbers, and the metrics of a problem."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -57,10 +56,7 @@ def plot_evolutions(
             alpha=1.0 if is_chosen else 0.9,
             label=f"{name}, the best on validation seeds" if is_chosen else "the other evolutions",
         )
-    for (name, value), (color, dash) in zip(
-        (baseline or {}).items(), cycle(plots._BASELINE_STYLES[1:]), strict=False
-    ):
-        axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
+    plots._baselines(axes, baseline or {})
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     plots._legend(figure, axes)
     return plots._save(figure, path)

@@ -58,7 +58,6 @@ def plot_steps(
                     linewidth=1.8 if style == "-" else 1.1,
                     label=f"{name}, momentum {momentum:g}",
                 )
-        axes.axvline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-        axes.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
+        plots._cross(axes)
     plots._legend(figure, grid[0, 0])
     return plots._save(figure, path)

@@ -149,6 +149,35 @@ def _line_styles(names: Iterable[str]) -> dict[str, PlainDict]:
     return styles
 
 
+def _draw_curves(axes: Axes, curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> None:
+    """Draw the curve (x, y) of each variant in its style."""
+    styles = _line_styles(curves)
+    for name, (x, y) in curves.items():
+        axes.plot(np.asarray(x), np.asarray(y), label=name, **styles[name])
+
+
+def _draw_mean(axes: Axes, x: ArrayLike, curves: ArrayLike, name: str, **style: Any) -> None:
+    """Draw the mean of curves [seeds, points] and its 95% bootstrap interval."""
+    mean, low, high = mean_curve(curves)
+    axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    marker = _visible(np.asarray(x, dtype=np.float64), mean)
+    axes.plot(x, mean, marker=marker, label=name, **style)
+
+
+def _cross(axes: Axes, x: float = 0.0) -> None:
+    """Draw thin lines through (x, 0)."""
+    axes.axvline(x, color=GREY, linewidth=0.8, zorder=1)
+    axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+
+
+def _baselines(axes: Axes, values: Mapping[str, float]) -> None:
+    """Draw dashed horizontal lines."""
+    for (name, value), (color, dash) in zip(
+        values.items(), cycle(_BASELINE_STYLES[1:]), strict=False
+    ):
+        axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
+
+
 def _visible(x: FloatArray, y: FloatArray) -> str:
     """The marker that a line needs: a single known point would otherwise not show."""
     return "o" if np.isfinite(x + y).sum() == 1 else ""
@@ -170,10 +199,9 @@ def plot_fitness(
     """Draw the population's fitness over the generations; returns ``path``.
 
     ``records`` are lines of metrics.jsonl; only the kind "generation" is used. A record has
-    fitness_mean and fitness_best, and optionally fitness_low and fitness_high (the bounds of the
-    middle 80% of candidates), fitness_of_mean and diverged. Earlier versions kept fitness_std
-    instead of the quantiles. ``baseline`` gives dashed horizontal lines, such as the fitness of
-    squared error.
+    fitness_mean, fitness_best, fitness_low and fitness_high (the bounds of the middle 80% of
+    candidates), and optionally fitness_of_mean and diverged. ``baseline`` gives dashed horizontal
+    lines, such as the fitness of squared error.
 
     Raises:
         ValueError: if no record is of a generation.
@@ -191,7 +219,8 @@ def plot_fitness(
         1 + any_diverged, sharex=True, squeeze=False, height_ratios=[6, 1][: 1 + any_diverged]
     )[:, 0]
     axes = _style(upper[0], "" if any_diverged else "generation", "fitness")
-    low, high, label = _band(records, mean, best)
+    low, high = _column(records, "fitness_low"), _column(records, "fitness_high")
+    label = "middle 80% of candidates"
     axes.fill_between(generation, low, high, color=SKY, alpha=0.3, linewidth=0, label=label)
     axes.plot(
         generation,
@@ -222,10 +251,7 @@ def plot_fitness(
             zorder=4,
             label="strategy's mean, validation seeds",
         )
-    for (name, value), (color, dash) in zip(
-        (baseline or {}).items(), cycle(_BASELINE_STYLES[1:]), strict=False
-    ):
-        axes.axhline(value, color=color, linestyle=dash, linewidth=1.8, label=name)
+    _baselines(axes, baseline or {})
     if any_diverged:
         lower = _style(upper[1], "generation", "diverged")
         lower.fill_between(generation, np.nan_to_num(diverged), step="mid", color=PURPLE)
@@ -235,17 +261,6 @@ def plot_fitness(
     upper[-1].xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     _legend(figure, axes)
     return _save(figure, path)
-
-
-def _band(
-    records: Sequence[PlainMapping], mean: FloatArray, best: FloatArray
-) -> tuple[FloatArray, FloatArray, str]:
-    """Where most candidates lie [records]: quantiles, or mean ± std of old records."""
-    low, high = _column(records, "fitness_low"), _column(records, "fitness_high")
-    if not np.isnan(low).all():
-        return low, high, "middle 80% of candidates"
-    spread = np.nan_to_num(_column(records, "fitness_std"))
-    return mean - spread, np.fmin(mean + spread, best), "mean ± std, at most the best"
 
 
 class LossCurve(NamedTuple):
@@ -289,8 +304,7 @@ def plot_losses(
         window = [min(window[0], error.min()), max(window[1], error.max())]
     backgrounds = []
     for axes in (upper, lower):
-        axes.axvline(0, color=GREY, linewidth=0.8, zorder=1)
-        axes.axhline(0, color=GREY, linewidth=0.8, zorder=1)
+        _cross(axes)
         axes.set_xlim(*window)
         if density is not None:
             backgrounds.append(_background_histogram(axes, np.ravel(density), window))
@@ -365,8 +379,6 @@ def _plot_means(axes: Axes, curves: Mapping[str, ArrayLike], steps: FloatArray) 
         scores = np.asarray(curve, dtype=np.float64)
         if scores.shape[1:] != steps.shape:
             raise ValueError(f"{name}: {scores.shape} is not [seeds, {len(steps)}]")
-        mean, low, high = mean_curve(scores)
         label = f"{name} ({len(scores)} seed{'s' * (len(scores) != 1)})"
-        axes.fill_between(steps, low, high, color=styles[name]["color"], alpha=0.18, linewidth=0)
-        axes.plot(steps, mean, marker=_visible(steps, mean), label=label, **styles[name])
+        _draw_mean(axes, steps, scores, label, **styles[name])
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))

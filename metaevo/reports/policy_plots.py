@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from metaevo.reports import plots
@@ -46,14 +45,12 @@ def plot_policy_losses(
             slope_axes, "ratio: new / old probability", "∂ objective / ∂ ratio" if first else ""
         )
         drift_axes.set_title(f"advantage {advantage:+g}", fontsize=11, color=plots.INK)
-        styles = plots._line_styles(curves)
-        for name, curve in curves.items():
-            ratio = np.asarray(curve.ratio)
-            drift_axes.plot(ratio, np.asarray(curve.drift), label=name, **styles[name])
-            slope_axes.plot(ratio, np.asarray(curve.derivative), label=name, **styles[name])
+        plots._draw_curves(drift_axes, {name: (c.ratio, c.drift) for name, c in curves.items()})
+        plots._draw_curves(
+            slope_axes, {name: (c.ratio, c.derivative) for name, c in curves.items()}
+        )
         for axes in (drift_axes, slope_axes):
-            axes.axvline(1, color=plots.GREY, linewidth=0.8, zorder=1)
-            axes.axhline(0, color=plots.GREY, linewidth=0.8, zorder=1)
-            axes.set_xlim(float(np.min(ratio)), float(np.max(ratio)))
+            plots._cross(axes, 1.0)
+            axes.margins(x=0)
     plots._legend(figure, grid[0, 0])
     return plots._save(figure, path)

@@ -27,10 +27,8 @@ def plot_schedules(panels: Mapping[str, Mapping[str, ArrayLike]], path: plots.Pa
     grid = figure.subplots(rows, min(2, len(panels)), sharex=True, squeeze=False)
     for axes, (hyperparam, curves) in zip(grid.flat, panels.items(), strict=False):
         plots._style(axes, "share of training done", hyperparam)
-        styles = plots._line_styles(curves)
-        for name, curve in curves.items():
-            values = np.asarray(curve)
-            axes.plot(np.linspace(0, 1, len(values)), values, label=name, **styles[name])
+        done = {name: np.linspace(0, 1, np.size(curve)) for name, curve in curves.items()}
+        plots._draw_curves(axes, {name: (done[name], curve) for name, curve in curves.items()})
         low, high = axes.get_ylim()
         if low < high / 2:
             axes.set_ylim(bottom=0)
