@@ -362,7 +362,8 @@ def _table(found: PlainDict, what: str) -> page.Table:
             f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, and the "
             "difference from the learned part"
         )
-    for each in [*found.get("formulas", found.get("front", [])), *found["networks"]]:
+    formulas = found["formulas"] if "learned" in found else found.get("front", [])
+    for each in [*formulas, *found["networks"]]:
         name = each["text"] if "text" in each else each["name"]
         rows.append([_length(each), each["error"], *_scores(each), name])
     if "learned" in found:
@@ -386,6 +387,7 @@ def _scores(row: PlainDict) -> list[object]:
     if "iqm" not in row:
         return []
     difference = ""
-    if against := row.get("against_learned"):
+    if "against_learned" in row:
+        against = row["against_learned"]
         difference = estimate(against["difference"], *against["difference_interval"], sign=True)
     return [row["iqm"], interval(*row["interval"]), difference]
