@@ -84,7 +84,7 @@ def policy_loss_sentence(
     slope = jax.vmap(jax.grad(policy_loss, argnums=2), in_axes=(None, None, 0, None))
 
     def reach(advantage: float) -> str:
-        """Which ratio, in the direction of the advantage, is the first that is not pushed on."""
+        """Return the ratio of probabilities up to which an advantage pushes the policy."""
         path = log_ratio * np.sign(advantage)
         push = -np.asarray(slope(meta_params, Context(hyperparams), path, np.float32(advantage)))
         ends = np.flatnonzero(push * advantage <= 1e-6)

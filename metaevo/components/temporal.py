@@ -38,14 +38,14 @@ def at(found: Found, progress: float) -> Callable[..., Any]:
 
 
 def quarters(found: Found, num_scalars: int) -> dict[str, Callable[..., Any]]:
-    """Return a loss as it is at every quarter of training, by the names of their curves.
+    """Return a loss at each quarter of training, by the names of the curves in a figure.
 
     Args:
         found: the loss.
-        num_scalars: that it takes after meta_params and context.
+        num_scalars: number of its arguments after meta_params and context.
 
     Returns:
-        a function each; only one, called `LEARNED`, if it doesn't look at progress.
+        a function for each quarter, or a single one, `LEARNED`, if the loss ignores progress.
     """
     scalars = [jnp.float32(0.5)] * num_scalars
 
