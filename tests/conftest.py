@@ -1,4 +1,4 @@
-"""What all tests share: the devices that JAX sees, and no contact with a screen or a server."""
+"""Devices and environment variables of all tests."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""Every shipped YAML loads and describes parts that fit; nothing is trained."""
+"""Every shipped YAML file loads and describes parts that fit; no agent is trained."""
 
 from pathlib import Path
 

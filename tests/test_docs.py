@@ -1,4 +1,4 @@
-"""What the README and the pages name exists, and what they promise of themselves holds."""
+"""Names, commands and programs in the README and the documentation are valid."""
 
 import ast
 import importlib

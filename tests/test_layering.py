@@ -1,4 +1,4 @@
-"""The rules that hold for the repository as a whole, checked on its source text."""
+"""Rules for the source text of the whole repository."""
 
 import ast
 import re

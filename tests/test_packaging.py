@@ -1,4 +1,4 @@
-"""What is declared, pinned and shipped fits what the code imports."""
+"""Declared, pinned and shipped packages match the imports."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""The components in examples/ can be evolved, begin as what they say, and their numbers matter."""
+"""The components in examples/: their starting points and their parameters."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The walkthrough runs from top to bottom, without Jupyter, and its stored outputs are whole."""
+"""The walkthrough runs from top to bottom, without Jupyter."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Runs that nobody disturbed, made once, and compiled programs that all runs here share."""
+"""Undisturbed runs and a cache of compiled programs, shared by all tests of faults."""
 
 import pytest
 

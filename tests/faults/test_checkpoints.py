@@ -1,4 +1,4 @@
-"""Whatever happens to the files of a checkpoint, it is found out and the one before is taken."""
+"""Damaged checkpoints are detected, and the previous one is used."""
 
 import re
 import shutil

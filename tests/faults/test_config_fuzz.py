@@ -1,4 +1,4 @@
-"""Whatever stands in a config or on a command line: settings that can be run, or one line."""
+"""Generated settings are accepted, or refused in one line."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Disks that fill up and directories that go away while a run writes there."""
+"""Disks that fill up and directories that disappear during a run."""
 
 import os
 import resource

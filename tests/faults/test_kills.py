@@ -1,4 +1,4 @@
-"""Runs killed with SIGKILL end, once resumed, as if nothing had been."""
+"""A run that is killed and resumed equals an undisturbed run."""
 
 import pytest
 

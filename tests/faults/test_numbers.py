@@ -1,4 +1,4 @@
-"""Numbers gone wrong: rewards, fitness and losses that are infinite, huge or no numbers at all."""
+"""Infinite, huge and NaN rewards, fitness values and losses."""
 
 import json
 import subprocess

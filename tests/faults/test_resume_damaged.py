@@ -1,4 +1,4 @@
-"""The scripts themselves, resumed on a directory in which many things are damaged at once."""
+"""Runs resumed in a directory with many kinds of damage."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Small but complete runs by the real scripts, and what of them must not depend on faults."""
+"""Small but complete runs of the scripts, and the results that faults must not change."""
 
 import hashlib
 import json

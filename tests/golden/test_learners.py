@@ -1,4 +1,4 @@
-"""Learners compute what they computed when `learners.json` was recorded."""
+"""Learners reproduce the results in `learners.json`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Contenders whose scores are known, and a comparison of them."""
+"""Contenders with known scores, and a comparison of them."""
 
 import jax
 import numpy as np

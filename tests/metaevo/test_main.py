@@ -1,4 +1,4 @@
-"""The command `metaevo`: what it lists, how it helps, and what it says of a wrong beginning."""
+"""The command `metaevo`: overview, help and unknown commands."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""What several tests share: problems with a known optimum, tiny PPO, algorithms step by step."""
+"""Shared test problems with a known optimum, and a tiny PPO."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""What the tests of purerl share: no implicit broadcasting, and agents that are trained once."""
+"""Fixtures of the tests of purerl: no implicit broadcasting, and agents trained once."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Environments whose right values and policies are known in closed form, and a recorded one."""
+"""Environments with values and policies known in closed form."""
 
 import jax
 import jax.numpy as jnp

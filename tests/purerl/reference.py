@@ -1,4 +1,4 @@
-"""PPO's loss and its gradient once more: NumPy, float64, from the papers' equations."""
+"""PPO's loss and gradient from the papers' equations, in NumPy and float64."""
 
 import jax
 import numpy as np

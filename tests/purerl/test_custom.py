@@ -1,4 +1,4 @@
-"""Environments of the user's own, by path or module."""
+"""Environments from a file or a module."""
 
 from pathlib import Path
 

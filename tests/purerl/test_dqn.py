@@ -1,4 +1,4 @@
-"""The pieces of DQN against independent computations: NumPy, float64, another route."""
+"""The pieces of DQN against independent computations, and its training."""
 
 import jax
 import jax.numpy as jnp

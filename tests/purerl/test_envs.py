@@ -1,4 +1,4 @@
-"""`make`: every environment as learners need it, and CartPole as Gymnasium has it."""
+"""`envs.make`: spaces and steps of every environment; CartPole against Gymnasium."""
 
 import gymnasium
 import gymnax

@@ -1,4 +1,4 @@
-"""GridWorlds: its tasks are what they are said to be, and its steps those of GridWorld."""
+"""GridWorlds: its distribution of tasks, and its steps against GridWorld."""
 
 import jax
 import numpy as np

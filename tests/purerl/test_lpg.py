@@ -1,4 +1,4 @@
-"""The learner of update rules: its targets, losses and steps against computations by hand."""
+"""The learner of update rules: targets, losses and steps against computations by hand."""
 
 import itertools
 

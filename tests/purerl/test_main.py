@@ -1,4 +1,4 @@
-"""`python -m purerl`: one agent is trained, and what it earned is printed."""
+"""`python -m purerl` trains one agent and prints its learning curve."""
 
 import jax
 import pytest

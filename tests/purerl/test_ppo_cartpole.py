@@ -1,4 +1,4 @@
-"""PPO learns CartPole-v1, and what it learned holds in Gymnasium."""
+"""PPO learns CartPole-v1, and its policies score the same in Gymnasium."""
 
 import jax
 import numpy as np

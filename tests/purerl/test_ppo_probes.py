@@ -1,4 +1,4 @@
-"""PPO on environments whose right values and policies are known in closed form."""
+"""PPO on environments with values and policies known in closed form."""
 
 import dataclasses
 from functools import cache

@@ -1,4 +1,4 @@
-"""What `import purerl` gives, and what it leaves alone."""
+"""Public names of `purerl`, and the cost of importing it."""
 
 import subprocess
 import sys

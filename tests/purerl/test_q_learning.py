@@ -1,4 +1,4 @@
-"""Tabular Q-learning against the rule of the textbook step by step, and against value iteration."""
+"""Tabular Q-learning against the textbook's rule and against value iteration."""
 
 from collections import Counter
 from functools import cache

@@ -1,4 +1,4 @@
-"""Every suite against its own loop, step by step. Skipped where the suite's extra is missing."""
+"""Every suite against its own loop, step by step; skipped if the suite is not installed."""
 
 import re
 from importlib.util import find_spec

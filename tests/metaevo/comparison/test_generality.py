@@ -1,4 +1,4 @@
-"""`metaevo generality`: its list, what is measured once, what the scores say, and bad input."""
+"""`metaevo generality`: references, scores, kept results, bad input."""
 
 import dataclasses
 import json

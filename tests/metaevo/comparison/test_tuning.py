@@ -1,4 +1,4 @@
-"""Contenders are tuned alike, and an interrupted tuning goes on."""
+"""All contenders are tuned alike, and an interrupted tuning continues."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Channels by name: what is heard, what a run keeps of it, and what is refused."""
+"""Channels by name or from a run: their messages, saving, refusals."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""What a run has found, saved and loaded again; files that somebody made up are refused."""
+"""Components saved by a run and loaded again; forged files are refused."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The drift network: what holds for any parameters, where it starts, what extremes do to it."""
+"""The drift network: its conditions for any parameters, its start, extreme inputs."""
 
 from functools import cache
 

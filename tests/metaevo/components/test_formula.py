@@ -1,4 +1,4 @@
-"""Formulas: what is read, what is refused, what they are worth in a learner."""
+"""Formulas: parsing, refusals, and hand-written losses written as formulas."""
 
 import jax
 import jax.numpy as jnp

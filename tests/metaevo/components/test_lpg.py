@@ -1,4 +1,4 @@
-"""The learned update rule against NumPy and flax, what it forgets, and what it is told."""
+"""The learned update rule against NumPy: its memory and its inputs."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The small learned optimizer: where it starts, and what holds whatever its weights are."""
+"""The small learned optimizer: its start at Adam, and properties for any weights."""
 
 from functools import partial
 

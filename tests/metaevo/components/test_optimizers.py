@@ -1,4 +1,4 @@
-"""What both learned optimizers share: training with them, pictures, ablations, other learners."""
+"""Learned optimizers: trainings, ablations, and learners that they fit."""
 
 import jax
 import numpy as np

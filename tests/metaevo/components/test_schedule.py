@@ -1,4 +1,4 @@
-"""The learned schedule: where it starts, its formula, its bounds, its picture and its words."""
+"""The learned schedule: its start, its formula and its bounds."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What every learned value loss is drawn and ablated by."""
+"""Curves and ablations of learned value losses."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Command lines: flags, files and settings, and what is said of a wrong one."""
+"""Command lines: flags, files, settings and mistakes."""
 
 import argparse
 from collections.abc import Callable

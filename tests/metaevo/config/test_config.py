@@ -1,4 +1,4 @@
-"""Configs: what is read, what is refused, and in which words."""
+"""Configs: accepted values, refused values, YAML files."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""Settings whose sections are known only when others are: real classes below a written one."""
+"""Settings with sections that depend on other settings."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any

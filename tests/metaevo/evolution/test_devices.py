@@ -1,4 +1,4 @@
-"""Devices: set-up in processes of their own, rows dealt to devices, the choice of a chunk size."""
+"""Devices: set-up in new processes, rows on devices, chunk sizes."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Several processes: which flags and clusters make them; real ones are in tests/experiments."""
+"""Several processes: their flags and clusters. tests/experiments starts real ones."""
 
 import signal
 import socket

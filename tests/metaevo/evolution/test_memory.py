@@ -1,4 +1,4 @@
-"""Chunks that fit: chosen by XLA's own analysis, halved where memory runs out after all."""
+"""Chunk sizes: chosen by XLA's memory analysis, halved when memory runs out."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Every evosax algorithm behind one face: ties, failures, schedules, and what is refused."""
+"""Every evosax algorithm: ties, failures, schedules, refused settings."""
 
 import contextlib
 import pickle

@@ -1,4 +1,4 @@
-"""An optimizer is evolved and judged as any part is: against Adam, momentum and RMSProp."""
+"""Evolved optimizers, compared with tuned hand-written ones."""
 
 import json
 import shutil

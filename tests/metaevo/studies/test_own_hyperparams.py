@@ -1,4 +1,4 @@
-"""A component's own hyperparameters: settings that are tuned and traced as a learner's are."""
+"""A component's own hyperparameters are tuned and traced like a learner's."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A learner of the user's own, SAC of examples/: trained, evolved and compared by metaevo."""
+"""A custom learner, examples/sac.py: trained, evolved and compared."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""A study of the user's own: examples/my_study.py by the command and as an object."""
+"""A custom study, examples/my_study.py, by the command and as an object."""
 
 import importlib.util
 import json

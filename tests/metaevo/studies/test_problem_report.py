@@ -1,4 +1,4 @@
-"""The report of a problem of the user's own."""
+"""The report of a custom problem."""
 
 import jax.numpy as jnp
 

@@ -1,4 +1,4 @@
-"""What stands beside an evolution's sections: what is evolved, and what fills the other slots."""
+"""Settings of an evolution: evolved slots and hand-written slots."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`--evolution-seeds`: every evolution is that of its seed alone, and all share a program."""
+"""`--evolution-seeds`: each evolution equals that of its seed alone; one program for all."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Two parts at once, one of them from somebody's own file: run, judged, drawn, loaded, resumed."""
+"""Two evolved parts, one from a custom file: comparison, loading, trust, resuming."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The one rule for agents that diverged, the one for missing episodes, and points of a curve."""
+"""Fitness: diverged agents, missing episodes, points of a curve."""
 
 import jax.numpy as jnp
 import numpy as np

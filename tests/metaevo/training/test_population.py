@@ -1,4 +1,4 @@
-"""Trials trained side by side equal the same trials trained alone, however they are cut up."""
+"""Agents trained side by side equal agents trained alone, however they are divided."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the tests of `purerl.fast` share: the arithmetic of who asks for no other."""
+"""Fixtures of the tests of `purerl.fast`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A conditional that decides once for a batch where it can, and is right where it cannot."""
+"""A conditional that is evaluated once for a batch where possible."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Gradient steps with the parameters as one vector: those of a plain loop, and its derivatives."""
+"""Gradient steps on one parameter vector, against a plain loop."""
 
 import jax
 import jax.numpy as jnp

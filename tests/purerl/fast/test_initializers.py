@@ -1,4 +1,4 @@
-"""Orthogonal kernels: orthonormal, random in the right way, and made without LAPACK."""
+"""Orthogonal kernels: orthonormal and uniformly distributed."""
 
 import jax
 import jax.numpy as jnp

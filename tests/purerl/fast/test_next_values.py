@@ -1,4 +1,4 @@
-"""Values of what actions led to: the critic's, and so are their derivatives."""
+"""Values of next observations and their derivatives, against the critic."""
 
 import hypothesis.extra.numpy as npst
 import hypothesis.strategies as st

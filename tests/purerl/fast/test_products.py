@@ -1,4 +1,4 @@
-"""Products with gradients of their own: the numbers of JAX's."""
+"""Products with custom gradients, against flax and JAX."""
 
 import flax.linen as nn
 import jax

@@ -1,4 +1,4 @@
-"""Random numbers without loops: the same as JAX's."""
+"""Random numbers without loops equal those of JAX."""
 
 import jax
 import jax.numpy as jnp

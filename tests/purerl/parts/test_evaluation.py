@@ -1,4 +1,4 @@
-"""Scores of trained policies: of known worth, here and in Gymnasium."""
+"""Scores of policies with known returns, in purerl and in Gymnasium."""
 
 import functools
 from typing import Any, NamedTuple

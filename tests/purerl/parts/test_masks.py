@@ -1,4 +1,4 @@
-"""Masks of legal actions: what learners do and learn, against hand calculations."""
+"""Masks of legal actions in acting and learning, against hand calculations."""
 
 import gymnasium
 import jax

@@ -1,4 +1,4 @@
-"""Running statistics against NumPy's mean and variance of everything seen."""
+"""Running statistics against NumPy's mean and variance."""
 
 import jax.numpy as jnp
 import numpy as np

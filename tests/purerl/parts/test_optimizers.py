@@ -1,4 +1,4 @@
-"""Hand-written optimizers against their rules in NumPy, and how they are told where training is."""
+"""Hand-written optimizers against their rules in NumPy."""
 
 import jax
 import jax.numpy as jnp

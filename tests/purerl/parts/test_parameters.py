@@ -1,4 +1,4 @@
-"""What is said of parameters, against the network computed by hand in NumPy."""
+"""Depth, role and dormancy of parameters against a network in NumPy."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Schedules: the hand-written ones by their formulas, and what an update of PPO and DQN uses."""
+"""Hand-written schedules by their formulas, and their use in PPO and DQN."""
 
 from types import SimpleNamespace
 
