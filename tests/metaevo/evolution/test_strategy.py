@@ -30,14 +30,15 @@ IMPROVING = (
 
 
 # One of each kind; the others compile in `make test-slow` only: pytest -m slow THIS_FILE
-QUICK = "Open_ES", "SNES", "CMA_ES", "SimpleGA", "DiffusionEvolution"
+MARKS = {"Open_ES": [], "SimpleGA": [], "DiffusionEvolution": []}
+MARKS |= {"SNES": [pytest.mark.long], "CMA_ES": [pytest.mark.long]}
 
 
-def slow_but_quick(names):
-    return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in names]
+def marked(names):
+    return [pytest.param(name, marks=MARKS.get(name, [pytest.mark.slow])) for name in names]
 
 
-EVERY = slow_but_quick(ALGORITHMS)
+EVERY = marked(ALGORITHMS)
 
 
 def is_finite(solution):
@@ -50,7 +51,7 @@ def counts(state):
     return [int(leaf) for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.integer)]
 
 
-@pytest.mark.parametrize("name", slow_but_quick(IMPROVING))
+@pytest.mark.parametrize("name", marked(IMPROVING))
 def test_improves(name):
     """Also population-based ones whose state starts without a fitness: negative beats none."""
     this = stepper(name)

@@ -1,6 +1,7 @@
 """The report of a custom problem."""
 
 import jax.numpy as jnp
+import pytest
 
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
@@ -18,6 +19,7 @@ class Slope:
         return Evaluation(-jnp.abs(meta_params["<tilt>"] - 1.0) - meta_params["floor"][0] ** 2, {})
 
 
+@pytest.mark.long
 def test_names_are_text_in_the_page(tmp_path):
     evolve(
         Slope(),
