@@ -73,33 +73,6 @@ def test_on_another_grid(evolved):
     assert (there / "report.html").is_file()
 
 
-@pytest.mark.parametrize("case", ["a long name", "a file in the way", "a link"])
-def test_a_place_that_cannot_be_written_is_one_line(evolved, capsys, case):
-    name, there = "x" * 300 if case == "a long name" else "name", evolved / "transfer"
-    kept = evolved / "kept"
-    if there.exists():
-        there.rename(kept)
-    if case == "a file in the way":
-        there.touch()
-    elif case == "a link":
-        there.symlink_to("figures")
-    argv = ["--run-dir", str(evolved), "--name", name, "--task.env_params.size", "4"]
-    try:
-        with pytest.raises(SystemExit) as exit_info:
-            transfer.main(argv, description="")
-    finally:
-        if there.is_symlink() or there.is_file():
-            there.unlink()
-        elif there.exists():
-            there.rmdir()
-        if kept.exists():
-            kept.rename(there)
-    assert exit_info.value.code == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ")
-    assert "transfer" in error
-
-
 @pytest.mark.parametrize(
     ("line", "text"),
     [
@@ -124,17 +97,3 @@ def test_what_cannot_be_judged(evolved, capsys, line, text):
     assert complaint.startswith("error: ")
     assert complaint.count("\n") == 1
     assert text in complaint
-
-
-def test_a_run_that_evolved_nothing(tmp_path, capsys):
-    (tmp_path / "config.yaml").write_text("{config: {task: {}}, resolved: {}, environment: {}}")
-    with pytest.raises(SystemExit):
-        transfer.main(["--run-dir", str(tmp_path)], description="")
-    assert "no discovered component" in capsys.readouterr().err
-
-
-def test_without_a_run(capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        transfer.main([], description="")
-    assert exit_info.value.code == 2
-    assert "missing the run" in capsys.readouterr().err

@@ -17,7 +17,6 @@ from metaevo.commands import train as training
 from metaevo.components import discovery, find, parts
 from metaevo.config import from_dict
 from metaevo.evolution.seeding import Purpose, keys_for
-from metaevo.runs.quick import NOTE
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
@@ -186,11 +185,6 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
             np.testing.assert_array_equal(ours[name], theirs[name], strict=True)
 
 
-def test_a_finished_run_says_so(finished, capsys):
-    assert train("--resume", "--run-dir", str(finished)) == 0
-    assert "is finished" in capsys.readouterr().out
-
-
 def test_another_number_of_updates_does_not_recompile(caplog):
     settings = from_dict(
         trainee.training_class({}),
@@ -229,24 +223,16 @@ def test_an_evolved_loss_can_be_trained_with(tmp_path):
 
 BAD = {
     "unknown learner": (["--learner", "pppo"], "learner = 'pppo'"),
-    "unknown environment": (["--task.env", "CartPole-v7"], "CartPole-v1"),
     "several environments": (["--task.env", "[CartPole-v1, Acrobot-v1]"], "single environment"),
-    "no agents": (["--seeds", "0"], "seeds = 0"),
     "misspelt key": (["--train.total_timestep", "5"], "total_timesteps"),
-    "wrong type": (["--train.num_envs", "many"], "train.num_envs = 'many'"),
-    "batch": (["--train.num_minibatches", "3"], "divisible"),
     "loss": (["--value_loss", "cubic"], "value_loss = 'cubic'"),
     "empty loss directory": (["--value_loss", "."], "holds no discovered component"),
     "other slot": (["--policy_loss", "squared"], "clipped_surrogate"),
-    "devices": (["--run.num_devices", "99"], "run.num_devices = 99"),
     "gymnasium": (
         ["--task.env", "Breakout-MinAtar", "--evaluation.gymnasium", "1"],
         "evaluation.gymnasium = 1",
     ),
     "no run to resume": (["--resume"], "--run-dir"),
-    "nothing to resume": (["--resume", "--run-dir", "."], "holds no run"),
-    "unwritable": (["--run-dir", "/proc/metaevo"], "cannot be written"),
-    "file": (["--config", "missing.yaml"], "missing.yaml"),
 }
 
 
@@ -274,16 +260,3 @@ def test_a_resumed_run_keeps_its_settings(finished, tmp_path, capsys):
     with pytest.raises(SystemExit):
         train("--resume", "--run-dir", str(copy))
     assert "there is no checkpoint" in capsys.readouterr().err
-
-
-def test_a_quick_look_says_so(tmp_path, capsys):
-    path, given = tmp_path / "run", arguments(evaluation__gymnasium=0)
-    given = [*given, "--train.total_timesteps", "64", "--quick", "--run-dir", str(path)]
-    assert training.main(given, description=None) == 0
-    assert NOTE in capsys.readouterr().out
-    assert json.loads((path / "evaluation.json").read_text())["quick"] is True
-    assert RunDirectory(path).read_config()["config"]["run"]["quick"] is True
-
-
-def test_another_run_does_not(finished):
-    assert "quick" not in json.loads((finished / "evaluation.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 
 from metaevo.commands import envs as command
 from metaevo.config import ConfigError
-from metaevo.training.task import TaskConfig, make_environments, make_learner
+from metaevo.training.task import make_learner
 from purerl import envs
 from purerl.envs.registry import SUITES
 from purerl.learners import LEARNERS
@@ -51,16 +51,6 @@ def settings_of(learner):
         train=LEARNERS[learner].config(),
         hyperparams=LEARNERS[learner].hyperparams(),
     )
-
-
-@pytest.mark.parametrize(
-    "env",
-    ["procgen/xyz", "jumanji/Snak", "jumanji/Sokoban", "pgx/chess", ("CartPole-v1", "braxx/ant")],
-)
-def test_what_is_refused(env):
-    with pytest.raises(ConfigError, match=r"task\.env: ") as caught:
-        make_environments(TaskConfig(env), "ppo")
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

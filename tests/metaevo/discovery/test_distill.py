@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from metaevo.commands import distill as command
 from metaevo.commands.distill import main
 from metaevo.commands.evolve import main as evolve
 from metaevo.commands.train import main as train
@@ -15,7 +14,7 @@ from metaevo.components import find, registry
 from metaevo.components.discovery import load
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, dump_yaml
-from metaevo.discovery import networks
+from metaevo.discovery import distill, networks
 
 TINY = """
 learner: q_learning
@@ -65,7 +64,7 @@ def test_what_can_be_distilled(tmp_path):
         return Part(name, module, registry.slot_of(module, config), config, module.make(config))
 
     def chosen(slot, **parts):
-        return command._part(tmp_path, Evolved(parts, len(parts) > 1), slot)
+        return distill._part(tmp_path, Evolved(parts, len(parts) > 1), slot)
 
     with pytest.raises(ConfigError, match="evolved update_rule: only losses, optimizers and sched"):
         chosen(None, lpg=part("lpg"))

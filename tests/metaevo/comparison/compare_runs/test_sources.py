@@ -107,17 +107,6 @@ def test_a_repeated_seed_is_no_second_observation(make_run):
     assert str(first) in notes[0]
 
 
-def test_a_damaged_run_is_told(make_run):
-    path = make_run("a")
-    path.joinpath("metrics.jsonl").write_text("nonsense\n")
-    with pytest.raises(ConfigError, match="line 1: not a JSON object"):
-        sources.read_all([str(path)])
-    other = make_run("b")
-    (other / "evaluation.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"evaluation\.json"):
-        sources.read_all([str(other)])
-
-
 # --- wandb --------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,337 @@
+"""Distill a learned part into formulas or smaller networks, with the results in RUN/distill.
+
+Record trainings that use the learned part, fit formulas of increasing length and networks with few
+units to its outputs, and evaluate every candidate by the same protocol as the learned part.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from metaevo.comparison.protocol import task_of
+from metaevo.components import discovery
+from metaevo.components.parts import Evolved, Part
+from metaevo.config import ConfigError, files, show, to_dict
+from metaevo.config.files import write_json_atomic
+from metaevo.config.plain import PlainDict
+from metaevo.discovery import factors, losses, networks, regression, steps
+from metaevo.discovery.judging import Candidate, judge, of_formula, of_network
+from metaevo.discovery.records import Target, record, values
+from metaevo.discovery.regression import Formula
+from metaevo.reports import layout, page
+from metaevo.reports.formula_plots import plot_formulas
+from metaevo.reports.numbers import estimate, interval
+from metaevo.runs.quick import mark
+from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.changed import judge_in
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import EvolveSettings
+from purerl.types import MetaParams
+
+RESULT = "distilled.json"
+FIGURE = "score_length.png"
+FORMULA, NETWORK = "formula", "network"
+TARGETS: dict[str, Target] = {
+    "value_loss": losses.VALUE_LOSS,
+    "policy_loss": losses.POLICY_LOSS,
+    "make_optimizer": steps.OPTIMIZER,
+}
+"""Quantities to record, by slot; a schedule needs no records."""
+
+
+class Search(NamedTuple):
+    """Sizes of the search and the forms to search for."""
+
+    evaluations: int
+    """number of formula evaluations"""
+    formulas: int
+    """maximum number of formulas to evaluate as candidates"""
+    into: tuple[str, ...]
+    """formula, network, or both"""
+
+
+def distill(
+    before: EvolveSettings,
+    settings: EvolveSettings,
+    run_dir: Path,
+    slot: str | None,
+    name: str | None,
+    search: Search,
+    *,
+    trust_source: bool = False,
+) -> int:
+    """Find formulas or smaller networks for an evolved part, and evaluate them.
+
+    Args:
+        before: settings of the run; its trainings are recorded.
+        settings: settings of the comparison, which may use another task.
+        run_dir: directory of the run.
+        slot: slot of the part; required if the run evolved several.
+        name: name of the directory in `run_dir/distill`.
+        search: sizes of the search and the evaluation.
+        trust_source: execute components from outside metaevo that the directory holds.
+
+    Returns:
+        the exit code: 0, or 130 / 143 after SIGINT / SIGTERM.
+
+    Raises:
+        ConfigError: if the settings or the directory are invalid.
+    """
+    if FORMULA in search.into:
+        regression.require()
+    evolved, meta_params = discovery.load_all(run_dir, trust_source=trust_source)
+    part = _part(run_dir, evolved, slot)
+    if NETWORK in search.into:
+        if part.slot.name == factors.SLOT:
+            raise ConfigError("--into network: a schedule has no network; leave it out")
+        networks.smaller(part)
+    study = LearnerStudy(before, run_dir, trust_source=trust_source)
+    judged = LearnerStudy(settings, run_dir, trust_source=trust_source)
+    if settings.evaluation.seeds:
+        judged.check()
+    run = RunDirectory(run_dir / "distill" / (name or part.slot.name))
+
+    def work(check_stop: Callable[[], None]) -> None:
+        found = _distilled(study, judged, run, part, meta_params, search, check_stop)
+        write_json_atomic(run.path / RESULT, found | mark(to_dict(settings)))
+        _report(run, part, found, settings)
+
+    return judge_in(run, settings, task_of, {"distill": search._asdict()}, work)
+
+
+def _part(run_dir: Path, evolved: Evolved, slot: str | None) -> Part:
+    """Return the part to distill."""
+    slots = *TARGETS, factors.SLOT
+    known = {part.slot.name: part for part in evolved.parts.values() if part.slot.name in slots}
+    has = ", ".join(part.slot.name for part in evolved.parts.values())
+    if not known:
+        raise ConfigError(
+            f"{run_dir} has evolved {has}: only losses, optimizers and schedules are distilled "
+            f"({', '.join(slots)})"
+        )
+    if slot is None and len(known) > 1:
+        raise ConfigError(f"{run_dir} holds several parts: say which one, --slot {'|'.join(known)}")
+    if slot is not None and slot not in known:
+        raise ConfigError(f"--slot = {show(slot)}: must be one of {', '.join(known)}")
+    part = known[slot or next(iter(known))]
+    if part.slot.name == "make_optimizer" and part.component.direction is None:
+        raise ConfigError(
+            f"{run_dir}: {part.name}: of optimizers, only networks without memory are distilled"
+        )
+    return part
+
+
+def _distilled(
+    study: LearnerStudy,
+    judged: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: MetaParams,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> PlainDict:
+    run_dir = run.path.parent.parent
+    settings, slot = study.settings, part.slot.name
+    about: PlainDict = {"slot": slot, "component": part.source, "into": list(search.into)}
+    if slot == factors.SLOT:
+        found, candidates = _of_schedule(study, run, part, meta_params, search)
+    else:
+        found, candidates = _of_records(study, run, part, meta_params, search, check_stop)
+    check_stop()
+    about |= found
+    about |= {"networks": [each.about for each in candidates if "units" in each.about]}
+    for each in candidates:
+        _save(run, each, settings)
+    if not judged.settings.evaluation.seeds:
+        return about
+    resolved: PlainDict = {}
+    if len(judged.tasks) > 1:  # which are the run's
+        resolved = RunDirectory(run_dir).read_config()["resolved"]
+    return about | judge(
+        judged.settings,
+        judged.parts,
+        part,
+        meta_params,
+        candidates,
+        run.path,
+        normalisation=judged.problem(resolved).normalisation,
+        check_stop=check_stop,
+    )
+
+
+def _of_schedule(
+    study: LearnerStudy, run: RunDirectory, part: Part, meta_params: MetaParams, search: Search
+) -> tuple[PlainDict, list[Candidate]]:
+    """Search for formulas of a schedule; return a summary and the candidates."""
+    own = study.evolved.of(meta_params, part.name)
+    wanted = factors.factors_of(part, own, study.settings)
+    if not wanted:
+        raise ConfigError(
+            f"{run.path.parent.parent}: its schedule leaves all hyperparameters as they are"
+        )
+    print(f"searching for formulas of {', '.join(wanted)}", file=sys.stderr, flush=True)
+    seed = study.settings.run.seed
+    front = factors.search(wanted, seed=seed, evaluations=search.evaluations)
+    about = {"samples": len(factors.PROGRESS), "inputs": ["progress"], "hyperparams": list(wanted)}
+    about |= {"front": [_plain(each) for each in front]}
+    return about, [of_formula(each) for each in regression.thinned(front, search.formulas)]
+
+
+def _of_records(
+    study: LearnerStudy,
+    run: RunDirectory,
+    part: Part,
+    meta_params: MetaParams,
+    search: Search,
+    check_stop: Callable[[], None],
+) -> tuple[PlainDict, list[Candidate]]:
+    """Distill a loss or an optimizer into formulas, networks, or both."""
+    settings, slot, seed = study.settings, part.slot.name, study.settings.run.seed
+    target = TARGETS[slot]
+    print("recording trainings", file=sys.stderr, flush=True)
+    records = record(settings, study.parts, meta_params, part, target, check_stop)
+    if len(records.wanted) < 100 or not np.ptp(records.wanted):
+        raise ConfigError(
+            f"{run.path.parent.parent}: nothing that could be fitted: of {target.what} "
+            f"{len(records.wanted)} finite samples in its trainings, or all the same"
+        )
+    with files.replacing(run.path / "records.npz") as file:
+        np.savez(file, **records._asdict())
+    about: PlainDict = {"samples": len(records.wanted)}
+    candidates: list[Candidate] = []
+    if FORMULA in search.into:
+        own = study.evolved.of(meta_params, part.name)
+        value_of = target.value_of(part, settings)
+        inputs = regression.mattering(
+            target,
+            records,
+            lambda scalars, progress: values(value_of, own, scalars, progress),
+            seed,
+        )
+        print(f"searching for formulas of {', '.join(inputs)}", file=sys.stderr, flush=True)
+        front = regression.search(
+            slot, target, records, inputs, seed=seed, evaluations=search.evaluations
+        )
+        check_stop()
+        about |= {"inputs": list(inputs), "front": [_plain(each) for each in front]}
+        candidates += map(of_formula, regression.thinned(front, search.formulas))
+    if NETWORK in search.into:
+        for units, small in networks.smaller(part).items():
+            print(f"fitting a network of {units}", file=sys.stderr, flush=True)
+            network = networks.fitted(small, units, settings, target, records, seed=seed)
+            candidates.append(of_network(network))
+            check_stop()
+    return about, candidates
+
+
+def _plain(each: Formula) -> PlainDict:
+    return {
+        "length": each.length,
+        "error": each.error,
+        "expression": each.config.expression,
+        "constants": each.config.constants,
+        "text": each.config.written(each.config.constants),
+    }
+
+
+def folder_of(run: RunDirectory, each: Candidate) -> Path:
+    """Return the directory of a candidate, for `metaevo.load` and settings such as `value_loss`."""
+    return run.path / each.name.replace(" ", "_")
+
+
+def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
+    directory = RunDirectory(folder_of(run, each))
+    os.makedirs(directory.path, exist_ok=True)
+    evolved = Evolved({each.part.name: each.part}, False)
+    discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
+    env = settings.task.env
+    envs = [env] if isinstance(env, str) else env
+    discovery.save(directory, evolved, each.meta_params, 0, settings.learner, envs)
+
+
+def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:
+    """Print the results and write report.html."""
+    if part.slot.name != factors.SLOT:
+        what = TARGETS[part.slot.name].what
+    elif len(found["hyperparams"]) == 1:
+        what = f"the factor of {found['hyperparams'][0]}"
+    else:
+        what = "the factors of hyperparameters"
+    table = _table(found, what)
+    print(f"\n{table.text()}\n")
+    first: list[page.Section] = []
+    if "learned" in found:
+        plot_formulas(
+            found["formulas"],
+            found["hand_written"],
+            found["learned"],
+            run.figures / FIGURE,
+            networks=found["networks"],
+            ylabel="score on held-out seeds",
+        )
+        caption = (
+            "Interquartile mean on held-out seeds with 95% interval. A length is the number of "
+            "numbers, names, operators and functions."
+        )
+        first.append(page.Image("", run.figures / FIGURE, caption))
+    for each in found.get("formulas", []):
+        print(f"{each['name']}: {what} = {each['text']}")
+    kinds = ", ".join(f"{kind}s" for kind in found["into"])
+    inputs = f", inputs: {', '.join(found['inputs'])}" if "inputs" in found else ""
+    page.write_report(
+        run.path / "report.html",
+        f"{kinds.capitalize()} of {part.name.replace('_', ' ')} for {settings.learner}",
+        f"{found['samples']:,} samples{inputs}",
+        [*first, table, layout.Folded("Settings", [page.KeyValues("", to_dict(settings))])],
+    )
+    print(f"report: {run.path / 'report.html'}")
+
+
+def _table(found: PlainDict, what: str) -> page.Table:
+    """Return the table of formulas and networks, with their scores if they were evaluated."""
+    note = f"Each formula is {what}; a network has its number of parameters in brackets. error: "
+    note += "the share of the variance in trainings that is not explained"
+    columns = ["length", "error", "formula"]
+    rows: list[list[object]] = []
+    highlight = None
+    if "learned" in found:
+        learned = found["learned"]
+        columns[2:2] = ["IQM", "95% interval", "difference"]
+        tuned = "after tuning" if learned["tuned"] else "with the settings of the run"
+        note += (
+            f"; IQM: interquartile mean on held-out seeds {tuned}, with its 95% interval, and the "
+            "difference from the learned part"
+        )
+    formulas = found["formulas"] if "learned" in found else found.get("front", [])
+    for each in [*formulas, *found["networks"]]:
+        name = each["text"] if "text" in each else each["name"]
+        rows.append([_length(each), each["error"], *_scores(each), name])
+    if "learned" in found:
+        highlight = len(rows)
+        rows.append([_length(learned), 0.0, *_scores(learned), "learned"])
+        rows += [
+            [_length(each), "", *_scores(each), each["name"]] for each in found["hand_written"]
+        ]
+    title = " and ".join(f"{kind}s" for kind in found["into"]).capitalize()
+    return page.Table(title, columns, rows, note=f"{note}.", highlight=highlight)
+
+
+def _length(row: PlainDict) -> object:
+    if "numbers" in row:
+        return f"({row['numbers']:,})"
+    return "" if row["length"] is None else row["length"]
+
+
+def _scores(row: PlainDict) -> list[object]:
+    """Return the cells of an evaluated formula or network."""
+    if "iqm" not in row:
+        return []
+    difference = ""
+    if "against_learned" in row:
+        against = row["against_learned"]
+        difference = estimate(against["difference"], *against["difference_interval"], sign=True)
+    return [row["iqm"], interval(*row["interval"]), difference]
