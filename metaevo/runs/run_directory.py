@@ -51,7 +51,6 @@ class RunDirectory:
         self.figures = path / "figures"
         self.evaluation_path = path / "evaluation.json"
         self.report_path = path / "report.html"
-        self._lock: int | None = None
 
     @classmethod
     def create(
@@ -99,14 +98,13 @@ class RunDirectory:
             raise ConfigError(message) from None
         return run
 
-    def lock(self) -> None:
-        """Lock the directory until `unlock` or the end of this process.
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Exclude other processes from the directory.
 
         Raises:
             ConfigError: naming the process that holds the lock.
         """
-        if self._lock is not None:
-            return
         path = self.path / ".lock"
         try:
             # The kernel drops the lock with the process, however that ends: no stale lock is left.
@@ -117,16 +115,13 @@ class RunDirectory:
             raise ConfigError(message) from None
         except OSError as error:
             raise files.unwritable(path, error) from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
-        self._lock = descriptor
-        files.remove_temporaries(self.path)
-
-    def unlock(self) -> None:
-        """Release the lock."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+            files.remove_temporaries(self.path)
+            yield
+        finally:
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def held(self, way_out: str, *, exclusively: bool = True) -> Iterator[None]:
@@ -142,17 +137,14 @@ class RunDirectory:
         """
         try:
             files.refuse_links(self.path)
-            if exclusively:
-                self.lock()
-            yield
+            with self.locked() if exclusively else contextlib.nullcontext():
+                yield
         except OSError as error:
             if not files.is_of_disk(error) and not self._owns(error.filename):
                 raise
             kind = ConfigError if error.errno in _NAME_ERRORS else DiskError
             where = error.filename or self.path
             raise kind(f"{where} cannot be written: {files.reason(error)}; {way_out}") from error
-        finally:
-            self.unlock()
 
     def _owns(self, path: Any) -> bool:
         return isinstance(path, str | Path) and Path(path).is_relative_to(self.path)

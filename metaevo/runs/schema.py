@@ -360,14 +360,6 @@ class Saved(TypedDict):
     seconds: Seconds
 
 
-class Scores(TypedDict):
-    """confirmation.json of a sweep: scores on fresh seeds."""
-
-    key: Any
-    scores: dict[str, Annotated[list[Measure], Len(1)]]
-    diverged: NotRequired[dict[str, Index]]
-
-
 class _UnseenVariant(TypedDict):
     name: Text
     function: Text

@@ -6,17 +6,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from metaevo.config import ConfigError, dump_yaml, to_dict
-from metaevo.config.files import read_json, write_json_atomic, write_text_atomic
-from metaevo.runs import schema
+from metaevo.config.files import write_json_atomic, write_text_atomic
 from metaevo.runs.progress import Progress
 from metaevo.runs.quick import mark
 from metaevo.runs.run import Kind, Run, open_run
 from metaevo.tuning import results
 from metaevo.tuning.config import SearchSettings
-from metaevo.tuning.objective import Objective, Plan, Watch, plain_scores
+from metaevo.tuning.objective import Objective, Plan, Watch
 from metaevo.tuning.report import write_sweep_report
 from metaevo.tuning.study import Outcome, Record, Study, Trial
 
@@ -27,7 +25,6 @@ HARMLESS = (
 """Settings that a resumed sweep may change."""
 POLL_SECONDS = 2.0
 """between two looks at the other processes"""
-CONFIRMATION = "confirmation.json"
 KIND = Kind("sweep", "sweep", "trial", HARMLESS)
 
 
@@ -247,23 +244,15 @@ def _confirm(this: SweepRun, best: Record, search_frames: int) -> None:
     run, objective = this.run.directory, this.objective
     seeds = this.run.settings.sweep.confirm_seeds
     finalists = objective.finalists(best)
-    kept = run.path / CONFIRMATION
-    key = [best.number, seeds]
-    known = read_json(kept, schema.Scores) if kept.exists() else {}
-    if known.get("key") != key or any(len(each) != seeds for each in known["scores"].values()):
-        known = {"key": key, "scores": {}, "diverged": {}}
-    scores, diverged = known["scores"], known["diverged"]
-    missing = [name for name in finalists if name not in scores]
     frames = seeds * objective.frames(best.params)
-    total = len(missing) * frames
-    with Progress(total=total, desc="confirming", unit="frame", unit_scale=True) as bar:
+    scores, diverged = {}, {}
+    with Progress(
+        total=len(finalists) * frames, desc="confirming", unit="frame", unit_scale=True
+    ) as bar:
         watch = _watch(this, bar)
-        for name in missing:
-            found, diverged[name] = objective.confirm(name, finalists[name], seeds, watch)
-            scores[name] = plain_scores(found)
-            write_json_atomic(kept, known)  # an interrupted end continues here
-    arrays = {name: np.array(scores[name], dtype=float) for name in finalists}  # None becomes NaN
-    result = results.confirmation(arrays, diverged, finalists, best, search_frames)
+        for name, params in finalists.items():
+            scores[name], diverged[name] = objective.confirm(name, params, seeds, watch)
+    result = results.confirmation(scores, diverged, finalists, best, search_frames)
     result |= mark(to_dict(this.run.settings))
     write_json_atomic(run.evaluation_path, result)
     rows = result["variants"]

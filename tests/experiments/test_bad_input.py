@@ -108,7 +108,5 @@ def test_a_directory_that_holds_a_run(complain, tmp_path):
 
 
 def test_a_directory_in_use(complain, tmp_path):
-    other = RunDirectory(tmp_path)
-    other.lock()
-    assert "in use by another run" in complain("--run-dir", tmp_path)
-    other.unlock()
+    with RunDirectory(tmp_path).locked():
+        assert "in use by another run" in complain("--run-dir", tmp_path)

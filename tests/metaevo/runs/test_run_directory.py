@@ -63,25 +63,24 @@ def test_a_second_process_is_refused_until_the_first_is_gone(run: RunDirectory) 
     program = (
         "import sys; from pathlib import Path\n"
         "from metaevo.runs.run_directory import RunDirectory\n"
-        "RunDirectory(Path(sys.argv[1])).lock(); print('locked', flush=True); sys.stdin.read()\n"
+        "with RunDirectory(Path(sys.argv[1])).locked():\n"
+        "    print('locked', flush=True); sys.stdin.read()\n"
     )
     command = [sys.executable, "-c", program, str(run.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"locked\n"
-            with pytest.raises(
-                ConfigError, match=rf"in use by another run \(process {process.pid}"
-            ):
-                run.lock()
+            in_use = rf"in use by another run \(process {process.pid}"
+            with pytest.raises(ConfigError, match=in_use), run.locked():
+                pass
         finally:
             process.kill()
-    run.lock()
-    run.lock()
-    with pytest.raises(ConfigError, match=f"process {os.getpid()}"):
-        RunDirectory(run.path).lock()
-    run.unlock()
-    RunDirectory(run.path).lock()
+    own = f"process {os.getpid()}"
+    with run.locked(), pytest.raises(ConfigError, match=own), RunDirectory(run.path).locked():
+        pass
+    with RunDirectory(run.path).locked():
+        pass
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,8 @@ def test_a_disk_that_fails_is_one_line_with_the_way_out(run: RunDirectory, error
     where = error.filename or run.path
     assert str(caught.value) == f"{where} cannot be written: {error.strerror}; go on later"
     assert caught.value.exit_code == 74
-    RunDirectory(run.path).lock()  # it is free again
+    with run.locked():  # it is free again
+        pass
 
 
 def test_other_errors_are_left_alone(run: RunDirectory) -> None:
@@ -108,11 +108,11 @@ def test_other_errors_are_left_alone(run: RunDirectory) -> None:
         with pytest.raises(type(error)) as caught, run.held("go on later"):
             raise error
         assert caught.value is error
-    RunDirectory(run.path).lock()
-    with pytest.raises(ConfigError, match="in use by another run"), run.held("go on later"):
-        pass
-    with run.held("go on later", exclusively=False):  # a worker of a sweep
-        pass
+    with RunDirectory(run.path).locked():
+        with pytest.raises(ConfigError, match="in use by another run"), run.held("go on later"):
+            pass
+        with run.held("go on later", exclusively=False):  # a worker of a sweep
+            pass
 
 
 def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
@@ -121,7 +121,8 @@ def test_what_killed_writes_left_is_removed(run: RunDirectory) -> None:
     kept = [run.figures / "scores.png", run.figures / ".mine.tmp"]
     for path in left + kept:
         path.write_text("half")
-    run.lock()
+    with run.locked():
+        pass
     assert not any(path.exists() for path in left)
     assert all(path.exists() for path in kept)
 
