@@ -1,11 +1,20 @@
 """Command line of `metaevo sweep`."""
 
 import argparse
+from dataclasses import replace
+from pathlib import Path
 
 from metaevo.commands.run_options import run_parser, settings_to_resume, with_trackers
-from metaevo.commands.wandb_sweep import print_definition, run_single
 from metaevo.components import discovery
-from metaevo.config import ConfigError, exit_on_config_error
+from metaevo.config import (
+    ConfigError,
+    changed_keys,
+    dump_yaml,
+    exit_on_config_error,
+    from_dict,
+    load_yaml,
+    to_dict,
+)
 from metaevo.config.command_line import parse_command_line
 from metaevo.config.plain import PlainDict
 from metaevo.reports.page import Table
@@ -15,6 +24,9 @@ from metaevo.tuning.config import SearchSettings
 from metaevo.tuning.objective import Plan
 from metaevo.tuning.run import run_sweep
 from metaevo.tuning.space import Space
+
+METHODS = {"grid": "grid", "random": "random", "sobol": "random", "tpe": "bayes", "cma_es": "bayes"}
+"""Samplers and the closest wandb methods."""
 
 
 @exit_on_config_error()
@@ -61,9 +73,9 @@ def main(argv: list[str], *, description: str | None) -> int:
     settings, args = parse_command_line(parser, argv, sweep_class, saved, quickened)
     settings = with_trackers(settings, args)
     if args.print_wandb_sweep:
-        return print_definition(settings, args.config)
+        return _print_definition(settings, args.config)
     if args.single:
-        return run_single(settings, args.run_dir)
+        return _run_single(settings, args.run_dir)
     objective = make_objective(settings)
     if args.dry_run:
         plan = objective.plan()
@@ -100,3 +112,47 @@ def _table(plan: Plan, settings: SearchSettings, space: Space) -> Table:
 def _check_worker(args: argparse.Namespace) -> None:
     if args.worker and (args.resume or args.run_dir is None):
         raise ConfigError("--worker needs --run-dir, the sweep to help with, and no --resume")
+
+
+def _print_definition(settings: SearchSettings, config: Path | None) -> int:
+    """Print a sweep definition with agents that call `metaevo sweep --single`, online.
+
+    Raises:
+        ConfigError: if the space cannot be searched, or `--config` is missing.
+    """
+    if config is None:
+        raise ConfigError("--print-wandb-sweep needs --config FILE, which the agents read too")
+    space = make_objective(settings).space
+    in_file = to_dict(from_dict(type(settings), load_yaml(config)))
+    changed = [  # on the command line, which agents have to repeat
+        f"--{key}={dump_yaml([new], flow=True).strip()[1:-1]}"
+        for key, (_, new) in changed_keys(in_file, to_dict(settings)).items()
+        if not key.startswith(("space", "run.wandb"))
+    ]
+    definition = {
+        "program": "metaevo",
+        "method": METHODS[settings.sweep.sampler],
+        "metric": {"name": "trial/value", "goal": "maximize"},
+        "run_cap": settings.sweep.trials,
+        "parameters": space.to_wandb(),
+        "command": [
+            "${env}", "${interpreter}", "-m", "${program}", "sweep",
+            "--single", "--wandb", "online", "--config", str(config), *changed, "${args}",
+        ],
+    }  # fmt: skip
+    print(dump_yaml(definition), end="")
+    return 0
+
+
+def _run_single(settings: SearchSettings, run_dir: Path | None) -> int:
+    """Train one trial with the settings as they are; its objective is `trial/value` in wandb.
+
+    Raises:
+        ConfigError: before compilation, if the settings are invalid.
+    """
+    sweep = replace(
+        settings.sweep, trials=1, sampler="random", scheduler="none", confirm_seeds=0, storage=None
+    )
+    settings = replace(settings, space={}, sweep=sweep)
+    objective = make_objective(settings, Space({}, {}))
+    return run_sweep(objective, settings, run_dir=run_dir, resume=False)

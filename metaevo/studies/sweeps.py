@@ -264,18 +264,18 @@ def sweep_class(raw: PlainDict) -> type[SearchSettings]:
     return with_named_functions(SweepSettings, raw, ("learner",))
 
 
-def make_objective(settings: SearchSettings) -> Trainings | Evolutions:
+def make_objective(settings: SearchSettings, space: Space | None = None) -> Trainings | Evolutions:
     """Return the objective of a sweep, over training runs or evolutions.
+
+    Args:
+        settings: of the sweep.
+        space: instead of the space in the settings.
 
     Raises:
         ConfigError: for a space that cannot be searched.
     """
-    space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
-    return objective_of(settings, space)
-
-
-def objective_of(settings: SearchSettings, space: Space) -> Trainings | Evolutions:
-    """Return the objective of settings over a space."""
+    if space is None:
+        space = make_space(dotted_space(settings.space), type(settings), to_dict(settings))
     if isinstance(settings, EvolutionSweepSettings):
         return Evolutions(settings, space)
     assert isinstance(settings, SweepSettings)
