@@ -12,7 +12,6 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -280,19 +279,23 @@ class Study:
 
     def _begin(self, *, is_new: bool) -> None:
         """Fill the queue of a new study, or check an existing study."""
-        study, identity = self.optuna_study, _identity(self._config, self._space, self._seed)
-        trials = study.get_trials(deepcopy=False)
+        study, wanted = self.optuna_study, _identity(self._config, self._space, self._seed)
         # The process that began a journal may have been killed while it filled the queue.
-        is_cut_short = self._journal is not None and not any(x.state.is_finished() for x in trials)
-        if _IDENTITY not in study.user_attrs and not self._is_worker and (is_new or is_cut_short):
-            for trial in trials:
-                self._check(trial)
-            self._fill_queue({_index(trial) for trial in trials})
-            study.set_user_attr(_IDENTITY, identity)
-            return
-        _check_identity(self._name, _wait_for_identity(study), identity)
-        for trial in study.get_trials(deepcopy=False):
+        can_fill = is_new or (self._journal is not None and not self._is_worker)
+        deadline = time.monotonic() + _SECONDS_FOR_IDENTITY
+        while not (found := study.user_attrs.get(_IDENTITY)) and not can_fill:
+            if time.monotonic() > deadline:
+                raise ConfigError(f"study {self._name!r}: was not begun by a sweep of metaevo")
+            time.sleep(0.1)  # the first process writes it after filling the queue
+        if found and (changed := changed_keys(found, wanted)):
+            key, (old, new) = next(iter(changed.items()))
+            raise ConfigError(f"study {self._name!r}: has {key} = {show(old)}, not {show(new)}")
+        trials = study.get_trials(deepcopy=False)
+        for trial in trials:
             self._check(trial)
+        if not found:
+            self._fill_queue({_index(trial) for trial in trials})
+            study.set_user_attr(_IDENTITY, wanted)
 
     def _fill_queue(self, known: set[int]) -> None:
         points = design(self._config, self._space, self._seed)
@@ -338,7 +341,8 @@ class Study:
     def _abandoned(self) -> list[FrozenTrial]:
         """Return the trials of dead processes; those in a database return to the queue instead."""
         if self._journal is None:
-            with _without_experimental_warnings():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ExperimentalWarning)
                 optuna.storages.fail_stale_trials(self.optuna_study)
             return []
         running = self.optuna_study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
@@ -362,33 +366,9 @@ def _index(trial: FrozenTrial) -> int:
     return index
 
 
-@contextlib.contextmanager
-def _without_experimental_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        yield
-
-
 def _identity(config: SweepConfig, space: Space, seed: int) -> PlainDict:
     """Return the settings that all processes of a study must share."""
     identity = {"trials": config.trials, "sampler": config.sampler, "seed": seed}
     identity |= {"grid_points": config.grid_points} if config.sampler == "grid" else {}
     plain: PlainDict = json.loads(json.dumps({**identity, "space": space.to_plain()}))
     return plain
-
-
-def _wait_for_identity(study: optuna.Study) -> PlainDict:
-    """Return the settings in a study, which its first process writes after filling the queue."""
-    deadline = time.monotonic() + _SECONDS_FOR_IDENTITY
-    while _IDENTITY not in study.user_attrs and time.monotonic() < deadline:
-        time.sleep(0.1)
-    found: PlainDict = study.user_attrs.get(_IDENTITY, {})
-    return found
-
-
-def _check_identity(name: str, found: PlainDict, wanted: PlainDict) -> None:
-    if not found:
-        raise ConfigError(f"study {name!r}: was not begun by a sweep of metaevo, or not completely")
-    if changed := changed_keys(found, wanted):
-        key, (old, new) = next(iter(changed.items()))
-        raise ConfigError(f"study {name!r}: has {key} = {show(old)}, not {show(new)}")
