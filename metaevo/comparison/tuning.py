@@ -23,14 +23,12 @@ from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.tuning import ranges
-from metaevo.tuning.config import ADAPTIVE, SweepConfig
+from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, SweepConfig
 from metaevo.tuning.objective import statistic
 from metaevo.tuning.space import TRACED, Space, make_space
 from metaevo.tuning.study import Outcome, Study
 from purerl.types import Hyperparams, MetaParams
 
-ADAPTIVE_BATCH = 16
-"""Parallel trials of an adaptive sampler."""
 CHUNKS = 4
 """Chunks of agents between two saves, up to twice as many at the end of a round.
 

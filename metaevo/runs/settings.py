@@ -18,7 +18,7 @@ class RecordConfig:
     seed: Annotated[int, Ge(0), Le(MAX_SEED)] = 0
     """all randomness of the run comes from it"""
     keep_checkpoints: Annotated[int, Gt(0)] = 3
-    """how many of the last ones are kept"""
+    """number of the latest checkpoints to keep"""
     wandb: Literal["disabled", "offline", "online"] = "disabled"
     """mirror metrics and figures to Weights & Biases"""
     wandb_project: str = "metaevo"

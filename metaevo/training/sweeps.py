@@ -16,7 +16,7 @@ from metaevo.training.population import Population
 from metaevo.training.settings import default_function, make_trainee
 from metaevo.training.task import LearnerConfig, TaskConfig
 from metaevo.training.train_learner import Task
-from metaevo.tuning.config import ADAPTIVE, PRUNED, SearchSettings
+from metaevo.tuning.config import ADAPTIVE, ADAPTIVE_BATCH, PRUNED, SearchSettings
 from metaevo.tuning.objective import BEFORE, Memory, SettingsObjective, Watch, statistic
 from metaevo.tuning.ranges import Params
 from metaevo.tuning.samplers import design, rungs
@@ -25,8 +25,6 @@ from metaevo.tuning.study import Outcome, Record, Trial
 from purerl.learners import num_frames
 from purerl.types import Hyperparams
 
-ADAPTIVE_BATCH = 16
-"""Trials at once of a sampler that learns from those before."""
 SCHEDULE = "best member's schedule"
 """Name of the finalist that changes its settings as the best member of a population did."""
 

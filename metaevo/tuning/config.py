@@ -1,4 +1,4 @@
-"""The settings of a sweep: how trials are chosen, trained and judged."""
+"""Settings of a sweep."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -14,13 +14,15 @@ MOST = 1_000_000
 
 ADAPTIVE = ("tpe", "cma_es")
 """Samplers that learn from finished trials."""
+ADAPTIVE_BATCH = 16
+"""Trials at once of these samplers, by default."""
 PRUNED = ("successive_halving", "hyperband")
 """Schedulers that stop trials early."""
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """How trials are chosen, trained and judged.
+    """Choice, training and objective of the trials.
 
     Raises:
         ValueError: if the sampler cannot learn under the scheduler.
@@ -29,7 +31,7 @@ class SweepConfig:
     trials: Annotated[int, Interval(gt=0, le=MOST)] = 64
     """number of trials; a grid has at most as many as it has points"""
     sampler: Literal["grid", "random", "sobol", "tpe", "cma_es"] = "tpe"
-    """how they are chosen; tpe and cma_es learn from earlier trials"""
+    """chooses their settings; tpe and cma_es learn from earlier trials"""
     batch: Annotated[int, Interval(gt=0, le=MOST)] | None = None
     """trials at once; by default 16 of tpe and cma_es, all of the others, and with schedulers that
     stop trials early as many as leave one"""
@@ -42,7 +44,7 @@ class SweepConfig:
     quantile: Annotated[float, Interval(ge=0, le=1)] = 0.25
     """level of the statistic quantile: low levels prefer settings that never fail"""
     scheduler: Literal["none", "successive_halving", "hyperband", "pbt"] = "none"
-    """how Optuna stops trials early; pbt changes the settings of agents in mid-training instead"""
+    """stops trials early (by Optuna); pbt changes the settings of agents in mid-training instead"""
     eta: Annotated[int, Gt(1)] = 3
     """of successive halving and hyperband: one in eta continues, with eta times the training"""
     min_fraction: Annotated[float, Interval(gt=0, le=1)] = 1 / 27
@@ -90,7 +92,7 @@ class RunConfig(RecordConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings:
-    """What every sweep has."""
+    """Settings of every sweep."""
 
     space: PlainDict = field(default_factory=dict)
     """search space: the dotted name of a setting, and uniform, log_uniform, integer, log_integer,

@@ -51,7 +51,7 @@ class Watch:
 
 
 class Memory(NamedTuple):
-    """How the agents of a sweep are split."""
+    """Chunks of agents on the devices."""
 
     chunk_size: int
     """agents trained at once on a device"""

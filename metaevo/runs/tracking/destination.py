@@ -1,4 +1,4 @@
-"""Where a run is sent."""
+"""Destinations of a run: a service and an address."""
 
 import re
 from collections.abc import Mapping
