@@ -281,7 +281,7 @@ class Study:
         """Fill the queue of a new study, or check an existing study."""
         study, wanted = self.optuna_study, _identity(self._config, self._space, self._seed)
         # The process that began a journal may have been killed while it filled the queue.
-        can_fill = is_new or (self._journal is not None and not self._is_worker)
+        can_fill = not self._is_worker and (is_new or self._journal is not None)
         deadline = time.monotonic() + _SECONDS_FOR_IDENTITY
         while not (found := study.user_attrs.get(_IDENTITY)) and not can_fill:
             if time.monotonic() > deadline:
