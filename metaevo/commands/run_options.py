@@ -85,6 +85,7 @@ def settings_to_resume(
     """
     run = find_directory(args.run_dir, "", resume=True)
     saved: PlainDict = run.read_config()["config"]
+    consent.note_user_names(overrides)
     if getattr(args, "trust_source", False):
         consent.trust_names()
     if args.confirm_destination:

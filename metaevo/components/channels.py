@@ -55,10 +55,10 @@ def talking(
     """Return an environment in which a channel talks, and the size of its observations.
 
     Args:
-        environment: name, environment, parameters: without a channel.
-        channel: that talks.
-        config: of the channel.
-        learner: its listener.
+        environment: name, environment and parameters, without a channel.
+        channel: function that computes the messages.
+        config: settings of the channel.
+        learner: name of the learner that receives the messages.
 
     Raises:
         ConfigError: if the observations of the learner or of the environment are not vectors.
@@ -91,9 +91,9 @@ def hear(
     Constants, random networks and noise are the same ones for every agent of every run.
 
     Args:
-        name: of `NAMES`, of an entry of the zoo, or the directory of a run of cheap talk.
-        environments: as a learner needs them.
-        learner: the listener.
+        name: element of `NAMES`, name of a zoo entry, or directory of a cheap-talk run.
+        environments: environments that suit the learner.
+        learner: name of the learner that receives the messages.
         run_path: an existing run with a copy of the channel.
 
     Raises:
@@ -120,8 +120,7 @@ def _heard(
         spoken: Any = channels.speaker(name, jax.random.key(0), weights)
     else:
         config, spoken = load(name, run_path)
-        channel = channels.messages(config.messenger)
-        talks, size = talking(environment, channel, config, learner)
+        talks, size = talking(environment, config.messenger.message, config, learner)
         if (heard := _observed(config, spoken)) != size:
             raise ConfigError(
                 f"it talks about observations of {heard} numbers; those of {env_name} have {size}"
@@ -133,7 +132,7 @@ def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weight
     """Return a channel of the zoo or of a run of cheap talk.
 
     Args:
-        name: of an entry of the zoo, or a run's directory.
+        name: name of a zoo entry, or a run directory.
         run_path: an existing run with a copy of the channel.
 
     Raises:
@@ -148,10 +147,9 @@ def load(name: str, run_path: Path | None = None) -> tuple[ChannelConfig, Weight
 def function(name: str) -> tuple[Callable[[Weights, jax.Array], jax.Array], Weights]:
     """Return a channel for `purerl.envs.talking.Talking`: its function, and its weights."""
     config, weights = load(name)
-    channel = channels.messages(config.messenger)
 
     def message(meta_params: Weights, obs: jax.Array) -> jax.Array:
-        return config.scale * channel(meta_params, obs)
+        return config.scale * config.messenger.message(meta_params, obs)
 
     return message, weights
 

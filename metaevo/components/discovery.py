@@ -308,7 +308,6 @@ def refuse_unnamed(saved: PlainMapping, overrides: PlainMapping, *, trust_source
     """
     if trust_source:
         return
-    consent.note_user_names(overrides)
     evolve = saved.get("evolve")
     if evolve is None or overrides.get("evolve") == evolve:
         return

@@ -98,7 +98,7 @@ def load(name: str, run_path: Path | None = None) -> Weights:
     """Return a meta-policy of the zoo or of a run of opponent shaping.
 
     Args:
-        name: of an entry of the zoo, or a run's directory.
+        name: name of a zoo entry, or a run directory.
         run_path: an existing run with a copy of the meta-policy.
 
     Raises:
@@ -207,7 +207,7 @@ class Opponent:
     """A player by its name."""
 
     name: str
-    """as in the settings"""
+    """name in the settings"""
     player: Player | None
     """None for the evolved one, which changes in every generation"""
     source: bytes | None = None
@@ -247,10 +247,10 @@ def find(
     """Return players by their names.
 
     Args:
-        names: of `NAMES`, `module:name` of the user's own, entries of the zoo, or directories of
-            runs.
-        key: of the setting, for messages.
-        game: as we see it.
+        names: elements of `NAMES`, `module:name` of the user's own players, zoo entries, or run
+            directories.
+        key: key of the setting, for error messages.
+        game: game from our point of view.
         run_path: an existing run with copies of its players.
         trust_source: whether source code that this run has saved may be executed.
 
@@ -300,7 +300,7 @@ def keep(
     """Copy meta-policies and the source code of the user's own players into the run.
 
     Args:
-        run_path: of the run that meets them.
+        run_path: directory of the run.
         met: the players.
         began_with: digests of the source code when the run began.
 

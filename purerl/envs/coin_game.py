@@ -132,7 +132,7 @@ class CoinParams(struct.PyTreeNode):
     """The parameters of the environment. Traced."""
 
     player: Any
-    """of the other player"""
+    """parameters of the other player"""
     max_steps_in_episode: jax.Array | int = 16
 
 
@@ -146,7 +146,7 @@ class CoinState(struct.PyTreeNode):
     rewards: jax.Array
     """[2] of the last step"""
     memory: PyTree
-    """of the other player, over all episodes"""
+    """memory of the other player, kept over all episodes"""
     earned: jax.Array
     """[2] sums of rewards over all episodes"""
     taken: jax.Array

@@ -13,8 +13,6 @@ from flax import struct
 from gymnax.environments import spaces
 from gymnax.environments.environment import Environment
 
-from purerl.types import PyTree
-
 
 class Place(NamedTuple):
     """The quantity that is steered in an environment."""
@@ -111,16 +109,15 @@ class Steering(Environment):
     def reset_env(self, key: jax.Array, params: SteeringParams) -> tuple[jax.Array, SteeringState]:
         """Reset, and draw a goal."""
         goal_key, key = jax.random.split(key)
-        obs, state = self.env.reset_env(key, params.env)
         goal = jax.random.uniform(goal_key, minval=params.low, maxval=params.high)
-        return self._begin(obs, state, goal)
+        return self.reset_to(key, goal, params)
 
     def reset_to(
         self, key: jax.Array, goal: jax.Array, params: SteeringParams
     ) -> tuple[jax.Array, SteeringState]:
         """Reset with a given goal."""
         obs, state = self.env.reset_env(key, params.env)
-        return self._begin(obs, state, goal)
+        return jnp.append(obs, goal), SteeringState(state, obs, goal, jnp.int32(0))
 
     def step_env(
         self, key: jax.Array, state: SteeringState, action: jax.Array, params: SteeringParams
@@ -151,11 +148,6 @@ class Steering(Environment):
         """Return the space of the victim's observations with the goal appended."""
         (size,) = self.env.observation_space(params.env).shape
         return spaces.Box(-jnp.inf, jnp.inf, (size + 1,), jnp.float32)
-
-    def _begin(
-        self, obs: jax.Array, state: PyTree, goal: jax.Array
-    ) -> tuple[jax.Array, SteeringState]:
-        return jnp.append(obs, goal), SteeringState(state, obs, goal, jnp.int32(0))
 
 
 class Course(NamedTuple):

@@ -1,7 +1,8 @@
 """Channels, which append messages to observations; see `purerl.envs.Talking`.
 
-`messages` is a network. Silence, a constant and a random function are the same network with other
-weights, so one compiled program serves them all. `speak` also supports noise.
+`Messenger.message` is the channel of a network. Silence, a constant and a random function are the
+same network with other weights, so one compiled program serves them all. `speak` also supports
+noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,11 @@ class Messenger(nn.Module):
         features = Torso(1, tuple(self.hidden_sizes), "relu", LECUN_NORMAL)(obs)
         return jnp.tanh(nn.Dense(self.width, kernel_init=LECUN_NORMAL, name="out")(features))
 
+    def message(self, weights: Weights, obs: jax.Array) -> jax.Array:
+        """Apply the network; as a `Channel`, its meta-parameters are the weights."""
+        found: Any = self.apply(weights, obs)
+        return found
+
 
 class Speaker(struct.PyTreeNode):
     """The parameters of `speak`."""
@@ -46,26 +52,15 @@ class Speaker(struct.PyTreeNode):
     """[] share of messages that are replaced by zeros"""
 
 
-def messages(messenger: Messenger) -> Channel:
-    """Return the channel of a network; its meta-parameters are the weights."""
-
-    def channel(weights: Weights, obs: jax.Array) -> jax.Array:
-        message: Any = messenger.apply(weights, obs)
-        return message
-
-    return channel
-
-
 def speak(messenger: Messenger) -> Channel:
     """Return the channel that takes a `Speaker` as meta-parameters."""
-    learned = messages(messenger)
 
     def channel(speaker: Speaker, obs: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(speaker.key)
         message = jnp.where(
             speaker.is_noise,
             noise(key, obs, messenger.width),
-            learned(speaker.weights, obs),
+            messenger.message(speaker.weights, obs),
         )
         (number,) = noise(jax.random.fold_in(key, 1), obs, 1)  # uniform in [-1, 1]
         return jnp.where((number + 1) / 2 < speaker.dropout, 0.0, message)
@@ -124,9 +119,9 @@ def speaker(name: str, key: jax.Array, weights: Weights, dropout: float = 0.0) -
     """Return a hand-written channel for one agent, or the given one under any other name.
 
     Args:
-        name: of `HAND_WRITTEN`.
+        name: element of `HAND_WRITTEN`, or another name for the given weights.
         key: for a constant, a random function and noise.
-        weights: of the network, or an example.
+        weights: weights of the network, or an example.
         dropout: share of messages that are replaced by zeros, drawn with the observation's bits.
     """
     own_key, noise_key = jax.random.split(key)

@@ -44,7 +44,7 @@ def cartpole():
 def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
     """With messages cut off, and with any messages, all else is the same to the bit."""
     env, params = cartpole
-    talking = Talking(env, channels.messages(MESSENGER), WIDTH)
+    talking = Talking(env, MESSENGER.message, WIDTH)
     first, seen = play(talking, TalkParams(params, WEIGHTS, scale))
     first_bare, bare = play(env, params)
     obs, state, reward, terminated, truncated, final = seen
@@ -62,7 +62,7 @@ def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
 def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
     """Also at a reset, and in the observation before one; checked against NumPy."""
     env, params = cartpole
-    talking = Talking(env, channels.messages(MESSENGER), WIDTH)
+    talking = Talking(env, MESSENGER.message, WIDTH)
     first, (obs, _, _, terminated, truncated, final) = play(
         talking, TalkParams(params, WEIGHTS, SCALE)
     )
@@ -98,7 +98,7 @@ def test_hand_written_channels_say_what_their_names_say():
     assert np.all(random.std(axis=0) > 0.01)
     assert np.abs(random - other).max() > 0.1
     obs, learned = heard("learned")
-    expected = jax.vmap(channels.messages(MESSENGER), (None, 0))(WEIGHTS, obs)
+    expected = jax.vmap(MESSENGER.message, (None, 0))(WEIGHTS, obs)
     np.testing.assert_allclose(learned, expected, atol=1e-6)
 
 
@@ -124,7 +124,7 @@ def test_no_message_is_appended_to_images_or_state_numbers():
         (envs.make("GridWorld", observations="index")[0], 2),
     ):
         with pytest.raises(ValueError, match="message"):
-            Talking(env, channels.messages(MESSENGER), width)
+            Talking(env, MESSENGER.message, width)
 
 
 def test_messages_that_are_dropped_are_zeros():

@@ -131,7 +131,7 @@ class CheapTalkStudy(GameStudy):
     def draw_frame(self, meta_params: Weights, figures: Path) -> None:
         """Draw the messages of the channel."""
         config = self.settings.channel
-        channel = jax.jit(channels.messages(config.messenger))
+        channel = jax.jit(config.messenger.message)
         seen = self._observations
         middle, low, high = (np.quantile(seen, each, axis=0) for each in (0.5, 0.02, 0.98))
         game_plots.plot_messages(

@@ -54,7 +54,7 @@ class CoinShaping:
     """A `MetaProblem`: play a meta-episode with a candidate."""
 
     differentiable = False
-    """as actions are drawn"""
+    """False, because actions are sampled"""
 
     def __init__(self, settings: CoinSettings):
         """Bind the parts."""

@@ -80,9 +80,11 @@ class ScoresFormat:
     """Representation of `Scores` in evaluation.json and in the report."""
 
     key: str
+    """key of the scores in evaluation.json"""
     opponents: str
+    """key of the list of opponents"""
     contenders: str
-    """keys in evaluation.json: of the scores, and in them of the opponents and contenders"""
+    """key of the cells by contender"""
     titles: Mapping[str, str]
     """titles of the tables by measure"""
     note: str

@@ -46,7 +46,7 @@ class GameConfig:
     opponent_payoffs: Payoffs | None = None
     """the opponent's payoffs, in the same places; null if both see the same game"""
     discount: Annotated[float, Interval(ge=0, le=0.9999)] = 0.96
-    """of the repeated game: below 1, or its value would be infinite"""
+    """discount factor of the repeated game, below 1"""
     steps: Annotated[int, Interval(gt=0, le=100_000)] = 100
     """joint moves of a meta-episode: how often both choose a new policy"""
 
@@ -73,7 +73,7 @@ class OpponentConfig:
     (my_players.py:Momentum), the directory of a run that evolved a meta-policy, or zoo:NAME; of a
     list each meta-episode draws one"""
     learning_rate: Annotated[float, Gt(0)] = 1.0
-    """of learning opponents, on the discounted sum of their payoffs"""
+    """learning rate of opponents that learn; they ascend the discounted sum of their payoffs"""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class TournamentConfig(HeldOutConfig):
     tuning_seeds: Annotated[int, Interval(gt=0, le=100_000)] = 64
     """other meta-episodes, on which each hand-written contender chooses among its variants"""
     learning_rates: Factors = (0.3, 3.0)
-    """of further learning opponents, as factors on the learning rate of evolution"""
+    """learning rates of further opponents, as factors on the learning rate of evolution"""
     opponents: tuple[str, ...] = (
         "lola",
         "best_response",
@@ -143,7 +143,7 @@ class CoinEvaluation(HeldOutConfig):
     seeds: Seeds = 64
     """fresh opponents of every contender; 0 for no comparison"""
     learning_rates: Factors = (0.5, 2.0)
-    """of further opponents, as factors on the learning rate of evolution"""
+    """learning rates of further opponents, as factors on the learning rate of evolution"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,13 +156,13 @@ class CoinSettings(StudySettings):
             total_timesteps=8192, num_envs=8, num_steps=16, num_minibatches=2, hidden_sizes=(16,)
         )
     )
-    """of the opponent, which learns after every episode: num_steps is its length"""
+    """settings of the opponent, which learns after every episode of num_steps steps"""
     hyperparams: ppo.Hyperparams = field(
         default_factory=lambda: ppo.Hyperparams(
             learning_rate=0.02, final_learning_rate=1.0, gamma=0.96
         )
     )
-    """of the opponent"""
+    """hyperparameters of the opponent"""
     policy: CoinPolicyConfig = field(default_factory=CoinPolicyConfig)
     evaluation: CoinEvaluation = field(default_factory=CoinEvaluation)
 
@@ -248,7 +248,7 @@ class CheapTalkSettings(TalkSettings):
 
     study: Literal["cheap_talk"] = "cheap_talk"
     role: Literal["adversary", "ally"] = "adversary"
-    """whether the channel is to lower or to raise the victim's fitness"""
+    """adversary: the channel lowers the victim's fitness; ally: the channel raises it"""
     fitness: FitnessConfig = field(default_factory=FitnessConfig)
     evaluation: TalkEvaluation = field(default_factory=TalkEvaluation)
 
@@ -269,9 +269,9 @@ class SteeringConfig:
     high: float = 1.5
     """the highest goal"""
     steps: Annotated[int, Interval(gt=0, le=100_000)] = 200
-    """of an episode; steps after an early end count as 0"""
+    """length of an episode; steps after an early end count as 0"""
     episodes: Annotated[int, Interval(gt=0, le=65_536)] = 64
-    """for the score of a victim, each with its own goal"""
+    """number of episodes that score a victim, each with its own goal"""
     oracle_frames: Annotated[int, Interval(ge=2048, le=1_000_000_000)] = 65_536
     """steps for which PPO trains, in evolution (by: ppo) and in the comparison"""
 

@@ -149,7 +149,7 @@ class SteeringProblem(victims.TalkProblem):
 
     def network(self, weights: Weights) -> Speaker:
         """Return a network of messages."""
-        return partial(channels.messages(self.messenger), weights)
+        return partial(self.messenger.message, weights)
 
     def trained_by_ppo(self, key: jax.Array, params: SteeringParams) -> Speaker:
         """Return the messages that PPO learns for a victim."""

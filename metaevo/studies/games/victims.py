@@ -37,7 +37,7 @@ class TalkProblem:
     """Base of the meta-problems that train a victim with the channel of a candidate."""
 
     differentiable = False
-    """as actions are drawn"""
+    """False, because actions are sampled"""
 
     def __init__(self, settings: TalkSettings):
         """Build the victim.
@@ -79,7 +79,7 @@ def make_task(
         raise ConfigError(f"task.env = {show(task.env)}: a channel is for one environment")
     (environment,) = make_environments(task, victim.learner)
     messenger = config.messenger
-    channel: Channel = channels.speak(messenger) if speaks else channels.messages(messenger)
+    channel: Channel = channels.speak(messenger) if speaks else messenger.message
     env, size = talking(environment, channel, config, victim.learner)
     name, _, env_params = environment
 
