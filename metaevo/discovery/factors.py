@@ -39,9 +39,9 @@ def factors_of(
     """Return the factor of every hyperparameter that a schedule changes, [POINTS] each.
 
     Args:
-        part: in the slot `schedule`.
-        meta_params: of the schedule.
-        settings: of the experiment.
+        part: component in the slot `schedule`.
+        meta_params: meta-parameters of the schedule.
+        settings: settings of the experiment.
     """
     given = settings.hyperparams
 
@@ -66,9 +66,9 @@ def search(factors: Mapping[str, np.ndarray], *, seed: int, evaluations: int) ->
     longer formula for the hyperparameter with the largest decrease in error per length.
 
     Args:
-        factors: over `PROGRESS`, by hyperparameters.
-        seed: of the search.
-        evaluations: of candidates, in all.
+        factors: factors over `PROGRESS`, by hyperparameter.
+        seed: seed of the search.
+        evaluations: total number of evaluated candidates.
 
     Raises:
         ConfigError: if Operon is not installed.

@@ -82,13 +82,13 @@ def judge(
     All are tuned over the same settings and seeds, and meet on the same held-out seeds.
 
     Args:
-        settings: of the comparison.
+        settings: settings of the comparison.
         parts: the evolved parts, and the environments.
         part: the part that the candidates replace.
-        meta_params: that were found.
+        meta_params: meta-parameters of the run.
         candidates: formulas and networks.
-        path: of the directory that keeps the tuning of an interrupted comparison.
-        normalisation: of several environments.
+        path: directory that keeps the tuning of an interrupted comparison.
+        normalisation: normalisation of the scores of several environments.
         check_stop: raises if the run is to stop.
 
     Returns:

@@ -30,7 +30,7 @@ def slope_of(part: Part, settings: LearnerSettings) -> ValueOf:
 
 
 def listened(component: Component, seen: list[np.ndarray]) -> Component:
-    """Return the same loss, of which every call's scalars are written down."""
+    """Return the same loss, which also records the scalars of every call."""
 
     def of_slot(meta_params, context, *scalars):
         one = written_down(jnp.stack([jnp.asarray(each) for each in scalars]), seen)

@@ -20,12 +20,12 @@ from metaevo.training.task import LearnerSettings
 from purerl.types import MetaParams
 
 UNITS = 2, 4
-"""Of the hidden layer, where the component has more numbers with its own."""
+"""Units of the hidden layer; sizes without fewer parameters than the component are skipped."""
 STEPS = 6_000
-"""Of gradient descent."""
+"""Steps of gradient descent."""
 STARTS = 6
 BATCH = 512
-"""Samples of a step."""
+"""Samples in a gradient step."""
 
 
 class Network(NamedTuple):
@@ -34,7 +34,7 @@ class Network(NamedTuple):
     part: Part
     meta_params: MetaParams
     units: int
-    """of its hidden layer"""
+    """units of its hidden layer"""
     error: float
     """the fraction of the target's variance that it does not explain"""
 
@@ -88,11 +88,11 @@ def fitted(
 
     Args:
         part: the component.
-        units: of its hidden layer.
-        settings: of the experiment.
-        target: of its slot.
-        records: of trainings with the part that it is to replace.
-        seed: of starts and batches.
+        units: number of units in its hidden layer.
+        settings: settings of the experiment.
+        target: target for its slot.
+        records: records of trainings with the part that it replaces.
+        seed: seed of the starts and batches.
     """
     value = jax.vmap(target.value_of(part, settings), in_axes=(None, 0, 0))
     scalars, progress = jnp.asarray(records.scalars), jnp.asarray(records.progress)

@@ -20,11 +20,11 @@ from metaevo.training.task import LearnerSettings, Parts
 from purerl.types import MetaParams
 
 AGENTS = 16
-"""that are trained"""
+"""Number of agents to train."""
 TIMES = 8
-"""at which an update is written down, evenly over training"""
+"""Number of recorded updates, evenly spaced over training."""
 SAMPLES = 4000
-"""that are kept, as many of each time"""
+"""Number of samples to keep, equally many from each recorded update."""
 
 
 ValueOf = Callable[[Any, jax.Array, jax.Array], jax.Array]
@@ -32,10 +32,10 @@ ValueOf = Callable[[Any, jax.Array, jax.Array], jax.Array]
 
 
 class Target(NamedTuple):
-    """What formulas and networks are fitted to, of the parts in a slot."""
+    """The quantity that formulas and networks for a slot are fitted to."""
 
     what: str
-    """in words"""
+    """description"""
     gives: Literal["value", "slope"]
     """whether a formula is the loss or its slope, see `metaevo.components.formula`"""
     listened: Callable[[Component, list[np.ndarray]], Component]
@@ -45,7 +45,7 @@ class Target(NamedTuple):
     inputs_of: Callable[[np.ndarray], dict[str, np.ndarray]]
     """from scalars [samples, k] to the inputs of formulas, [samples] each"""
     scalars_of: Callable[[Mapping[str, np.ndarray]], np.ndarray]
-    """the other way"""
+    """inverse of `inputs_of`"""
     known: str = ""
     """the fixed end of every formula; the search finds the rest"""
 
@@ -56,7 +56,7 @@ class Records(NamedTuple):
     scalars: np.ndarray
     """[samples, k]"""
     progress: np.ndarray
-    """[samples] the share of training that was done"""
+    """[samples] completed share of training"""
     wanted: np.ndarray
     """[samples] values of the target's `value_of`"""
 
@@ -76,15 +76,15 @@ def record(
     """Train agents with the learned parts, and record the inputs of one part.
 
     Args:
-        settings: of the evolution.
+        settings: settings of the evolution.
         parts: the evolved parts.
-        meta_params: that it found.
-        part: that one.
-        target: of its slot.
-        check_stop: raises if the run is to stop.
+        meta_params: evolved meta-parameters of all parts.
+        part: the part to record.
+        target: target for its slot.
+        check_stop: function that raises if the run has to stop.
 
     Returns:
-        finite samples of all environments and times.
+        finite samples from all environments and times.
     """
     rng = np.random.default_rng(settings.run.seed)
     functions = parts.evolved.functions()
@@ -134,10 +134,10 @@ def values(
     """Return the part's outputs for scalars [samples].
 
     Args:
-        value_of: of the part.
-        meta_params: of the part.
+        value_of: outputs of the part.
+        meta_params: meta-parameters of the part.
         scalars: [samples, k].
-        progress: [samples] the share of training that is done.
+        progress: [samples] completed share of training.
     """
     of_all = jax.jit(jax.vmap(value_of, in_axes=(None, 0, 0)))
     return np.asarray(of_all(meta_params, jnp.asarray(scalars), jnp.asarray(progress)))

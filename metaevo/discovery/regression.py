@@ -64,13 +64,13 @@ def mattering(
 ) -> dict[str, np.ndarray]:
     """Return the inputs of formulas on which the target depends in recorded trainings.
 
-    An input does not matter if that hardly changes when its samples are shuffled.
+    An input is left out if shuffling its samples hardly changes the target.
 
     Args:
-        target: of the slot.
-        records: of trainings with the part.
-        values: of scalars [samples, k] and progress [samples].
-        seed: of the shuffling.
+        target: target for the slot.
+        records: records of trainings with the part.
+        values: function from scalars [samples, k] and progress [samples] to the target.
+        seed: seed of the shuffling.
     """
     inputs = records.inputs(target)
     known = parse(target.known or "0", list(inputs), {}).names  # which is looked at anyway
@@ -113,12 +113,12 @@ def search(
     """Return formulas of growing length, each with a smaller error than those before.
 
     Args:
-        slot: of the part.
-        target: of the slot.
-        records: of trainings with the part.
-        inputs: of formulas, restricted to the relevant ones.
-        seed: of the search.
-        evaluations: of candidates, in all.
+        slot: name of the part's slot.
+        target: target for the slot.
+        records: records of trainings with the part.
+        inputs: relevant inputs of formulas, [samples] by name.
+        seed: seed of the search.
+        evaluations: total number of evaluated candidates.
 
     Raises:
         ConfigError: if Operon is not installed.
@@ -137,13 +137,13 @@ def search(
 def sums_of(
     inputs: Mapping[str, np.ndarray], wanted: np.ndarray, *, seed: int, evaluations: int
 ) -> Iterator[Terms]:
-    """Yield what Operon finds, as sums of terms that matter.
+    """Yield the formulas that Operon finds, as sums without negligible terms.
 
     Args:
-        inputs: by their names, [samples] each.
-        wanted: [samples].
-        seed: of the searches.
-        evaluations: of candidates, in all.
+        inputs: inputs by name, [samples] each.
+        wanted: [samples] values to fit.
+        seed: seed of the searches.
+        evaluations: total number of evaluated candidates.
 
     Raises:
         ConfigError: if Operon is not installed.

@@ -1,7 +1,7 @@
-"""What of an optimizer formulas and networks are fitted to: the step of a parameter.
+"""The target for an optimizer: the step of a single parameter.
 
-It is that in learning rates, before annealing, as a function of what
-`metaevo.components.signals` shows of the parameter.
+The step is in units of the learning rate, before annealing, as a function of the parameter's
+signals (`metaevo.components.signals`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,11 @@ from metaevo.training.task import LearnerSettings
 from purerl.types import PyTree
 
 OF_ARRAY = 32
-"""Parameters that are listened to of every array, so that biases and heads count like the large
-arrays between hidden layers."""
+"""Recorded parameters of each array; equal numbers give small arrays the weight of large ones."""
 
 
 def step_of(part: Part, settings: LearnerSettings) -> ValueOf:
-    """Return the step of one parameter, of the numbers in FEATURES."""
+    """Return the step of one parameter as a function of FEATURES."""
     direction = part.component.direction
     assert direction is not None
     length = jnp.log(jnp.float32(settings.train.num_updates)) / 10.0

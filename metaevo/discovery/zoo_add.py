@@ -27,9 +27,9 @@ from purerl.types import MetaParams
 
 SECTIONS = ("task", "train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
-"""Of a variant of evaluation.json."""
+"""Keys of a variant in evaluation.json that a card has."""
 WIDTH, COLORS = 800, 64
-"""Of a picture."""
+"""Pixels and colours of a picture."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class _Judged:
     settings: PlainDict
     tuning_frames: Index
     scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
-    """of every seed, or of every seed on its one task"""
+    """score of each seed, or [score] on the single task"""
     iqm: Number
     interval: Annotated[list[Number], Len(2, 2)]
 
@@ -66,8 +66,8 @@ def add(
     """Make an entry from the part that a run has evolved.
 
     Args:
-        run_dir: of an evolution of one component, a channel or a meta-policy, or of several.
-        name: of the entry.
+        run_dir: run that evolved a component, a channel or a meta-policy.
+        name: name of the entry.
         title: a one-line description.
         replace: replace an existing entry with this name, as its next version.
         trust_source: execute the component's source that the run has saved.
@@ -126,7 +126,7 @@ def add(
 
 
 class _Rule(NamedTuple):
-    """What a run has found."""
+    """The result of a run."""
 
     slot: str
     learner: str | None
@@ -138,10 +138,10 @@ class _Rule(NamedTuple):
     """file names; the first that exists goes to the card"""
     judged_on: str
     experiment: PlainDict
-    """what repeats its number"""
+    """settings that reproduce its score"""
     component: str | None = None
     source: bytes | None = None
-    """of the component"""
+    """source code of the component"""
     frames: int | None = None
     """per seed; None for the same number as in the evidence"""
     is_against: bool = False
@@ -261,7 +261,7 @@ def _evidence_of(run: RunDirectory, config: PlainDict) -> PlainDict:
 
 
 def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> PlainDict:
-    """Say how it was evolved."""
+    """Return how the entry was evolved."""
     config, where = saved["config"], saved["environment"]
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
@@ -278,7 +278,7 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
 
 
 def _command(line: str) -> str:
-    """Return the command of a run without what names places on its machine."""
+    """Return the command of a run without paths of its machine."""
     words = shlex.split(line)
     names = [i for i, word in enumerate(words) if Path(word).name == "metaevo"]
     words = ["metaevo", *words[names[0] + 1 :]] if names else ["python", *words[1:]]

@@ -1,7 +1,4 @@
-"""The number of a card, repeated: agents trained with the rule on the card's experiment.
-
-Of a meta-policy, meta-episodes are played instead.
-"""
+"""Repeat the score on a card: train agents with the rule, or play episodes of a meta-policy."""
 
 from typing import Any
 
@@ -24,11 +21,11 @@ def scores_of(learner: str, experiment: PlainDict, slot: str, rule: str, seeds: 
     """Train agents with a rule in its slot.
 
     Args:
-        learner: by its name.
+        learner: name of the learner.
         experiment: a `metaevo.components.zoo.Experiment` as plain data.
-        slot: that the rule fills.
+        slot: slot of the rule.
         rule: `zoo:NAME`, a hand-written function or a run's directory.
-        seeds: agents; their keys are of `Purpose.TRAINING`, which no evolution has used.
+        seeds: number of agents; their keys (`Purpose.TRAINING`) are not used by evolutions.
 
     Returns:
         [seeds] scores; a diverged agent has the worst score.
@@ -54,7 +51,7 @@ def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
     Args:
         experiment: a `metaevo.components.zoo.Meeting` as plain data.
         shaper: `zoo:NAME`.
-        seeds: meta-episodes, with keys as above.
+        seeds: number of meta-episodes, with keys as in `scores_of`.
 
     Returns:
         [seeds] mean reward per step.

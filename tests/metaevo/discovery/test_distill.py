@@ -1,4 +1,4 @@
-"""`metaevo distill`: a whole one, and what it refuses."""
+"""`metaevo distill` from end to end, and invalid input."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What is written down of trainings: all that a part is given, and nothing else changes."""
+"""Recorded trainings: complete records, and unchanged training."""
 
 import jax
 import jax.numpy as jnp

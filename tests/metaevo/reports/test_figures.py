@@ -1,4 +1,4 @@
-"""Figures: refused input, hostile names, reproducible files, no global state, films."""
+"""Figures: invalid input, hostile names, reproducible files, no global state, films."""
 
 import matplotlib
 import numpy as np

@@ -1,4 +1,4 @@
-"""Reports: well-formed, self-contained, escaped; tables alike in HTML and in the terminal."""
+"""Reports: escaped text, damaged images, tables."""
 
 import base64
 import html

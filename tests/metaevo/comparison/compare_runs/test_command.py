@@ -1,4 +1,4 @@
-"""The whole command on synthetic runs: what it concludes, what it writes, what it refuses."""
+"""`metaevo compare` on synthetic runs: conclusions, files and invalid input."""
 
 import json
 import re

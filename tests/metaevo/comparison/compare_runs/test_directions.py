@@ -1,4 +1,4 @@
-"""Which values of a metric are better, and what becomes of seeds that have none."""
+"""Directions of metrics, and seeds without a score."""
 
 import jax
 import numpy as np

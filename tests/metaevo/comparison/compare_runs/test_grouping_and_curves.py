@@ -1,4 +1,4 @@
-"""Which seeds belong together, curves on a common axis, and the score of a curve."""
+"""Groups of seeds, curves on a common axis, and scores of curves."""
 
 import numpy as np
 import pytest
