@@ -208,7 +208,7 @@ def ours(
 
     def train_all(key):
         return devices.map_rows(
-            lambda row: train(jax.random.fold_in(key, row)),
+            lambda row, _: train(jax.random.fold_in(key, row)),
             capacity=agents,
             num_rows=agents,
             chunk_size=size,

@@ -1,5 +1,7 @@
 """Check evolutions before anything is allocated or compiled."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from metaevo.config import ConfigError
 from metaevo.config.numbers import INT_LIMIT
 from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import Evaluation, MetaProblem
+from metaevo.evolution.problem import Evaluation, MetaProblem, evaluate_alone, has_tasks
 from metaevo.evolution.strategy import StrategyConfig
 from purerl.types import PyTree
 
@@ -26,7 +28,13 @@ def check_evolution(
     Raises:
         ConfigError: naming what does not fit.
     """
+    if config.tasks_per_generation > 1 and not has_tasks(problem):
+        raise ConfigError(
+            f"evolution.tasks_per_generation = {config.tasks_per_generation}: must be 1, because "
+            "the problem has no method draw(key)"
+        )
     rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
+    rows *= config.tasks_per_generation
     if rows > INT_LIMIT:
         raise ConfigError(
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
@@ -88,7 +96,7 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
     arguments = (
         (jax.random.key(0), shapes) if evaluate is None else (jax.random.key(0),) + (shapes,) * 2
     )
-    found = jax.eval_shape(evaluate or problem.evaluate, *arguments)
+    found = jax.eval_shape(evaluate or functools.partial(evaluate_alone, problem), *arguments)
     if not isinstance(found, Evaluation):
         kind = type(found).__name__
         raise ConfigError(

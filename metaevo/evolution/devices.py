@@ -193,8 +193,9 @@ def as_inputs(tree: PyTree) -> PyTree:
 
 
 def map_rows(
-    f: Callable[[jax.Array], Any],
+    f: Callable[[jax.Array, PyTree], Any],
     *,
+    shared: Callable[[jax.Array], PyTree] = lambda row: (),
     capacity: int,
     num_rows: jax.Array | int,
     chunk_size: int,
@@ -209,7 +210,9 @@ def map_rows(
     of the same PPO agent can differ by up to 20 between chunk sizes, as if its seed had changed.
 
     Args:
-        f: maps a row's index (int32 scalar) to a pytree of arrays.
+        f: maps a row's index (int32 scalar), and what its chunk shares, to a pytree of arrays.
+        shared: maps the first row of a chunk to values that all its rows share. They are not
+            batched, so a `lax.switch` or a loop length that depends on them costs one branch.
         capacity: the number of rows that the result has room for (static).
         num_rows: how many to evaluate (may be traced); the rest is left zero.
         chunk_size: rows that are vmapped on a device.
@@ -222,7 +225,9 @@ def map_rows(
     chunks = -(-capacity // stride)
     offset = jax.lax.axis_index(AXIS) * chunk_size
 
-    chunk = jax.jit(jax.vmap(f))  # traced once, although `eval_shape` comes first
+    @jax.jit  # traced once, although `eval_shape` comes first
+    def chunk(rows):
+        return jax.vmap(f, in_axes=(0, None))(rows, shared(rows[0]))
 
     def evaluate_chunk(index, results):
         rows = index * stride + offset + jnp.arange(chunk_size, dtype=jnp.int32)

@@ -12,7 +12,7 @@ from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_evaluation
-from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation
+from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation, evaluate_alone
 from purerl.types import PyTree
 
 PROBLEMS = 16
@@ -157,7 +157,7 @@ def _program(same: _Same) -> devices.RowMap:
 
     def row(inputs: PlainDict) -> Any:
         key = jax.random.wrap_key_data(inputs["key"])
-        return problem.evaluate(key, inputs["meta_params"])._replace(gradient=None)
+        return evaluate_alone(problem, key, inputs["meta_params"])._replace(gradient=None)
 
     chunk_size = devices.choose_chunk_size(2**30, bytes_per_evaluation(problem))
     return devices.RowMap(row, chunk_size=chunk_size)

@@ -18,7 +18,9 @@ from metaevo.evolution import devices, strategies
 from metaevo.evolution.problem import (
     MetaProblem,
     bytes_per_evaluation,
+    draw_task,
     frames_per_evaluation,
+    on_task,
 )
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
@@ -42,6 +44,9 @@ class EvolutionConfig:
     """in all; more can be asked for when a run is resumed"""
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
+    tasks_per_generation: Annotated[int, Gt(0)] = 1
+    """tasks that every candidate is evaluated on, each on all seeds, for a problem that draws them;
+    validation uses as many fixed ones"""
     validation_every: Annotated[int, Gt(0)] = 5
     """generations between two evaluations of the mean on the fixed validation keys; the last
     generation's is always evaluated"""
@@ -99,13 +104,17 @@ class Evolution:
         self.strategy = strategies.checked(strategy, self._solution)
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
-        self.evaluations = self.population_size * config.seeds_per_candidate
+        self._tasks = config.tasks_per_generation
+        self._rows = self.population_size * config.seeds_per_candidate  # of one task
+        self.evaluations = self._tasks * self._rows
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
-            self.evaluations, bytes_per_evaluation(problem), self.num_devices
+            self._rows, bytes_per_evaluation(problem), self.num_devices
         )
-        # Candidates fill whole chunks, so that validation agents start a new chunk.
+        # Every task fills whole chunks, so that the next one and validation start a new chunk.
         stride = self.chunk_size * self.num_devices
-        self._candidate_rows = -(-self.evaluations // stride) * stride
+        self._task_rows = -(-self._rows // stride) * stride
+        self._candidate_rows = self._tasks * self._task_rows
+        self._validation_rows = max(1, -(-config.validation_seeds // stride)) * stride
         self._run = devices.spread(
             self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
@@ -206,17 +215,23 @@ class Evolution:
             every, last = self.config.validation_every, self.config.generations - 1
             validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
             validations -= bool(generations and not self.strategy.has_mean)  # not of the first
-            evaluations += validations * self.config.validation_seeds
+            evaluations += validations * self.config.validation_seeds * self._tasks
         return evaluations * frames_per_evaluation(self.problem)
 
     def _strategy(self, traced: Traced) -> Strategy:
         steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
         return strategies.make(self.strategy_config, self._solution, **steps)
 
+    def _by_task(self, values: jax.Array) -> jax.Array:
+        """Return the values of candidates [tasks, candidates x seeds, ...] among those of rows."""
+        own = values[: self._candidate_rows]
+        return own.reshape(self._tasks, self._task_rows, *own.shape[1:])[:, : self._rows]
+
     def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
-        """Average values [rows, ...] over the seeds of each candidate, [population_size, ...]."""
-        own = values[: self.evaluations]
-        return jnp.mean(own.reshape(self.population_size, -1, *own.shape[1:]), axis=1)
+        """Average values [rows, ...] over a candidate's tasks and seeds, [population_size, ...]."""
+        own = self._by_task(values)
+        own = own.reshape(self._tasks, self.population_size, -1, *own.shape[2:])
+        return jnp.mean(own, axis=(0, 2))
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
@@ -241,31 +256,44 @@ class Evolution:
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)
 
-        def evaluate(row):
-            """Rows are candidates x seeds, then the mean on the validation keys."""
-            seeds = config.seeds_per_candidate
+        def place(row):
+            """Return whether a row validates, its task, and its index among the task's rows."""
             validating = row >= self._candidate_rows
+            index = jnp.where(validating, row - self._candidate_rows, row)
+            rows = jnp.where(validating, self._validation_rows, self._task_rows)
+            return validating, index // rows, index % rows
+
+        def task_of(row):
+            validating, task, _ = place(row)
+            key = jnp.where(validating, validation_key, evaluation_key)
+            return draw_task(self.problem, jax.random.fold_in(key, task))
+
+        def evaluate(row, task):
+            """Rows are tasks x candidates x seeds, then the mean on the validation keys."""
+            seeds = config.seeds_per_candidate
+            validating, index, row = place(row)
             candidate = jnp.minimum(row // seeds, self.population_size - 1)
             meta_params = jax.tree.map(
                 lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
             )
             own = row % seeds if strategy.common_keys else row
-            candidate_key = jax.random.fold_in(evaluation_key, own)
-            mean_key = jax.random.fold_in(validation_key, row - self._candidate_rows)
+            candidate_key = jax.random.fold_in(evaluation_key, index * self._rows + own)
+            mean_key = jax.random.fold_in(validation_key, index * config.validation_seeds + row)
             key = jnp.where(validating, mean_key, candidate_key)
-            return strategy.evaluate(self.problem, key, meta_params, mean)
+            return strategy.evaluate(on_task(self.problem, task), key, meta_params, mean)
 
         # The first population of a strategy without a mean has no best member yet.
         due = (state.generation % config.validation_every == 0) | (state.generation == traced.last)
         if not strategy.has_mean:
             due = jnp.logical_and(due, state.generation > 0)
-        validations = config.validation_seeds * due
+        due = jnp.logical_and(due, config.validation_seeds > 0)
+        last_task = (self._tasks - 1) * self._task_rows + self._rows
+        capacity = self._candidate_rows + self._tasks * self._validation_rows
         evaluation = devices.map_rows(
             evaluate,
-            capacity=self._candidate_rows + config.validation_seeds,
-            num_rows=jnp.where(
-                validations > 0, self._candidate_rows + validations, self.evaluations
-            ),
+            shared=task_of,
+            capacity=capacity if config.validation_seeds else self._candidate_rows,
+            num_rows=jnp.where(due, capacity, last_task),
             chunk_size=self.chunk_size,
             num_devices=self.num_devices,
         )
@@ -276,7 +304,8 @@ class Evolution:
         told = strategy.tell(tell_key, population, ranked, asked)
 
         validation = evaluation.fitness[self._candidate_rows :]
-        fitness_of_mean = jnp.where(validations > 0, jnp.mean(validation), jnp.nan)
+        validation = validation.reshape(-1, self._validation_rows)[:, : config.validation_seeds]
+        fitness_of_mean = jnp.where(due, jnp.mean(validation), jnp.nan)
         improved = fitness_of_mean > state.elite_fitness
         elite = jax.tree.map(lambda new, old: jnp.where(improved, new, old), mean, state.elite)
 
@@ -293,7 +322,7 @@ class Evolution:
             "sigma": strategy.current_sigma(state.strategy),
         }
         for name, values in evaluation.metrics.items():
-            values = values[: self.evaluations]
+            values = self._by_task(values)
             metrics[name] = _mean(values, jnp.isfinite(values))
         state = State(
             strategy=told,

@@ -35,13 +35,61 @@ class Evaluation(NamedTuple):
 
 
 class MetaProblem(Protocol):
-    """A problem to evolve."""
+    """A problem to evolve.
+
+    A distribution of tasks has a third method, `draw(key)`, which returns one task, a pytree of
+    arrays. `evaluate` then takes the task as its third argument. Candidates of a generation share
+    their tasks, and the task is not batched: in a `lax.switch` on it, only the drawn branch runs.
+    """
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return one point of the search space; also where a strategy with a mean starts."""
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
         """Evaluate ONE candidate on ONE key. Pure."""
+
+
+TASK = 2**31 - 1
+"""Number by which the key of a task derives from the key of its generation or evaluation."""
+
+
+class OnTask:
+    """A distribution of tasks with its task fixed; conforms to `MetaProblem`."""
+
+    def __init__(self, problem: Any, task: PyTree):
+        """Bind a task that `problem.draw` has returned."""
+        self.init, self.differentiable = problem.init, getattr(problem, "differentiable", True)
+        self._problem, self._task = problem, task
+
+    def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+        """Evaluate one candidate on the task."""
+        found: Evaluation = self._problem.evaluate(key, meta_params, self._task)
+        return found
+
+
+def has_tasks(problem: MetaProblem) -> bool:
+    """Return whether a problem is a distribution of tasks."""
+    return hasattr(problem, "draw")
+
+
+def draw_task(problem: Any, key: jax.Array) -> PyTree:
+    """Return a task; an empty tuple for a problem that is no distribution of tasks.
+
+    Args:
+        problem: any problem.
+        key: of a generation and the task in it, or of an evaluation.
+    """
+    return problem.draw(jax.random.fold_in(key, TASK)) if has_tasks(problem) else ()
+
+
+def on_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
+    """Return the problem with a task from `draw_task`."""
+    return OnTask(problem, task) if has_tasks(problem) else problem
+
+
+def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
+    """Evaluate one candidate, on a task that depends on the key."""
+    return on_task(problem, draw_task(problem, key)).evaluate(key, meta_params)
 
 
 def evaluate_beside(

@@ -164,6 +164,7 @@ def evolve(
         if each.seed == chosen:
             directory = each.directory
     frames = settings.strategy.population_size * config.seeds_per_candidate
+    frames *= config.tasks_per_generation
     frames *= frames_per_evaluation(problem)
     measured = directory.read_config()["resolved"]
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)

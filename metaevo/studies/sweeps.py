@@ -20,6 +20,7 @@ from metaevo.config.sections import without
 from metaevo.evolution import devices
 from metaevo.evolution.checks import check_population
 from metaevo.evolution.evolution import BLOCK_CAPACITY, Evolution, EvolutionConfig
+from metaevo.evolution.problem import evaluate_alone
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies import registry
@@ -110,7 +111,7 @@ class Evolutions(SettingsObjective[EvolutionSweepSettings, Program]):
         )
         evolution = Evolution(problem, settings.strategy, config, seed=0)
         judges = devices.RowMap(
-            lambda row: problem.evaluate(row["key"], row["meta_params"]).fitness,
+            lambda row: evaluate_alone(problem, row["key"], row["meta_params"]).fitness,
             chunk_size=evolution.chunk_size,
             num_devices=evolution.num_devices,
         )

@@ -64,7 +64,7 @@ def test_the_users_flags_are_respected():
 # --- Rows ---------------------------------------------------------------------------------------
 
 
-def f(row):
+def f(row, shared=()):
     return {"square": row * row, "pair": jnp.stack([row, -row]).astype(jnp.float32)}
 
 
