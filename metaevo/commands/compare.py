@@ -3,17 +3,15 @@
 import argparse
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from metaevo.comparison.compare_runs import figures, page
+from metaevo.comparison.compare_runs import page
 from metaevo.comparison.compare_runs.analysis import compare_runs
-from metaevo.comparison.compare_runs.results import Options, RunComparison
+from metaevo.comparison.compare_runs.results import Options
 from metaevo.comparison.compare_runs.seed_run import AXES
-from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, terminal
+from metaevo.comparison.compare_runs.words import terminal
 from metaevo.config import ConfigError, exit_on_config_error
 from metaevo.config.command_line import Parser
-from metaevo.config.files import unwritable, write_json_atomic
 from metaevo.runs.run_directory import RunDirectory
 
 SCORES = ("final", "area", "best")
@@ -35,7 +33,7 @@ def main(argv: list[str], *, description: str | None) -> int:
     try:
         while True:
             going_on = args.watch is not None and not all(each.complete for each in result.sources)
-            path = _write(result, output, args.watch if going_on else None)
+            path = page.save(result, output, reload_seconds=args.watch if going_on else None)
             clear = "\x1b[2J\x1b[H" if args.watch is not None and sys.stdout.isatty() else ""
             print(f"{clear}{terminal(result)}\n\npage: {path}", flush=True)
             if not going_on:
@@ -95,33 +93,3 @@ def _options(args: argparse.Namespace) -> Options:
     return Options(
         args.metric, args.score, keys, args.align, args.threshold, args.optimum, args.full_length
     )
-
-
-def _write(result: RunComparison, output: Path, reload_seconds: float | None) -> Path:
-    """Write the page, the figure and comparison.json; return the path of the page."""
-    chosen = result.selection
-    content: dict[str, object] = {
-        "compared": compared_quantity(result),
-        "metric": chosen.metric,
-        "axis": chosen.axis,
-        "judged_at": chosen.ends,
-        "options": asdict(result.options),
-        "conclusions": [conclusion(result)],
-        "notes": result.notes,
-        "comparisons": result.comparisons,
-        "optimum": result.optimum,
-        "optimum_is": result.optimum_is,
-        **result.tables(),
-        "curves": [
-            {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
-             "low": row.middle.low, "high": row.middle.high}
-            for row in result.efficiency
-        ],
-    }  # fmt: skip
-    try:
-        write_json_atomic(output / "comparison.json", content)
-        if result.efficiency:
-            figures.draw_curves(result, output / "figures" / "curves.png")
-        return page.write(result, output / "index.html", reload_seconds=reload_seconds)
-    except OSError as error:
-        raise unwritable(output, error) from None

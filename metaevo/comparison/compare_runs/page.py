@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from plotly.offline import get_plotlyjs
 
-from metaevo.comparison.compare_runs import curves
+from metaevo.comparison.compare_runs import curves, figures
 from metaevo.comparison.compare_runs.grouping import Group, differing, group, known_key
 from metaevo.comparison.compare_runs.results import RunComparison
 from metaevo.comparison.compare_runs.seed_run import AXES, SeedRun
 from metaevo.comparison.compare_runs.words import compared_quantity, conclusion, tables
+from metaevo.config import files
 from metaevo.reports import page as report
 from metaevo.reports.numbers import counted
 from metaevo.statistics import FloatArray
@@ -214,3 +215,42 @@ def write(result: RunComparison, path: Path, *, reload_seconds: float | None = N
     groups, seeds = counted(len(result.groups), "group"), counted(len(result.seeds), "seed")
     subtitle = f"{compared_quantity(result)}: {groups}, {seeds}"
     return report.write_report(path, "Comparison of runs", subtitle, parts, head=head)
+
+
+def save(result: RunComparison, folder: Path, *, reload_seconds: float | None = None) -> Path:
+    """Write the page, the figure and comparison.json; return the path of the page.
+
+    Args:
+        result: the comparison.
+        folder: directory of the files.
+        reload_seconds: interval at which the page reloads itself; for `--watch`.
+
+    Raises:
+        ConfigError: if a file cannot be written.
+    """
+    chosen = result.selection
+    content: dict[str, object] = {
+        "compared": compared_quantity(result),
+        "metric": chosen.metric,
+        "axis": chosen.axis,
+        "judged_at": chosen.ends,
+        "options": asdict(result.options),
+        "conclusions": [conclusion(result)],
+        "notes": result.notes,
+        "comparisons": result.comparisons,
+        "optimum": result.optimum,
+        "optimum_is": result.optimum_is,
+        **result.tables(),
+        "curves": [
+            {"group": row.label, "task": row.task, "x": row.middle.x, "iqm": row.middle.iqm,
+             "low": row.middle.low, "high": row.middle.high}
+            for row in result.efficiency
+        ],
+    }  # fmt: skip
+    try:
+        files.write_json_atomic(folder / "comparison.json", content)
+        if result.efficiency:
+            figures.draw_curves(result, folder / "figures" / "curves.png")
+        return write(result, folder / "index.html", reload_seconds=reload_seconds)
+    except OSError as error:
+        raise files.unwritable(folder, error) from None
