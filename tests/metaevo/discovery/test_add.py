@@ -180,8 +180,9 @@ def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
     study.save(run, weights, 3)
     payoffs = repeat(add(run.path, "shaper"), 3)
     keys, meet = keys_for(0, Purpose.TRAINING, 3), tournament.Tournament
-    game = meet(settings, {"learned": weights}, study.met)
-    expected, _ = game.play(game.ours("learned"), game.theirs(study.met[0]), keys)
+    game = meet(settings, {"learned": weights}, study.met, [])
+    ours, theirs = game.entrant("learned", 1.0), game.opponents()[study.met[0].label]
+    expected, _ = game.play(ours, theirs, keys)
     np.testing.assert_allclose(payoffs, expected, rtol=1e-4)
 
 
