@@ -26,7 +26,7 @@ class Fake:
         self.keys, self.calls = set(), []
 
     def run(self, keys, settings, meta_params, progress=None):
-        self.keys |= {tuple(map(int, jax.random.key_data(key))) for key in keys}
+        self.keys |= set(map(tuple, np.asarray(jax.random.key_data(keys)).tolist()))
         self.calls.append((len(keys), len(settings)))
         if progress is not None:
             progress(len(keys) * len(settings) * self.frames_per_seed)

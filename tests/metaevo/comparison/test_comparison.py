@@ -71,14 +71,14 @@ def test_seeds_are_disjoint(tmp_path):
     this = comparison(seeds=40, tuning_seeds=30)
     raced = 30 + 64
     this.run(tmp_path / "tuning")
-    used = {
-        purpose: {tuple(map(int, jax.random.key_data(k))) for k in keys_for(0, purpose, raced)}
-        for purpose in Purpose
-    }
+
+    def words(purpose, count):
+        data = np.asarray(jax.random.key_data(keys_for(0, purpose, count)))
+        return set(map(tuple, data.tolist()))
+
+    used = {purpose: words(purpose, raced) for purpose in Purpose}
     for contender in (this.learned, this.baselines):
-        assert contender.keys == used[Purpose.TUNING] | set(
-            map(tuple, np.asarray(jax.random.key_data(keys_for(0, Purpose.HELD_OUT, 40))))
-        )
+        assert contender.keys == used[Purpose.TUNING] | words(Purpose.HELD_OUT, 40)
     everything = [key for keys in used.values() for key in keys]
     assert len(set(everything)) == len(everything)
 

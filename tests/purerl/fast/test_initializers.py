@@ -10,7 +10,7 @@ from purerl.fast.initializers import NEWTON_SCHULZ_COEFFICIENTS, orthogonal, pol
 
 @pytest.mark.smoke
 @pytest.mark.parametrize(
-    "shape", [(1, 1), (4, 64), (64, 4), (64, 64), (64, 1), (256, 256), (3, 3, 4, 16), (1, 1, 2, 8)]
+    "shape", [(4, 64), (64, 1), (256, 256), (3, 3, 4, 16)]
 )
 def test_kernels_are_orthogonal(shape):
     init = jax.jit(lambda key: orthogonal(2.0)(key, shape))

@@ -14,15 +14,12 @@ DIMENSIONS = (((1,), (0,)), ((), ()))
 
 @pytest.mark.parametrize(
     ("batch", "inputs", "outputs"),
-    [
-        *(((5,), 3, 7), ((5,), 7, 3), ((2, 3), 4, 1)),
-        *(((5,), 7, 9), ((5,), 9, 7), ((2, 3), 6, 6), ((), 7, 8)),
-    ],
+    [((5,), 3, 7), ((5,), 7, 3), ((2, 3), 9, 7), ((), 7, 8)],
 )
 def test_layers_are_those_of_flax(batch, inputs, outputs):
     """Outputs, and gradients of weights, bias and inputs; for any number of leading axes.
 
-    Tall, wide and square weights, with few inputs, few outputs, both and neither.
+    Few inputs, few outputs, tall and wide weights.
     """
     keys = jax.random.split(jax.random.key(0), 2)
     x = jax.random.normal(keys[0], (*batch, inputs))
@@ -51,7 +48,7 @@ def test_gradients_by_hand():
     np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
 
 
-@pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (7, 3), (7, 9), (9, 6)])
+@pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (9, 6)])
 def test_second_derivatives(inputs, outputs):
     """Of a function of both gradients, by both arguments, against JAX's product."""
     keys = jax.random.split(jax.random.key(0), 2)

@@ -10,7 +10,7 @@ from purerl.fast.shuffling import permutations
 KEY = jax.random.key(3)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 100, 512, 513, 2**16, 2**16 + 1])
+@pytest.mark.parametrize("size", [1, 2, 513, 2**16 + 1])
 def test_every_index_comes_once(size):
     orders = np.asarray(permutations(KEY, 2, size))
     assert orders.shape == (2, size)
