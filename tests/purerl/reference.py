@@ -1,6 +1,7 @@
 """PPO's loss and gradient from the papers' equations, in NumPy and float64."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -81,6 +82,13 @@ def ppo_loss(params, batch, hyperparams, *, clip_value, standardize, forward=for
         moved = batch.value + np.clip(value - batch.value, -eps, eps)
         errors = np.maximum(errors, (moved - batch.target) ** 2)
     return -surrogate + h.vf_coef * errors.mean() / 2 - h.entropy_coef * entropy
+
+
+def drawn(network, obs, seed=0):
+    """Parameters of a network with normal numbers, which need no compilation."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(network.init, jax.random.key(0), obs)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), shapes)
 
 
 def to_float64(tree):

@@ -1,5 +1,7 @@
 """The pieces of PPO against independent computations."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,7 @@ from tests.purerl.parts.test_optimizers import Adam
 from tests.purerl.parts.test_returns import brute_force
 
 KEY = jax.random.key(0)
+ENV = probes.Cycle()
 CONFIG = ppo.Config(
     total_timesteps=12 * 24,
     num_envs=4,
@@ -37,8 +40,9 @@ def replace(config, **changes):
     return ppo.Config(**{**vars(config), **changes})
 
 
+@partial(jax.jit, static_argnums=0)  # equal learners of one environment share a program
 def init(learner):
-    return jax.jit(learner.init)(KEY, HYPERPARAMS, None, learner.env.default_params)
+    return learner.init(KEY, HYPERPARAMS, None, learner.env.default_params)
 
 
 def problem(env, rng, **changes):
@@ -77,8 +81,8 @@ def problem(env, rng, **changes):
 @pytest.mark.parametrize(
     ("env", "changes", "clip_value"),
     [
-        (probes.Cycle(), {}, True),
-        (probes.Cycle(), {"shared_network": True, "normalize_advantages": "none"}, False),
+        (ENV, {}, True),
+        (ENV, {"shared_network": True, "normalize_advantages": "none"}, False),
         (probes.TargetAction(), {}, True),
     ],
 )
@@ -108,8 +112,7 @@ def test_gradient_of_the_loss(env, changes, clip_value):
 
 
 def test_learn_is_adam_on_the_clipped_gradient():
-    env = probes.Cycle()
-    learner, state, batch = problem(env, np.random.default_rng(2))
+    learner, state, batch = problem(ENV, np.random.default_rng(2))
     exact = reference.to_float64(batch)
     state = state.replace(update=jnp.int32(3))
     after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
@@ -135,13 +138,12 @@ class Rollouts:
     """Two updates' rollouts in a row on short episodes, with their batches and sums."""
 
     def __init__(self, **changes):
-        env = probes.Cycle()
-        self.learner = ppo.PPO(replace(CONFIG, num_steps=16, **changes), env)
+        self.learner = ppo.PPO(replace(CONFIG, num_steps=16, **changes), ENV)
         state = init(self.learner)
         collect, make_batch = jax.jit(self.learner.collect), jax.jit(self.learner.make_batch)
         self.states, self.transitions, self.sums, self.batches = [state], [], [], []
         for _ in range(2):
-            state, transitions, sums = collect(state, env.default_params)
+            state, transitions, sums = collect(state, ENV.default_params)
             state, batch = make_batch(state, transitions, HYPERPARAMS)
             self.states.append(state)
             self.transitions.append(jax.tree.map(np.asarray, transitions))
@@ -277,9 +279,8 @@ SEEN: list[np.ndarray] = []
 
 
 def test_every_epoch_uses_every_sample_once_in_a_new_order():
-    env = probes.Cycle()
-    learner = Recorder(replace(CONFIG, num_minibatches=4), env)
-    _, state, batch = problem(env, np.random.default_rng(0))
+    learner = Recorder(replace(CONFIG, num_minibatches=4), ENV)
+    _, state, batch = problem(ENV, np.random.default_rng(0))
     batch = batch._replace(target=jnp.arange(24.0))
     SEEN.clear()
     jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
@@ -291,8 +292,7 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
 
 
 def test_meta_params_reach_every_slot():
-    env = probes.Cycle()
-    _, state, batch = problem(env, np.random.default_rng(0))
+    _, state, batch = problem(ENV, np.random.default_rng(0))
 
     def value_loss(meta, context, prediction, target, old_prediction):
         return meta["value"] * losses.squared(None, context, prediction, target, old_prediction)
@@ -303,7 +303,7 @@ def test_meta_params_reach_every_slot():
     def make_optimizer(meta, context):
         return optax.sgd(meta["rate"])  # a plain optimizer, which knows nothing of progress
 
-    learner = ppo.PPO(CONFIG, env, value_loss, policy_loss, make_optimizer)
+    learner = ppo.PPO(CONFIG, ENV, value_loss, policy_loss, make_optimizer)
     state = state.replace(opt_state=make_optimizer({"rate": 0.1}, None).init(state.params))
     hyperparams = HYPERPARAMS.replace(entropy_coef=0.0, vf_coef=1.0)
 
@@ -328,8 +328,7 @@ def test_meta_params_reach_every_slot():
 
 
 def test_diagnostics():
-    env = probes.Cycle()
-    learner, state, batch = problem(env, np.random.default_rng(3), normalize_advantages="none")
+    learner, state, batch = problem(ENV, np.random.default_rng(3), normalize_advantages="none")
     _, metrics = jax.jit(learner.loss)(state.params, batch, Context(HYPERPARAMS), None)
     exact, params = reference.to_float64(batch), reference.to_float64(state.params)
     head, value = reference.forward(params, exact.transition.obs)

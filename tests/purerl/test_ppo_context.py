@@ -7,9 +7,7 @@ import optax
 
 from purerl import ppo
 from purerl.parts import losses
-from tests.purerl import probes
-from tests.purerl.test_ppo import CONFIG, HYPERPARAMS, problem, replace
-
+from tests.purerl.test_ppo import CONFIG, ENV, HYPERPARAMS, problem, replace
 
 TOLD = "progress", "frames", "epoch"
 
@@ -33,9 +31,8 @@ def moves(after, before):
 
 
 def test_the_optimizer_is_told_where_training_is():
-    env = probes.Cycle()
-    learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), env, make_optimizer=add_told)
-    _, state, batch = problem(env, np.random.default_rng(0))
+    learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), ENV, make_optimizer=add_told)
+    _, state, batch = problem(ENV, np.random.default_rng(0))
     learn = jax.jit(learner.learn)
     for update in range(4):
         after, _ = learn(state, batch, HYPERPARAMS, None)
@@ -45,10 +42,9 @@ def test_the_optimizer_is_told_where_training_is():
 
 
 def test_progress_of_a_very_long_run():
-    env = probes.Cycle()
     config = replace(CONFIG, total_timesteps=4_800_000_000)
-    learner = ppo.PPO(config, env, make_optimizer=add_told)
-    _, state, batch = problem(env, np.random.default_rng(0))
+    learner = ppo.PPO(config, ENV, make_optimizer=add_told)
+    _, state, batch = problem(ENV, np.random.default_rng(0))
     state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
     after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
     np.testing.assert_allclose(moves(after, state)[0], 3 * 0.75, rtol=1e-4)
@@ -58,8 +54,7 @@ CONTEXTS: list[tuple[float, ...]] = []
 
 
 def test_every_slot_sees_the_context_of_its_gradient_step():
-    env = probes.Cycle()
-    _, state, batch = problem(env, np.random.default_rng(0))
+    _, state, batch = problem(ENV, np.random.default_rng(0))
 
     def value_loss(meta, context, prediction, target, old_prediction):
         number = jax.random.uniform(context.key)  # the same one for all samples
@@ -68,7 +63,7 @@ def test_every_slot_sees_the_context_of_its_gradient_step():
         return losses.squared(None, context, prediction, target, old_prediction)
 
     config = replace(CONFIG, num_minibatches=2, update_epochs=3, total_timesteps=4 * 24)
-    learner = ppo.PPO(config, env, value_loss)
+    learner = ppo.PPO(config, ENV, value_loss)
     state = state.replace(update=jnp.int32(1))
     CONTEXTS.clear()
     jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)

@@ -47,10 +47,6 @@ def test_one_device_a_core():
     assert "--xla_cpu_multi_thread_eigen=false" in flags
 
 
-def test_as_many_devices_as_asked_for():
-    assert python(SETUP.format("3")).startswith("3 ")
-
-
 @pytest.mark.long
 def test_the_users_flags_are_respected():
     flags = "--xla_force_host_platform_device_count=5 --xla_cpu_multi_thread_eigen=true"
@@ -70,7 +66,7 @@ def f(row, shared=()):
 
 @pytest.mark.parametrize(
     ("num_devices", "capacity", "chunk_size"),
-    [(1, 7, 2), (2, 1, 1), (2, 13, 5), (4, 8, 2), (4, 13, 2), (4, 3, 32)],
+    [(1, 7, 2), (2, 1, 1), (4, 13, 2), (4, 3, 32)],
 )
 def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
     def on_device(_, num_rows):
@@ -98,7 +94,7 @@ def test_map_rows_is_a_map(num_devices, capacity, chunk_size):
 
 @pytest.mark.parametrize(
     ("num_devices", "rows", "chunk_size"),
-    [(1, 5, 2), (2, 1, 1), (2, 17, 2), (4, 16, 2), (None, 17, 64)],
+    [(2, 1, 1), (2, 17, 2), (None, 17, 64)],
 )
 def test_a_row_map_is_a_map(num_devices, rows, chunk_size):
     keys = jax.random.split(jax.random.key(0), rows)

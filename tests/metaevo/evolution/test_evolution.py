@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from metaevo.evolution import devices
-from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import Evaluation
 from metaevo.evolution.seeding import Purpose, key_for, keys_for
 from tests.metaevo.toy import (
@@ -49,9 +48,16 @@ def test_finds_the_optimum(name):
     np.testing.assert_array_equal(np.isfinite(of_mean), due)
 
 
+@pytest.fixture(scope="module")
+def validated():
+    """An evolution whose mean is validated every third generation, compiled once."""
+    config = {"validation_seeds": 5, "validation_every": 3, "chunk_size": 2}
+    return evolution(Quadratic(1.0), config)
+
+
 @pytest.mark.smoke
-def test_the_result_is_the_mean():
-    this = evolution(Quadratic())
+def test_the_result_is_the_mean(validated):
+    this = validated
     state, _ = run(this, 3)
     assert_same(this.result(state), this.strategy.best(devices.first(state).strategy))
     flat = np.append(this.result(state)["weights"], this.result(state)["bias"])
@@ -70,9 +76,8 @@ def test_without_a_mean_the_result_is_the_best_validated():
     assert distance(this.result(state)) < distance(last)
 
 
-def test_validation_judges_the_mean_on_its_own_keys():
-    config = {"validation_seeds": 5, "validation_every": 3, "chunk_size": 2}
-    this = evolution(Quadratic(1.0), config)
+def test_validation_judges_the_mean_on_its_own_keys(validated):
+    this = validated
     state = this.init()
     mean = jax.device_get(this.strategy.best(devices.first(state).strategy))
     _, metrics = this.run_block(state, 1)
@@ -99,6 +104,9 @@ def test_the_last_generation_is_validated_however_many_there_are(name, compilati
     assert [this.frames(n) - this.frames(n - 1) for n in (6, 7)] == [3 * (16 + 4)] * 2
     one = evolution(Quadratic(), {**config, "generations": 1}, algorithm=name)
     assert one.frames(1) == 3 * (16 + 4 * len(first))
+    for generations in range(8):
+        validations = sum(each < generations for each in validated)
+        assert this.frames(generations) == 3 * (generations * 16 + validations * 4)
 
 
 # --- Keys ---------------------------------------------------------------------------------------
@@ -184,13 +192,12 @@ def test_quantiles_of_candidates_leave_out_those_that_failed():
 # --- Blocks -------------------------------------------------------------------------------------
 
 
-def test_blocks_do_not_matter_and_do_not_recompile(compilations):
-    this = evolution(Quadratic(0.1), {"validation_seeds": 4, "validation_every": 3})
+def test_blocks_do_not_matter_and_do_not_recompile(validated, compilations):
+    this = validated
     start, again = this.init(), this.init()
     whole, metrics = run(this, 8, state=start)
     traces, compiled = this.problem.traces, compilations()
     assert traces > 0
-    assert compiled > 0
     state, parts = run(this, 3, 4, 1, state=again)
     assert_same(jax.device_get(whole), jax.device_get(state))
     assert_same(metrics, parts)
@@ -206,32 +213,19 @@ def test_nothing_depends_on_how_many_generations_were_asked_for():
     np.testing.assert_allclose(states[0][1]["sigma"], 0.3 * 0.9 ** np.arange(5), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
-def test_frames_are_those_of_the_evaluations_done(name):
-    this = evolution(
-        Quadratic(),
-        {"seeds_per_candidate": 2, "validation_seeds": 5, "validation_every": 4},
-        algorithm=name,
-    )
-    _, metrics = run(this, 9)
-    for generations in range(10):
-        validations = int(np.isfinite(metrics["fitness_of_mean"][:generations]).sum())
-        assert this.frames(generations) == 3 * (generations * 32 + validations * 5)
-
-
 # --- Devices ------------------------------------------------------------------------------------
 
 
 def layout_evolution(num_devices, chunk_size):
     """A population of 10, which most layouts have to pad."""
-    config = EvolutionConfig(
-        seeds_per_candidate=3,
-        validation_seeds=5,
-        validation_every=2,
-        chunk_size=chunk_size,
-        num_devices=num_devices,
-    )
-    return evolution(Quadratic(0.3), vars(config), population_size=10, algorithm="SNES")
+    config = {
+        "seeds_per_candidate": 3,
+        "validation_seeds": 5,
+        "validation_every": 2,
+        "chunk_size": chunk_size,
+        "num_devices": num_devices,
+    }
+    return evolution(Quadratic(0.3), config, population_size=10)
 
 
 def assert_close(one, other):

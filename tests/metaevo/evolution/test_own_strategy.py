@@ -11,7 +11,7 @@ import metaevo
 from metaevo.config import ConfigError, consent
 from metaevo.evolution import strategies
 from metaevo.evolution.strategy import StrategyConfig
-from tests.metaevo.toy import Failing, Quadratic, assert_same, distance, evolution, run
+from tests.metaevo.toy import Quadratic, assert_same, distance, evolution, run
 
 FILE = Path(__file__).parents[3] / "examples" / "random_search.py"
 NAME = f"{FILE}:RandomSearch"
@@ -33,12 +33,6 @@ def test_other_step_sizes_are_those_of_a_new_strategy():
     _, found = run(first.with_settings(0, other), 3)
     _, expected = run(evolution(algorithm=NAME, sigma=0.6), 3)
     assert_same(found, expected)
-
-
-def test_failed_candidates_are_told_as_the_worst():
-    this = evolution(Failing(), {"seeds_per_candidate": 1}, algorithm=NAME)
-    state, _ = run(this, 10)
-    assert np.isfinite(distance(this.result(state)))
 
 
 @dataclass(frozen=True)

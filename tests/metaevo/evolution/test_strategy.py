@@ -99,6 +99,7 @@ def test_failed_candidates_rank_last():
     population, asked = strategy.ask(jax.random.key(1), state)
     fitness = jnp.arange(8.0) - 20.0
 
+    @jax.jit
     def told(fitness):
         evaluation = Evaluation(with_worst_for_failed(fitness), {})
         return strategy.tell(jax.random.key(2), population, evaluation, asked)
@@ -129,10 +130,15 @@ def test_schedules_are_geometric_in_the_generation():
     )
     strategy = EvosaxStrategy(config, jnp.zeros(3))
     state = strategy.init(jax.random.key(0), lambda key: jnp.zeros(3))
+
+    @jax.jit
+    def generation(state):
+        population, asked = strategy.ask(jax.random.key(1), state)  # the same directions each time
+        return strategy.tell(jax.random.key(2), population, Evaluation(jnp.arange(8.0), {}), asked)
+
     sigmas, steps = [], []
     for _ in range(5):
-        population, asked = strategy.ask(jax.random.key(1), state)  # the same directions each time
-        told = strategy.tell(jax.random.key(2), population, Evaluation(jnp.arange(8.0), {}), asked)
+        told = generation(state)
         sigmas.append(float(strategy.current_sigma(state)))
         steps.append(float(jnp.linalg.norm(told.mean - state.mean)) * sigmas[-1])
         state = told

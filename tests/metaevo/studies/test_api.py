@@ -27,11 +27,7 @@ class Quadratic:
         return metaevo.Evaluation(-jnp.sum(error * error), {"first": error[0]})
 
 
-def test_settings_may_be_dicts():
-    found = metaevo.evolve(
-        Quadratic(), strategy={"population_size": 8}, evolution={"generations": 2}, run={"seed": 1}
-    )
-    assert len(found.metrics) == 2
+def test_settings_in_dicts_are_checked():
     with pytest.raises(ConfigError, match=r"unknown key 'strategy\.sigmas'"):
         metaevo.evolve(Quadratic(), strategy={"sigmas": 1})
     with pytest.raises(ConfigError, match=r"problem = .*must be an object"):
@@ -56,8 +52,15 @@ class Failing(Quadratic):
 
 @pytest.mark.parametrize(("problem", "words"), [(Flat(), "the same"), (Failing(), "failed")])
 def test_an_evolution_that_cannot_learn_warns(problem, words):
+    """Its settings are dicts, which may stand for their classes."""
     with pytest.warns(UserWarning, match=f"{words}.* 3 of 3 generations"):
-        metaevo.evolve(problem, strategy={"population_size": 8}, generations=3)
+        found = metaevo.evolve(
+            problem,
+            strategy={"population_size": 8},
+            evolution={"generations": 3},
+            run={"seed": 1},
+        )
+    assert len(found.metrics) == 3
 
 
 def evolve(path, generations, **options):
@@ -81,10 +84,6 @@ def without_times(records):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in records]
 
 
-def test_what_it_found_can_be_loaded(through):
-    assert np.array_equal(metaevo.load(through.path)["x"], through.meta_params["x"])
-
-
 def test_without_a_run_directory_the_result_is_the_same(through):
     found = evolve(None, 24)
     np.testing.assert_array_equal(found.meta_params["x"], through.meta_params["x"])
@@ -101,17 +100,12 @@ def test_the_best_of_several_without_a_run_directory():
     assert last == max(each.metrics[4]["fitness_of_mean"] for each in alone)
 
 
-def test_a_saved_result_can_be_loaded_and_is_no_run(through, tmp_path):
+def test_results_can_be_loaded(through, tmp_path):
+    np.testing.assert_array_equal(metaevo.load(through.path)["x"], through.meta_params["x"])
     through.save(tmp_path / "saved")
     np.testing.assert_array_equal(metaevo.load(tmp_path / "saved")["x"], through.meta_params["x"])
     with pytest.raises(ConfigError, match="already holds a run"):
         through.save(through.path)
-
-
-def test_a_record_for_each_generation(through):
-    table = through.table()
-    assert [each["generation"] for each in table] == list(range(24))
-    assert {"fitness_mean", "fitness_of_mean", "first"} <= table[0].keys()
 
 
 def test_a_problem_without_contenders_cannot_be_compared(through):
@@ -121,7 +115,9 @@ def test_a_problem_without_contenders_cannot_be_compared(through):
 
 def test_it_finds_the_optimum_and_leaves_a_run(through):
     assert np.linalg.norm(through.meta_params["x"] - OPTIMUM) < 0.3
-    assert [record["generation"] for record in through.metrics] == list(range(24))
+    table = through.table()
+    assert [record["generation"] for record in table] == list(range(24))
+    assert {"fitness_mean", "fitness_of_mean", "first"} <= table[0].keys()
     assert through.metrics[-1]["fitness_of_mean"] > through.metrics[0]["fitness_of_mean"]
     assert (through.path / "report.html").exists()
     assert (through.path / "figures" / "fitness.png").exists()

@@ -9,9 +9,7 @@ from purerl.fast.initializers import NEWTON_SCHULZ_COEFFICIENTS, orthogonal, pol
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(
-    "shape", [(4, 64), (64, 1), (256, 256), (3, 3, 4, 16)]
-)
+@pytest.mark.parametrize("shape", [(4, 64), (64, 1), (256, 256), (3, 3, 4, 16)])
 def test_kernels_are_orthogonal(shape):
     init = jax.jit(lambda key: orthogonal(2.0)(key, shape))
     kernel = np.asarray(init(jax.random.key(0)), np.float64)

@@ -81,7 +81,8 @@ def test_each_episode_is_played_to_its_first_end():
 def test_env_params_take_effect():
     env = probes.EndlessReward()
     params = env.default_params.replace(max_steps_in_episode=7, reward=2.0)
-    returns = evaluate(Fixed(env), (), KEY, params, num_episodes=3)
+    play = jax.jit(lambda params: evaluate(Fixed(env), (), KEY, params, num_episodes=3))
+    returns = play(params)
     np.testing.assert_array_equal(returns, 14.0)
 
 
@@ -119,11 +120,14 @@ def test_acting_normalizes_observations():
     shifted = plain._replace(observation_statistics=statistics)
     keys = jax.random.split(KEY, 64)
 
-    def actions(policy, obs):
-        def act(key):
-            return acting.act(learner, policy, None, key, jnp.array([obs]), greedy=False)[0]
+    @jax.jit
+    def act_all(policy, obs):
+        return jax.vmap(lambda key: acting.act(learner, policy, None, key, obs, greedy=False)[0])(
+            keys
+        )
 
-        return jax.vmap(act)(keys)
+    def actions(policy, obs):
+        return act_all(policy, jnp.array([obs]))
 
     # make the policy sensitive, so that a wrong observation shows
     for policy in (shifted, plain):

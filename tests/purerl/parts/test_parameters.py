@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from purerl.parts import networks, parameters
+from tests.purerl.reference import drawn
 
 OBS = jax.random.normal(jax.random.key(0), (7, 3))
 IMAGES = jax.random.normal(jax.random.key(0), (5, 6, 6, 2))
@@ -26,7 +27,7 @@ def ratio(activity):
 @pytest.mark.parametrize("shared", [True, False])
 def test_dormancy_of_dense_layers(shared):
     network = actor_critic(shared=shared)
-    params = jax.jit(network.init)(jax.random.key(1), OBS)
+    params = drawn(network, OBS)
     found = dormancy(network, params, OBS)["params"]
     assert jax.tree.structure(found) == jax.tree.structure(params["params"])
     for torso in ("actor_torso",) if shared else ("actor_torso", "critic_torso"):
@@ -42,7 +43,7 @@ def test_dormancy_of_dense_layers(shared):
 
 def test_dormancy_of_filters_and_dead_layers():
     network = actor_critic(obs_ndim=3)
-    params = jax.jit(network.init)(jax.random.key(1), IMAGES)
+    params = drawn(network, IMAGES)
     conv = params["params"]["actor_torso"]["Conv_0"]
     conv["bias"] = conv["bias"].at[3].set(-1e3)  # never active
     found = dormancy(network, params, IMAGES)["params"]["actor_torso"]["Conv_0"]
@@ -60,7 +61,7 @@ def test_dormancy_of_filters_and_dead_layers():
 
 def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
     network = networks.ActorCritic(1, 2, False, (4, 5), "relu", True, layer_norm=True)
-    params = jax.jit(network.init)(jax.random.key(1), OBS)
+    params = drawn(network, OBS)
     torso = params["params"]["actor_torso"]
     torso["LayerNorm_1"]["bias"] = torso["LayerNorm_1"]["bias"].at[2].set(-1e3)  # never active
     found = dormancy(network, params, OBS)["params"]["actor_torso"]
@@ -68,7 +69,8 @@ def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
     for layer in "01":
         x = x @ np.asarray(torso[f"Dense_{layer}"]["kernel"])
         x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
-        x = np.maximum(x + np.asarray(torso[f"LayerNorm_{layer}"]["bias"]), 0)
+        norm = torso[f"LayerNorm_{layer}"]
+        x = np.maximum(x * np.asarray(norm["scale"]) + np.asarray(norm["bias"]), 0)
         for own in (found[f"Dense_{layer}"]["bias"], found[f"LayerNorm_{layer}"]["scale"]):
             np.testing.assert_allclose(own, ratio(x), rtol=1e-3)
     depth = parameters.depth(params)["params"]["actor_torso"]
@@ -77,7 +79,7 @@ def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
 
 
 def test_depth_and_policy():
-    params = jax.jit(actor_critic(3, continuous=True).init)(jax.random.key(1), IMAGES)
+    params = drawn(actor_critic(3, continuous=True), IMAGES)
     depth, policy = (
         {"/".join(key.key for key in path[1:]): leaf for path, leaf in jax.tree.leaves_with_path(x)}
         for x in (parameters.depth(params), parameters.of_policy(params))
@@ -88,7 +90,7 @@ def test_depth_and_policy():
         assert value == (layers[layer[0]] if owner.endswith("torso") else 1)
         assert policy[name] == (owner in ("actor_torso", "policy_head", "log_std"))
     q_network = networks.QNetwork(1, 2, (4,), "relu", True)
-    params = jax.jit(q_network.init)(jax.random.key(1), OBS)
+    params = drawn(q_network, OBS)
     assert not any(jax.tree.leaves(parameters.of_policy(params)))
     found = parameters.for_each(parameters.depth(params), params)
     heads = sum(params["params"][name]["kernel"].size + n for name, n in (("action_head", 2),))
