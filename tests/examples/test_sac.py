@@ -13,7 +13,7 @@ import scipy.stats
 
 from purerl import acting, envs
 from purerl.parts.evaluation import evaluate
-from tests.purerl import probes
+from tests.purerl import probes, reference
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "sac.py"
 KEY = jax.random.key(0)
@@ -39,7 +39,7 @@ def small(sac: Any, **changes: Any) -> Any:
 
 def test_log_densities_are_those_of_the_squashed_actions(sac):
     learner = sac.SAC(small(sac), probes.TargetAction())
-    params = learner.network.init(KEY, jnp.zeros((1, 1)))
+    params = reference.drawn(learner.network, jnp.zeros((1, 1)))
     obs = jnp.linspace(-1.0, 1.0, 7)[:, None]
     action, log_prob = learner.sample(params, obs, KEY)
     policy = learner.network.apply(params, obs, method="policy")

@@ -147,7 +147,7 @@ def test_nothing_is_too_deep_to_be_refused(where, levels, tmp_path):
         assert loaded(tmp_path) is None
 
 
-@settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck))
 @given(change=st.dictionaries(st.sampled_from(["metadata", "structure", "leaves"]), JSON))
 def test_forged_metadata_is_refused_or_fits(change, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "forged"

@@ -37,7 +37,11 @@ HYPERPARAMS = {
 }
 
 
-@pytest.fixture(scope="module", params=LEARNERS)
+# All learners share `purerl.parts.training`; that one compiles fastest.
+CASES = [pytest.param(name, marks=[] if name == "lpg" else pytest.mark.long) for name in LEARNERS]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def case(request):
     make, config = LEARNERS[request.param]
     observations = "index" if request.param == "q_learning" else "auto"

@@ -54,8 +54,7 @@ def test_a_best_response_begins_anew_and_exploits():
     assert total(DILEMMA, moved, OTHER) > total(DILEMMA, FIRST, OTHER) + 1.0
 
 
-@pytest.mark.parametrize("factor", [1.2, 2.0, 5.0])
-@pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("factor", "level"), [(1.2, 1.0), (2.0, 0.5), (5.0, 0.0)])
 def test_a_zero_determinant_strategy_fixes_the_line(factor, level):
     found = opponents.zero_determinant(DILEMMA, factor, level)
     own = opponents.fixed(found).step(DILEMMA, 1.0, OWN, OTHER, ())[0]

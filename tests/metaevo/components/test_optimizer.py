@@ -39,7 +39,7 @@ def run(made, meta_params, steps, size=1.0):
 @pytest.mark.parametrize(("temporal", "memory_size"), [(True, 2), (False, 0)])
 def test_it_starts_exactly_at_adam(temporal, memory_size):
     made = optimizer.make(optimizer.Config(temporal=temporal, memory_size=memory_size))
-    found = run(made, made.init(jax.random.key(0)), 5)
+    found = run(made, jax.jit(made.init)(jax.random.key(0)), 5)
     adam = optax.chain(
         optax.clip_by_global_norm(0.5), optax.scale_by_adam(eps=HYPERPARAMS.adam_epsilon)
     )
@@ -61,7 +61,7 @@ def test_it_computes_what_the_entry_of_the_zoo_does_with_its_own_source():
 
 def test_steps_are_bounded_and_finite_whatever_the_weights():
     made = optimizer.make(optimizer.Config(start="random", memory_size=2))
-    huge = jax.tree.map(lambda x: 1e12 * x, made.init(jax.random.key(0)))
+    huge = jax.tree.map(lambda x: 1e12 * x, jax.jit(made.init)(jax.random.key(0)))
     for size in (1e12, 1.0, 0.0):
         found = run(made, huge, 4, size)
         assert np.isfinite(found).all()
@@ -72,7 +72,7 @@ def test_steps_are_bounded_and_finite_whatever_the_weights():
 @pytest.mark.parametrize("temporal", [True, False])
 def test_it_sees_progress_and_length_if_it_may(temporal):
     made = optimizer.make(optimizer.Config(temporal=temporal, start="random"))
-    meta_params = made.init(jax.random.key(0))
+    meta_params = jax.jit(made.init)(jax.random.key(0))
 
     @jax.jit
     def first_step(progress, num_updates):
@@ -89,7 +89,7 @@ def test_it_sees_progress_and_length_if_it_may(temporal):
 
 def test_it_tells_the_policys_parameters_from_others():
     made = optimizer.make(optimizer.Config(start="random"))
-    meta_params = made.init(jax.random.key(0))
+    meta_params = jax.jit(made.init)(jax.random.key(0))
     update = made.apply(meta_params, Context(HYPERPARAMS))
 
     @partial(jax.jit, static_argnums=0)
@@ -104,7 +104,7 @@ def test_it_tells_the_policys_parameters_from_others():
 
 def test_the_scale_of_returns_does_not_change_how_the_policy_learns():
     made = optimizer.make(optimizer.Config(start="random"))
-    meta_params = made.init(jax.random.key(0))
+    meta_params = jax.jit(made.init)(jax.random.key(0))
     unclipped = HYPERPARAMS.replace(max_grad_norm=1e9)
     update = made.apply(meta_params, Context(unclipped))
     gradient = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape), PARAMS)

@@ -44,7 +44,7 @@ def trained(name, make_optimizer, meta_params, **settings):
 def test_they_train_agents(name, learner):
     module = MODULES[name]
     made = module.make(module.Config())
-    meta_params = made.init(jax.random.key(0))
+    meta_params = jax.jit(made.init)(jax.random.key(0))
     result = trained(learner, made.apply, meta_params)
     weights = jax.tree.leaves(result.state.params)
     assert all(np.isfinite(leaf).all() for leaf in weights)
@@ -74,7 +74,7 @@ def found(name, learner="ppo"):
     config = optimizer.Config(memory_size=2) if name == "optimizer" else module.Config()
     made = module.make(config)
     entry = LEARNERS[learner]
-    meta_params = jax.device_get(made.init(jax.random.key(0)))
+    meta_params = jax.device_get(jax.jit(made.init)(jax.random.key(0)))
     return Found(made.apply, meta_params, entry, entry.hyperparams(), lambda: np.zeros((2, 1)))
 
 

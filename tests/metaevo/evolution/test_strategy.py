@@ -30,8 +30,8 @@ IMPROVING = (
 
 
 # One of each kind; the others compile in `make test-slow` only: pytest -m slow THIS_FILE
-MARKS = {"Open_ES": [], "SimpleGA": [], "DiffusionEvolution": []}
-MARKS |= {"SNES": [pytest.mark.long], "CMA_ES": [pytest.mark.long]}
+MARKS = {"Open_ES": [], "SimpleGA": []}
+MARKS |= {"SNES": [pytest.mark.long], "DiffusionEvolution": [pytest.mark.long]}
 
 
 def marked(names):

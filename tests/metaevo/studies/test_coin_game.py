@@ -65,7 +65,7 @@ def test_players_by_hand_go_for_coins_and_leave_alone_those_that_are_not_theirs(
         view = View(sight(here, 6 if 6 not in (here, coin) else 3, coin, owner),
                     jnp.zeros(2), jnp.float32(0))  # fmt: skip
         for memory, is_angry in ((calm, False), (angry, True)):
-            moves = {int(each) for each in act(keys, view, memory)}
+            moves = set(np.asarray(act(keys, view, memory)).tolist())
             nearer = [apart(after(here, each), coin) < apart(here, coin) for each in moves]
             wants = owner == 0 or name == "greedy" or (is_angry and name != "cooperative")
             if wants:
@@ -88,7 +88,7 @@ def test_memory_is_what_happened():
 
     start = (coin_game.start(jax.random.key(1)), coin_players.begin(), jnp.zeros(2), jnp.float32(1))
     keys = jax.random.split(jax.random.key(2), 300)
-    _, (memory, taken) = jax.jit(lambda: jax.lax.scan(step, start, keys))()
+    _, (memory, taken) = jax.device_get(jax.jit(lambda: jax.lax.scan(step, start, keys))())
     last, thefts = np.zeros(2), np.zeros(2)
     for now in range(300):
         np.testing.assert_array_equal(memory.last[now], last)

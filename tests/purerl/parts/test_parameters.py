@@ -67,7 +67,8 @@ def test_with_layer_norm_dormancy_is_that_of_what_is_normed():
     found = dormancy(network, params, OBS)["params"]["actor_torso"]
     x = np.asarray(OBS)
     for layer in "01":
-        x = x @ np.asarray(torso[f"Dense_{layer}"]["kernel"])
+        dense = torso[f"Dense_{layer}"]
+        x = x @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"])
         x = (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
         norm = torso[f"LayerNorm_{layer}"]
         x = np.maximum(x * np.asarray(norm["scale"]) + np.asarray(norm["bias"]), 0)

@@ -50,9 +50,8 @@ def brute_force(steps, t, n, n_step, gamma):
     return total, factor, steps.final_obs[k, n]
 
 
-@pytest.mark.parametrize("n_step", [1, 3, 4])
-@pytest.mark.parametrize("writes", [4, 11])
-def test_n_step_returns_of_all_drawable_rows(n_step, writes):
+@pytest.mark.parametrize(("writes", "n_step"), [(4, 1), (11, 3), (11, 4)])
+def test_n_step_returns_of_all_drawable_rows(writes, n_step):
     layout = Layout(writes=6, rows_per_write=4, num_envs=N, n_step=n_step)
     steps = recorded(np.random.default_rng(n_step), 2 * writes)
     ring = filled(layout, steps, writes)
@@ -103,7 +102,7 @@ def tree_of(values):
     return replay.set_priorities(Priorities.empty(values.size), rows, values)
 
 
-@pytest.mark.parametrize("capacity", [1, 15, 16, 17, 300])
+@pytest.mark.parametrize("capacity", [1, 17, 300])
 def test_every_node_is_the_sum_of_its_children(capacity):
     rng = np.random.default_rng(capacity)
     expected = np.zeros(capacity)
@@ -147,20 +146,20 @@ def test_rounding_never_leads_to_a_row_without_priority():
     values = np.zeros(600)
     values[:3] = [1e6, 1e-3, 1.0]
     tree, draw = tree_of(values), jax.jit(replay.draw, static_argnums=2)
-    for seed in range(3):
+    for seed in range(2):
         rows, probability = draw(tree, jax.random.key(seed), 4096)
         assert set(np.asarray(rows)) <= {0, 1, 2}
         assert (probability > 0).all()
 
 
-@pytest.mark.parametrize("n_step", [1, 3])
-def test_only_complete_rows_are_admitted(n_step):
+def test_only_complete_rows_are_admitted():
     """Priorities are positive for exactly the rows that a uniform draw can return."""
-    layout = Layout(writes=4, rows_per_write=4, num_envs=N, n_step=n_step)
+    layout = Layout(writes=4, rows_per_write=4, num_envs=N, n_step=3)
+    draw = jax.jit(layout.draw_uniformly, static_argnums=2)
     tree, admit = Priorities.empty(layout.capacity), jax.jit(layout.admit)
     for written in range(11):
         tree = admit(tree, jnp.int32(written))
-        rows = layout.draw_uniformly(jax.random.key(0), jnp.int32(written + 1), 1000)
+        rows = draw(jax.random.key(0), jnp.int32(written + 1), 1000)
         if layout.drawable(jnp.int32(written + 1)) > 0:
             allowed = np.isin(np.arange(16), rows)
         else:
