@@ -72,21 +72,3 @@ def test_killed_in_the_second_and_in_the_comparison_it_ends_alike(place, referen
     results = [json.loads((path / "evaluation.json").read_text()) for path in (run_dir, reference)]
     assert results[0] == results[1]
     assert (run_dir / "report.html").exists()
-
-
-@pytest.mark.parametrize(("number", "what"), [("0", "at least 1"), ("1.5", "invalid int value")])
-def test_a_wrong_number_is_one_line(place, number, what, tmp_path):
-    process = start(place, tmp_path / "run", "--evolution-seeds", number)
-    _, stderr = finish(process, 2)
-    assert stderr.startswith("error: ")
-    assert what in stderr
-    assert stderr.count("\n") == 1
-    assert not (tmp_path / "run").exists()
-
-
-def test_another_number_and_a_finished_run(place, reference):
-    _, stderr = finish(start(place, reference, "--evolution-seeds", "3", new=False), 2)
-    assert "run.evolution_seeds: 2 -> 3" in stderr
-    assert stderr.count("\n") == 1
-    stdout, _ = finish(start(place, reference, new=False))
-    assert stdout == f"{reference} is finished (2 evolutions, {GENERATIONS} generations)\n"

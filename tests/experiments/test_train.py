@@ -12,17 +12,11 @@ import jax
 import numpy as np
 import pytest
 
-import metaevo
 from metaevo.commands import train as training
 from metaevo.components import discovery, find, parts
-from metaevo.config import from_dict
-from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
 from metaevo.training import settings as trainee
 from metaevo.training.population import Population
-from metaevo.training.train_learner import Task
-from purerl import acting
-from purerl.parts.evaluation import mean_return
 from tests.metaevo.runs.tracking.fake_wandb import silence
 from tests.metaevo.runs.tracking.runs import read_mlflow, sync
 
@@ -107,38 +101,6 @@ def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
     assert [value for _, value in frames] == rows[:, 0].tolist()
 
 
-def test_agents_side_by_side_learn_as_alone(finished):
-    learner, policies = trainee.load_policies(finished)
-    raw = RunDirectory(finished).read_config()["config"]
-    settings = from_dict(trainee.training_class(raw), raw)
-    built = trainee.make_trainee(settings)
-    keys = keys_for(settings.run.seed, Purpose.TRAINING, settings.seeds)
-    alone = jax.jit(built.learner.train)(
-        keys[1], settings.hyperparams, built.meta_params, built.env_params
-    )
-    ours = jax.tree.map(lambda leaf: leaf[1], policies)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),
-        ours, learner.policy(alone.state),
-    )  # fmt: skip
-    rows = np.genfromtxt(finished / "learning_curves.csv", delimiter=",", skip_header=1)
-    first = jax.tree.map(lambda sums: sums[:10], alone.episodes)
-    np.testing.assert_allclose(rows[0, 2], mean_return(first), rtol=1e-5)
-    (fitness,) = [
-        row for row in json.loads((finished / "evaluation.json").read_text())["variants"]
-        if row["name"] == "whole training (fitness)"
-    ]  # fmt: skip
-    np.testing.assert_allclose(fitness["scores"][1], mean_return(alone.episodes), rtol=1e-5)
-
-
-def test_loaded_policies_act(finished):
-    result = metaevo.load_training(finished)
-    policy = jax.tree.map(lambda leaf: leaf[0], result.policies)
-    obs = np.zeros(4, np.float32)
-    action, _ = acting.act(result.learner, policy, None, jax.random.key(0), obs, greedy=True)
-    assert action in (0, 1)
-
-
 def test_damaged_policies_are_refused(finished, tmp_path):
     copy = shutil.copytree(finished, tmp_path / "copy")
     with (copy / "policies" / "state.npz").open("r+b") as file:
@@ -183,27 +145,6 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
     with np.load(path / state) as ours, np.load(finished / state) as theirs:
         for name in theirs.files:
             np.testing.assert_array_equal(ours[name], theirs[name], strict=True)
-
-
-def test_another_number_of_updates_does_not_recompile(caplog):
-    settings = from_dict(
-        trainee.training_class({}),
-        {"train": {"num_envs": 2, "num_steps": 8, "total_timesteps": 640, "hidden_sizes": [4]}},
-    )
-    built = trainee.make_trainee(settings)
-    task = Task("CartPole-v1", built.learner, built.env_params)
-    population = Population(
-        task, settings.hyperparams, built.meta_params, settings.fitness,
-        agents=5, log_every=7, metrics=True, chunk_size=2, num_devices=2,
-    )  # fmt: skip
-    state = population.place(population.init(keys_for(0, Purpose.TRAINING, 5)).rows)
-    state = population.run(state, 0, 1)
-    with jax.log_compiles(), caplog.at_level("WARNING"):
-        state = population.run(state, 1, 4)
-        state = population.run(state, 5, 10)
-    assert not [each for each in caplog.messages if "Compiling" in each]
-    episodes, _ = population.curves(state)
-    np.testing.assert_array_equal(episodes.steps, [[112, 112, 16, 0, 0, 0]] * 5)
 
 
 def test_an_evolved_loss_can_be_trained_with(tmp_path):

@@ -5,16 +5,9 @@ import pytest
 from tests.faults.kills import kill_and_compare
 from tests.faults.works import WORKS, count_records, wait_for
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.faults
 
 
-def test_an_evolution_survives_three_kills(tmp_path):
-    counts = kill_and_compare(WORKS["short"], tmp_path, kills=3, seed=0)
-    assert counts["kills"] == 3
-    assert counts["phases"]["saving"] >= 1
-
-
-@pytest.mark.faults
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("name", "kills"), [("evolution", 100), ("sweep", 20), ("train", 20)])
 def test_a_run_survives_any_number_of_kills(name, kills, tmp_path):
@@ -24,7 +17,6 @@ def test_a_run_survives_any_number_of_kills(name, kills, tmp_path):
     print(counts)
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("name", ["shaping", "cheap_talk"])
 def test_a_game_between_learners_goes_on_after_a_kill(name, undisturbed, cache, tmp_path):
     """In the middle of evolution; self-play needs the strategy's mean of its checkpoint."""
