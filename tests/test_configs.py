@@ -79,10 +79,10 @@ def test_a_sweep_preset_fits_together(path):
     assert plan.search_frames > 0
     assert_all_used({key: value for key, value in raw.items() if key != "space"}, settings)
     small = quick(settings)
-    trials = make_objective(small)
+    plan = make_objective(small).plan()
     frames = small.game.steps if hasattr(small, "game") else small.train.total_timesteps
-    assert_tiny(small, frames, trials.plan().trials * small.sweep.seeds)
-    assert not trials.plan().invalid
+    assert_tiny(small, frames, plan.trials * small.sweep.seeds)
+    assert not plan.invalid
 
 
 def skip_without_suite(raw):

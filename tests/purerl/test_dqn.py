@@ -47,17 +47,16 @@ def replace(config, **changes):
 
 
 class Phases:
-    """A learner after some phases of collecting and none of learning, with two networks."""
+    """A learner after phases of collecting and none of learning, with two networks."""
 
-    def __init__(self, phases=5, value_loss=losses.squared, **changes):
-        self.learner = dqn.DQN(replace(CONFIG, **changes), ENV, value_loss)
-        self.collect = jax.jit(self.learner.collect)
-        self.learn = jax.jit(self.learner.learn)
-        self.states = [jax.jit(self.learner.init)(KEY, HYPERPARAMS, None, PARAMS)]
-        for index in range(phases):
+    def __init__(self, **changes):
+        self.learner = dqn.DQN(replace(CONFIG, **changes), ENV, losses.squared)
+        collect, self.learn = jax.jit(self.learner.collect), jax.jit(self.learner.learn)
+        states = [jax.jit(self.learner.init)(KEY, HYPERPARAMS, None, PARAMS)]
+        for index in range(9):
             key = jax.random.fold_in(KEY, index)
-            arguments = zero_sums(4), key, HYPERPARAMS, PARAMS
-            self.states.append(self.collect(self.states[-1], *arguments)[0])
+            states.append(collect(states[-1], zero_sums(4), key, HYPERPARAMS, PARAMS)[0])
+        self.last = states[-1]
         rng = np.random.default_rng(0)
 
         def shifted(params):
@@ -65,7 +64,7 @@ class Phases:
                 lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.5, jnp.float32), params
             )
 
-        state = self.states[-1]
+        state = states[5]
         self.state = state.replace(
             params=shifted(state.params), target_params=shifted(state.target_params)
         )
@@ -178,9 +177,8 @@ def test_importance_weights():
     np.testing.assert_allclose(batch.weight, weight / weight.max(), rtol=1e-4)
 
 
-def test_the_memory_holds_true_final_observations():
-    state = Phases(phases=9).state
-    ring = jax.tree.map(np.asarray, state.ring)
+def test_the_memory_holds_true_final_observations(phases):
+    ring = jax.tree.map(np.asarray, phases.last.ring)
     done = ring.terminated | ring.truncated
     assert (ring.terminated & ~ring.truncated).any()
     assert (~ring.terminated & ring.truncated).any()

@@ -37,7 +37,7 @@ def one_step_learner(target="q_learning", loss=losses.squared):
     return learner, env_params, jax.jit(learner.update), jax.jit(learner.init)
 
 
-def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, count=300, seed=0):
+def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, count=200, seed=0):
     """Yield the state before a step, the action, where it led, sums, and the state after."""
     _, env_params, update, init = one_step_learner(target, loss)
     state = jax.device_get(init(jax.random.key(seed), hyperparams, None, env_params))
@@ -53,7 +53,7 @@ def steps(target="q_learning", hyperparams=HYPERPARAMS, loss=losses.squared, cou
 
 
 def replay(target, following_value):
-    """Check 300 steps against the rule, with `following_value(q, cell, table)`."""
+    """Check 200 steps against the rule, with `following_value(q, cell, table)`."""
     seen = Counter()
     for before, action, following, sums, after in steps(target):
         terminated = following == GOAL

@@ -163,9 +163,9 @@ def verdicts(others: list[float], *, shift: float = 0.0, trials: int) -> dict[st
 @pytest.mark.parametrize("others", [[0.0], [0.0] * 4, [0.0, -0.3, -0.3, -1.0]])
 def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     """Each error has 2.5%: with the strongest chosen first, "worse" of four came out in 10%."""
-    trials = 300
+    trials = 200
     found = verdicts(others, trials=trials)
-    allowed = stats.binom.ppf(0.999, trials, 0.025) / trials  # 6%
+    allowed = stats.binom.ppf(0.999, trials, 0.025) / trials  # 6.5%
     assert found["better"] <= allowed
     assert found["worse"] <= allowed
 
@@ -220,7 +220,7 @@ def test_partners_decide_sooner_and_equals_are_seldom_told_apart():
     """Against the strongest of three, with differences of half a deviation or of none."""
     rng = np.random.default_rng(9)
     words = {True: [], False: []}
-    claims, trials = 0, 200
+    claims, trials = 0, 120
     for _ in range(trials):
         common = rng.normal(0, 6, 48)
         x = [common + rng.normal(0, 1, 48)]

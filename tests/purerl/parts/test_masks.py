@@ -124,17 +124,19 @@ def test_a_distribution_over_legal_actions():
     assert (frequency[~legal] == 0).all()
 
 
-@pytest.mark.parametrize("size", [1.0, 1e4, 1e30])
-def test_gradients_do_not_reach_illegal_actions(size):
-    legal = jnp.array([True, False, True, False])
+def test_gradients_do_not_reach_illegal_actions():
+    legal = np.array([True, False, True, False])
 
-    def both(logits):
+    @jax.jit
+    @jax.grad
+    def gradient(logits, size):
         policy = policies.Categorical(size * logits).among(legal)
         return policy.entropy() + policy.log_prob(jnp.int32(2))
 
-    gradient = jax.grad(both)(jnp.array([0.3, 5.0, 0.1, -2.0]))
-    assert np.isfinite(gradient).all()
-    assert (gradient[~legal] == 0).all()
+    for size in (1.0, 1e4, 1e30):
+        found = np.asarray(gradient(jnp.array([0.3, 5.0, 0.1, -2.0]), size))
+        assert np.isfinite(found).all()
+        assert (found[~legal] == 0).all()
 
 
 def test_epsilon_greedy_among_legal_actions():
@@ -346,7 +348,7 @@ def test_random_play_is_legal():
     legal = np.asarray(ENV.legal_actions(state, PARAMS))
     assert 1 < legal.sum() < SIZE
     keys = jax.random.split(KEY, 4000)
-    action = jax.vmap(lambda key: masks.draw(ENV, key, state, PARAMS))(keys)
+    action = jax.jit(jax.vmap(lambda key: masks.draw(ENV, key, state, PARAMS)))(keys)
     frequency = np.bincount(action, minlength=SIZE) / 4000
     assert np.abs(frequency - legal / legal.sum()).max() < 5 * 0.5 / np.sqrt(4000)
     assert (frequency[~legal] == 0).all()
