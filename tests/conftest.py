@@ -41,6 +41,14 @@ use_cpu_arithmetic()  # as `metaevo.devices.setup` has it
 settings.register_profile("metaevo", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("metaevo")
 
+
+def pytest_collection_finish():
+    """Spare the garbage collector the objects of imported modules, which live to the end."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 MANY = 30_000
 """Memory maps of one process. Linux ends it at 65,530, and every compiled program has some."""
 MAPS = Path("/proc/self/maps")

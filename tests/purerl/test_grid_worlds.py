@@ -92,7 +92,8 @@ def test_steps_are_those_of_grid_world(tasks):
     for a, b in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         np.testing.assert_array_equal(a, b)
 
-    cells = jax.vmap(lambda key: env.reset(key, params)[0])(jax.random.split(KEY, 500))
+    reset = jax.jit(jax.vmap(lambda key: env.reset(key, params)[0]))
+    cells = reset(jax.random.split(KEY, 500))
     assert set(np.unique(cells)) == set(layout.cells[: layout.num_starts])
 
 

@@ -13,7 +13,7 @@ def test_the_table_adds_up_what_training_returns(capsys):
     assert [row[0] for row in rows] == [f"{1000 * i:,}" for i in range(1, 10)]
     env, env_params = envs.make("GridWorld", observations="index")
     train = q_learning.make_train(q_learning.Config(total_timesteps=9000), env)
-    found = train(jax.random.key(3), q_learning.Hyperparams(), None, env_params).episodes
+    found = jax.jit(train)(jax.random.key(3), q_learning.Hyperparams(), None, env_params).episodes
     assert sum(int(row[1]) for row in rows) == int(found.episodes.sum())
 
 

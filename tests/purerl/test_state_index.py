@@ -24,7 +24,7 @@ def test_four_rooms_counts_cells_row_by_row():
     env, params = envs.make("FourRooms-misc", observations="index")
     raw, _ = envs.make("FourRooms-misc", observations="raw")
     keys = jax.random.split(KEY, 64)
-    obs, state = jax.vmap(env.reset, in_axes=(0, None))(keys, params)
+    obs, state = jax.jit(jax.vmap(env.reset, in_axes=(0, None)))(keys, params)
     positions = np.asarray(state.pos)
     np.testing.assert_array_equal(obs, positions[:, 0] * 13 + positions[:, 1])
     assert raw.observation_space(params).shape == (4,)

@@ -130,7 +130,7 @@ def test_the_untuned_setting_is_among_the_candidates(tmp_path):
             assert row["settings"] == {"learning_rate": 2.5e-4, "vf_coef": 0.5}, row["name"]
 
 
-@pytest.mark.parametrize("call", range(1, 6))
+@pytest.mark.parametrize("call", [1, 3, 5])
 def test_an_interruption_anywhere_changes_nothing(tmp_path, call):
     """Of a race of three rounds; and nothing that was finished is trained again."""
 

@@ -186,7 +186,7 @@ def test_a_slope_has_higher_derivatives_and_those_of_its_constants():
     def slope(meta_params, prediction):
         return jax.grad(component.apply, argnums=2)(meta_params, CONTEXT, prediction, 0.5, 0.0)
 
-    by_constants, by_prediction = jax.grad(slope, argnums=(0, 1))(meta_params, 1.5)
+    by_constants, by_prediction = jax.jit(jax.grad(slope, argnums=(0, 1)))(meta_params, 1.5)
     np.testing.assert_allclose(by_prediction, 2.0 / np.cosh(1.0) ** 2, rtol=1e-5)
     np.testing.assert_allclose(
         by_constants["relative"]["a"], 2.0 * np.tanh(1.0), rtol=1e-5

@@ -1,5 +1,7 @@
 """The learned schedule: its start, its formula and its bounds."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -20,12 +22,20 @@ PROGRESS = np.linspace(0, 1, 9, dtype=np.float32)
 CHANGED = "learning_rate", "clip_epsilon", "entropy_coef", "gae_lambda"
 
 
+@cache
+def compiled(config):
+    """The schedule of all hyperparams, at every progress."""
+    apply = make(config).apply
+
+    def at(meta_params, hyperparams, progress):
+        return vars(apply(meta_params, Context(hyperparams, progress)))
+
+    return jax.jit(jax.vmap(at, in_axes=(None, None, 0)))
+
+
 def over_training(meta_params, hyperparams=HYPERPARAMS, **config):
     """Every hyperparam that can change, [PROGRESS]."""
-    apply = make(Config(**config)).apply
-    found = jax.vmap(lambda progress: vars(apply(meta_params, Context(hyperparams, progress))))(
-        PROGRESS
-    )
+    found = compiled(Config(**config))(meta_params, hyperparams, PROGRESS)
     return {name: np.asarray(found[name], np.float64) for name in CHANGED if name in found}
 
 
