@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from metaevo.commands.evolve import main
-from metaevo.runs.run_directory import RunDirectory
 from metaevo.studies import run as runner
 
 CASES = {
@@ -75,25 +74,6 @@ def test_the_complaint_names_the_setting(complain, line, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-BAD_YAML = {
-    "no mapping": ("- 1\n", "mapping"),
-    "broken": ("task: {env: [\n", "not valid YAML"),
-    "duplicate key": ("run: {seed: 1}\nrun: {seed: 2}\n", "duplicate key 'run'"),
-    "tag": ("run: !!python/object:os.system {}\n", "not supported"),
-    "binary": (b"\xff\xfe\x00", "UTF-8"),
-    "unknown key": ("strategy: {popsize: 3}\n", "strategy.popsize"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_YAML)
-def test_unreadable_yaml(complain, case, tmp_path):
-    content, text = BAD_YAML[case]
-    path = tmp_path / "bad.yaml"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    complaint = complain("--config", path, "--run-dir", tmp_path / "run")
-    assert text in complaint
-
-
 def test_unwritable_run_directory(complain, tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot be written" in complain("--run-dir", tmp_path / "file" / "run")
@@ -105,8 +85,3 @@ def test_unwritable_run_directory(complain, tmp_path):
 def test_a_directory_that_holds_a_run(complain, tmp_path):
     (tmp_path / "config.yaml").write_text("config: {}\n")
     assert "already holds a run" in complain("--run-dir", tmp_path)
-
-
-def test_a_directory_in_use(complain, tmp_path):
-    with RunDirectory(tmp_path).locked():
-        assert "in use by another run" in complain("--run-dir", tmp_path)

@@ -40,23 +40,3 @@ def test_the_clock_runs_in_a_stage_without_steps():
     last = terminal.getvalue().rpartition("\r")[2]
     assert last.startswith("tuning huber, 3 of 4: 100%")
     assert "3/3" in last
-
-
-def test_the_estimate_does_not_count_compilation(monkeypatch):
-    now = [0.0]
-    with Progress(total=10, initial=2, desc="compiling", file=io.StringIO()) as bar:
-        monkeypatch.setattr(bar, "_now", lambda: now[0])
-        now[0] = 600.0
-        bar.stage("evolving")
-        assert bar.format_dict["rate"] == 0  # not known yet
-        now[0] = 604.0
-        bar.update(2)
-        assert bar.format_dict["rate"] == pytest.approx(0.5)
-        assert "00:12" in str(bar)  # 6 more steps at 2 s each
-    with Progress(total=10, desc="comparing", file=io.StringIO()) as bar:
-        monkeypatch.setattr(bar, "_now", lambda: now[0])
-        now[0] += 300.0
-        bar.update(1)  # the first one compiled
-        now[0] += 3.0
-        bar.update(1)
-        assert bar.format_dict["rate"] == pytest.approx(1 / 3)
