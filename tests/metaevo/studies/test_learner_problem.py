@@ -71,11 +71,6 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
         metaevo.compare(problem, {"x": np.zeros(3)})
 
 
-def test_it_is_drawn(found, tmp_path):
-    names = [path.name for path in found.draw(tmp_path / "figures")]
-    assert {"fitness.png", "loss.png"} <= set(names)
-
-
 def test_with_a_run_directory_the_result_is_the_same(problem, found, tmp_path):
     again = metaevo.evolve(problem, strategy=STRATEGY, evolution=CONFIG, run_dir=tmp_path / "run")
     same = jax.tree.map(np.array_equal, again.meta_params, found.meta_params)

@@ -86,12 +86,6 @@ def test_as_an_object_it_is_evolved_and_compared(sac):
     assert {row.function for row in result.rows} >= {"learned", "squared", "huber"}
 
 
-@pytest.mark.long
-def test_as_an_object_it_is_trained(sac):
-    result = metaevo.train(sac.sac, env="Pendulum-v1", seeds=2, train=TINY, value_loss="huber")
-    assert result.scores.shape == (2,)  # NaN: no episode has finished
-
-
 def test_objects_of_purerl_keep_their_names(sac):
     assert learners.name_of(LEARNERS["ppo"]) == "ppo"
     assert learners.name_of(sac.sac) == "my_sac:sac"
