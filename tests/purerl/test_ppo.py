@@ -46,12 +46,9 @@ def init(learner):
 
 
 def problem(env, rng, **changes):
-    """A learner with arbitrary parameters, and a batch collected by another policy."""
+    """A learner, arbitrary parameters, and a batch collected by another policy."""
     learner = ppo.PPO(replace(CONFIG, **changes), env, losses.clipped_squared)
-    state = init(learner)
-    params = jax.tree.map(
-        lambda x: x + jnp.asarray(rng.normal(size=x.shape) * 0.3, jnp.float32), state.params
-    )
+    params = reference.drawn(learner.network, jnp.zeros(env.observation_space().shape))
     size = 24
     action_space = env.action_space()
     discrete = hasattr(action_space, "n")
@@ -75,7 +72,7 @@ def problem(env, rng, **changes):
         target=value + rng.normal(size=size),
     )
     batch = jax.tree.map(lambda x: jnp.asarray(x, np.float32 if x.dtype == float else None), batch)
-    return learner, state.replace(params=params), batch
+    return learner, params, batch
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,7 @@ def problem(env, rng, **changes):
     ],
 )
 def test_gradient_of_the_loss(env, changes, clip_value):
-    learner, state, batch = problem(env, np.random.default_rng(1), **changes)
+    learner, params, batch = problem(env, np.random.default_rng(1), **changes)
     if not clip_value:
         learner = ppo.PPO(learner.config, env, losses.squared)
     exact = reference.to_float64(batch)
@@ -99,10 +96,10 @@ def test_gradient_of_the_loss(env, changes, clip_value):
         )
 
     function = jax.jit(jax.value_and_grad(learner.loss, has_aux=True))
-    arguments = state.params, batch, Context(HYPERPARAMS), None
+    arguments = params, batch, Context(HYPERPARAMS), None
     (total, metrics), grads = function(*arguments)
-    assert total == pytest.approx(loss(reference.to_float64(state.params)), rel=1e-4)
-    expected = reference.gradient(state.params, loss)
+    assert total == pytest.approx(loss(reference.to_float64(params)), rel=1e-4)
+    expected = reference.gradient(params, loss)
     jax.tree.map(
         lambda g, e: np.testing.assert_allclose(g, e, rtol=1e-3, atol=1e-5), grads, expected
     )
@@ -112,12 +109,12 @@ def test_gradient_of_the_loss(env, changes, clip_value):
 
 
 def test_learn_is_adam_on_the_clipped_gradient():
-    learner, state, batch = problem(ENV, np.random.default_rng(2))
+    learner, params, batch = problem(ENV, np.random.default_rng(5))
     exact = reference.to_float64(batch)
-    state = state.replace(update=jnp.int32(3))
+    state = init(learner).replace(params=params, update=jnp.int32(3))
     after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
 
-    params = reference.to_float64(state.params)
+    params = reference.to_float64(params)
     adam = Adam(0.03, 0.2, 1e-2)
     for _ in range(3):  # epochs of one minibatch each: the order does not matter
         grads = reference.gradient(
@@ -280,10 +277,10 @@ SEEN: list[np.ndarray] = []
 
 def test_every_epoch_uses_every_sample_once_in_a_new_order():
     learner = Recorder(replace(CONFIG, num_minibatches=4), ENV)
-    _, state, batch = problem(ENV, np.random.default_rng(0))
+    other, _, batch = problem(ENV, np.random.default_rng(0))
     batch = batch._replace(target=jnp.arange(24.0))
     SEEN.clear()
-    jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
+    jax.jit(learner.learn)(init(other), batch, HYPERPARAMS, None)
     jax.effects_barrier()
     epochs = np.reshape(SEEN, (3, 24))
     np.testing.assert_array_equal(np.sort(epochs), np.tile(np.arange(24.0), (3, 1)))
@@ -292,7 +289,7 @@ def test_every_epoch_uses_every_sample_once_in_a_new_order():
 
 
 def test_meta_params_reach_every_slot():
-    _, state, batch = problem(ENV, np.random.default_rng(0))
+    other, params, batch = problem(ENV, np.random.default_rng(0))
 
     def value_loss(meta, context, prediction, target, old_prediction):
         return meta["value"] * losses.squared(None, context, prediction, target, old_prediction)
@@ -304,7 +301,8 @@ def test_meta_params_reach_every_slot():
         return optax.sgd(meta["rate"])  # a plain optimizer, which knows nothing of progress
 
     learner = ppo.PPO(CONFIG, ENV, value_loss, policy_loss, make_optimizer)
-    state = state.replace(opt_state=make_optimizer({"rate": 0.1}, None).init(state.params))
+    opt_state = make_optimizer({"rate": 0.1}, None).init(params)
+    state = init(other).replace(params=params, opt_state=opt_state)
     hyperparams = HYPERPARAMS.replace(entropy_coef=0.0, vf_coef=1.0)
 
     @jax.jit
@@ -328,9 +326,9 @@ def test_meta_params_reach_every_slot():
 
 
 def test_diagnostics():
-    learner, state, batch = problem(ENV, np.random.default_rng(3), normalize_advantages="none")
-    _, metrics = jax.jit(learner.loss)(state.params, batch, Context(HYPERPARAMS), None)
-    exact, params = reference.to_float64(batch), reference.to_float64(state.params)
+    learner, params, batch = problem(ENV, np.random.default_rng(3), normalize_advantages="none")
+    _, metrics = jax.jit(learner.loss)(params, batch, Context(HYPERPARAMS), None)
+    exact, params = reference.to_float64(batch), reference.to_float64(params)
     head, value = reference.forward(params, exact.transition.obs)
     log_prob, entropy = reference.log_probs_and_entropy(params, head, exact.transition.action)
     log_ratio = log_prob - exact.transition.log_prob

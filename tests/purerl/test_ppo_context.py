@@ -7,7 +7,14 @@ import optax
 
 from purerl import ppo
 from purerl.parts import losses
-from tests.purerl.test_ppo import CONFIG, ENV, HYPERPARAMS, problem, replace
+from tests.purerl.test_ppo import CONFIG, ENV, HYPERPARAMS, init, problem, replace
+
+
+def start():
+    """The state of a learner, and a batch."""
+    learner, params, batch = problem(ENV, np.random.default_rng(0))
+    return init(learner).replace(params=params), batch
+
 
 TOLD = "progress", "frames", "epoch"
 
@@ -32,7 +39,7 @@ def moves(after, before):
 
 def test_the_optimizer_is_told_where_training_is():
     learner = ppo.PPO(replace(CONFIG, total_timesteps=4 * 24 + 5), ENV, make_optimizer=add_told)
-    _, state, batch = problem(ENV, np.random.default_rng(0))
+    state, batch = start()
     learn = jax.jit(learner.learn)
     for update in range(4):
         after, _ = learn(state, batch, HYPERPARAMS, None)
@@ -44,7 +51,7 @@ def test_the_optimizer_is_told_where_training_is():
 def test_progress_of_a_very_long_run():
     config = replace(CONFIG, total_timesteps=4_800_000_000)
     learner = ppo.PPO(config, ENV, make_optimizer=add_told)
-    _, state, batch = problem(ENV, np.random.default_rng(0))
+    state, batch = start()
     state = state.replace(update=jnp.int32(150_000_000))  # 3.6e9 steps do not fit an int32
     after, _ = jax.jit(learner.learn)(state, batch, HYPERPARAMS, None)
     np.testing.assert_allclose(moves(after, state)[0], 3 * 0.75, rtol=1e-4)
@@ -54,7 +61,7 @@ CONTEXTS: list[tuple[float, ...]] = []
 
 
 def test_every_slot_sees_the_context_of_its_gradient_step():
-    _, state, batch = problem(ENV, np.random.default_rng(0))
+    state, batch = start()
 
     def value_loss(meta, context, prediction, target, old_prediction):
         number = jax.random.uniform(context.key)  # the same one for all samples
