@@ -166,6 +166,7 @@ def test_a_missing_extra_is_named(complain, monkeypatch, line, missing):
 # --- The loops that ours are compared with ------------------------------------------------------
 
 
+@pytest.mark.long
 def test_numpy_q_learning_agrees_with_value_iteration_and_with_ours():
     optimal = q_learning_loops.optimal_values()
     assert optimal[0].max() == pytest.approx(0.95**13)  # 14 steps, the last one rewarded

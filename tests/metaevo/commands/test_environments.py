@@ -38,6 +38,7 @@ def test_what_cannot_be_listed_is_one_line(capsys, monkeypatch, name):
     assert (out, error.count("\n")) == ("", 1)
 
 
+@pytest.mark.long
 def test_speed_is_measured(capsys):
     assert command.main(["CartPole-v1", "--speed"], description=None) == 0
     title, line = capsys.readouterr().out.splitlines()

@@ -146,6 +146,7 @@ def test_the_clip_is_the_surrogate_with_this_drift(log_ratio, advantage):
 # --- Started from PPO's clip --------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_started_from_the_clip_it_is_close_to_the_clip():
     batched, component = built("clip", 128)
     meta_params = jax.device_get(jax.jit(component.init)(jax.random.key(0)))

@@ -82,7 +82,7 @@ def found(name, learner="ppo"):
     ("name", "inputs"),
     [
         ("optimizer", [*signals.FEATURES, *signals.TIMES, "memory"]),
-        ("open", open_component.INPUTS),
+        pytest.param("open", open_component.INPUTS, marks=pytest.mark.long),
     ],
 )
 def test_an_ablation_takes_away_one_input(name, inputs):

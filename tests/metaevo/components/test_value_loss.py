@@ -210,7 +210,7 @@ def test_time_is_two_more_inputs():
         np.testing.assert_allclose(found, [time - 2.0, time + 8.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["network", "additive"])
+@pytest.mark.parametrize("form", [pytest.param("network", marks=pytest.mark.long), "additive"])
 def test_with_time_it_starts_at_the_same_squared_error(form, monkeypatch):
     monkeypatch.setattr(value_loss, "DISTILLATION_STEPS", 3)
     timeless = Config((4,), form=form, start="squared")

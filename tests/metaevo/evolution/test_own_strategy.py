@@ -27,6 +27,7 @@ def test_one_from_a_file_improves_and_can_be_divided_into_blocks():
     assert_same(divided, state)
 
 
+@pytest.mark.long
 def test_other_step_sizes_are_those_of_a_new_strategy():
     first = evolution(algorithm=NAME, sigma=0.3)
     other = StrategyConfig(algorithm=NAME, population_size=16, sigma=0.6, learning_rate=0.1)

@@ -49,6 +49,7 @@ def find(name):
     return found
 
 
+@pytest.mark.long
 def test_the_documented_player_climbs_with_momentum(folder):
     """Against NumPy, over several moves, in a mixture with a player that has no state."""
     momentum = find(OWN).player

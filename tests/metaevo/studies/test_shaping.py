@@ -116,6 +116,7 @@ def test_self_play_goes_on_from_a_checkpoint_to_the_bit():
     assert_same(evolution.result(whole), evolution.result(again))
 
 
+@pytest.mark.long
 def test_the_line_of_extortion_is_found():
     game = Game.of([[-1, -3], [0, -2]], None, 0.96)
     policy = opponents.fixed(opponents.zero_determinant(game, 3.0))
