@@ -17,11 +17,25 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
 
 
+QUICK = {"evolve_value_loss/q_learning", "evolve_value_loss/ppo", "evolve_drift/ppo"}
+QUICK |= {"sweep/shaping_ipd", "sweep/evolution_q_learning"}
+
+
+def presets(*folders):
+    """The files of some folders; only a few of them are tested before the whole runs."""
+    found = [path for path in FILES if path.parent.name.startswith(folders)]
+    return [
+        pytest.param(path, id=name, marks=[] if name in QUICK else pytest.mark.long)
+        for path in found
+        for name in [str(path.relative_to(CONFIGS).with_suffix(""))]
+    ]
+
+
 def names(path):
     return str(path.relative_to(CONFIGS))
 
 
-@pytest.mark.parametrize("path", [each for each in FILES if "evolve" in names(each)], ids=names)
+@pytest.mark.parametrize("path", presets("evolve"))
 def test_an_evolution_preset_fits_together(path):
     raw = load_yaml(path)
     skip_without_suite(raw)
@@ -70,7 +84,7 @@ def test_a_training_preset_fits_together(path):
     assert_tiny(small, small.train.total_timesteps, small.seeds)
 
 
-@pytest.mark.parametrize("path", [each for each in FILES if "sweep" in names(each)], ids=names)
+@pytest.mark.parametrize("path", presets("sweep"))
 def test_a_sweep_preset_fits_together(path):
     raw = load_yaml(path)
     settings = from_dict(sweep_class(raw), raw)

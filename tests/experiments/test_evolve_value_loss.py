@@ -139,15 +139,6 @@ def test_signals_stop_it_with_a_checkpoint(place, reference, tmp_path):
     assert_same_run(run_dir, reference, GENERATIONS)
 
 
-def test_a_finished_run_says_so(place, copy):
-    before = (copy / "metrics.jsonl").read_bytes(), (copy / "report.html").stat().st_mtime_ns
-    stdout, _ = resume(place, copy)
-    assert f"{copy} is finished (300 generations)" in stdout
-    assert ((copy / "metrics.jsonl").read_bytes(), (copy / "report.html").stat().st_mtime_ns) == (
-        before
-    )
-
-
 def test_more_generations_and_a_comparison_are_added(place, copy):
     before = metrics(copy)
     arguments = ["--evaluation.seeds", "4", "--evaluation.ablation_seeds", "2"]
@@ -191,15 +182,6 @@ def test_ppos_loss_is_compared_with_the_hand_written_ones(tmp_path):
     assert mirror.stat().st_size > 1000
 
 
-def test_other_settings_are_refused(place, copy):
-    arguments = ["--strategy.sigma", "0.4", "--run.seed", "1", "--train.num_steps", "25"]
-    _, stderr = resume(place, copy, *arguments, code=2)
-    assert stderr.startswith("error: cannot resume with other settings")
-    assert stderr.count("\n") == 1
-    for text in ("strategy.sigma: 0.5 -> 0.4", "run.seed: 0 -> 1", "train.num_steps: 50 -> 25"):
-        assert text in stderr
-
-
 def damage(checkpoint):
     path = checkpoint / "state.npz"
     content = bytearray(path.read_bytes())
@@ -215,16 +197,3 @@ def test_a_damaged_checkpoint_falls_back(place, reference, copy):
     assert "000300 is not usable" in stderr
     assert checkpoints(copy) == ["000294", "000300"]
     assert_same_run(copy, reference, GENERATIONS)
-
-
-def test_without_a_usable_checkpoint_there_is_one_clear_error(place, copy):
-    (copy / "report.html").unlink()
-    for checkpoint in (copy / "checkpoints").iterdir():
-        damage(checkpoint)
-    _, stderr = resume(place, copy, code=2)
-    last = stderr.splitlines()[-1]
-    assert last == f"error: none of the 3 checkpoints in {copy / 'checkpoints'} is usable"
-    assert "Traceback" not in stderr
-    shutil.rmtree(copy / "checkpoints")
-    _, stderr = resume(place, copy, code=2)
-    assert stderr.splitlines()[-1] == f"error: there is no checkpoint in {copy / 'checkpoints'}"

@@ -121,6 +121,7 @@ def test_starts_are_uniform_over_three_different_cells():
     assert abs(worlds.owner.mean() - 0.5) < 0.02
 
 
+@pytest.mark.long
 def test_the_other_players_memory_outlasts_episodes_and_it_sees_what_it_should():
     """A player that counts steps and first steps, and that sums both rewards."""
 

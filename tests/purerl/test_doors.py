@@ -132,6 +132,7 @@ def test_transitions_are_the_references():
     compare(Layout(15, (2, 7, 12)), cells, actions, limit=38)
 
 
+@pytest.mark.long
 @settings(max_examples=8)
 @given(st.data())
 def test_transitions_are_the_references_in_any_layout(data):

@@ -58,9 +58,8 @@ def a2c_by_hand(seen, gamma, decay):
     return advantage, advantage + value
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a2c_against_explicit_sums(seed):
-    seen = trajectory(np.random.default_rng(seed))
+def test_a2c_against_explicit_sums():
+    seen = trajectory(np.random.default_rng(0))
     targets = update_rules.a2c(None, Context(HYPERPARAMS), seen)
     advantage, target = a2c_by_hand(seen, 0.9, 0.8)
     np.testing.assert_allclose(targets.policy, advantage, rtol=1e-4, atol=1e-5)
@@ -91,7 +90,9 @@ def tables_after_one_step(tables, experience, targets, entropy_coef):
     return policy + 0.3 * steps[0] / (T * N), prediction + 0.3 * steps[1] / (T * N)
 
 
-@pytest.mark.parametrize("rule", [update_rules.a2c, categorical])
+@pytest.mark.parametrize(
+    "rule", [update_rules.a2c, pytest.param(categorical, marks=pytest.mark.long)]
+)
 def test_a_tabular_update_by_hand(rule):
     env, env_params = grid_world()
     learner = lpg.LPG(CONFIG, env, rule, optimizers.sgd)
@@ -163,6 +164,7 @@ def test_a2c_learns_a_grid():
     assert np.mean(idle.rewards / idle.steps) < 0.03
 
 
+@pytest.mark.long
 def test_lifetimes():
     env, env_params = grid_world(step_reward=-0.1)
     config = lpg.Config(T * N * 40, N, T, shortest_lifetime=0.1)

@@ -82,6 +82,7 @@ def test_squared_error_gives_the_rule_of_the_textbook():
     assert seen["terminated"] > 10
 
 
+@pytest.mark.long
 def test_expected_sarsa_averages_over_the_policy():
     def value(q, cell, _):
         return 0.6 * q[0, cell].max() + 0.4 * q[0, cell].mean()
@@ -89,6 +90,7 @@ def test_expected_sarsa_averages_over_the_policy():
     assert replay("expected_sarsa", value)["terminated"] > 10
 
 
+@pytest.mark.long
 def test_double_q_learning_lets_one_table_choose_and_the_other_tell():
     seen = replay("double", lambda q, cell, table: q[1 - table, cell, q[table, cell].argmax()])
     assert min(seen["table 0"], seen["table 1"]) > 20

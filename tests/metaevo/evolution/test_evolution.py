@@ -86,7 +86,7 @@ def test_validation_judges_the_mean_on_its_own_keys(validated):
     assert metrics["fitness_of_mean"][0] == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["Open_ES", "SimpleGA"])
+@pytest.mark.parametrize("name", ["Open_ES", pytest.param("SimpleGA", marks=pytest.mark.long)])
 def test_the_last_generation_is_validated_however_many_there_are(name, compilations):
     """Whoever asks for more goes on with the same program, from a record that has its own."""
     config = {"validation_seeds": 4, "validation_every": 5, "generations": 7}

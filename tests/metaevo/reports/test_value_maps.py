@@ -19,7 +19,12 @@ def test_states_lie_row_by_row():
     assert grid_map(raw("CartPole-v1"), 7) is None
 
 
-@pytest.mark.parametrize("name", ["GridWorld", "FrozenLake-misc", "FourRooms-misc", "Doors"])
+SLIPPERY = [
+    pytest.param(name, marks=pytest.mark.long) for name in ("FrozenLake-misc", "FourRooms-misc")
+]
+
+
+@pytest.mark.parametrize("name", ["GridWorld", "Doors", *SLIPPERY])
 def test_moves_are_those_of_the_environment(name):
     """Random steps away from walls change the state's number as the arrow says."""
     import jax

@@ -93,6 +93,7 @@ def test_without_a_run_directory_the_result_is_the_same(through):
     assert found.path is None
 
 
+@pytest.mark.long
 def test_the_best_of_several_without_a_run_directory():
     found = evolve(None, 6, evolution_seeds=3)
     last = found.metrics[4]["fitness_of_mean"]  # validated every 4 generations

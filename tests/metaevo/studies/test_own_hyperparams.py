@@ -90,6 +90,7 @@ def test_what_is_unknown_or_no_number_is_refused(place):
         settings_of()
 
 
+@pytest.mark.long
 def test_a_change_compiles_nothing(place):
     settings = settings_of()
     parts = make_parts(settings)

@@ -158,6 +158,7 @@ def test_a_lineage_by_hand():
     assert pbt.lineage(history, 1)["rate"].tolist() == [2.0, 5.0, 8.0]
 
 
+@pytest.mark.long
 def test_a_schedule_repeats_what_the_winner_did(two_devices, ran, keys):
     state, history = ran
     best = pbt.winner(history)

@@ -48,6 +48,7 @@ def test_gradients_by_hand():
     np.testing.assert_array_equal(of_x, [[111.0, 222.0], [111.0, 222.0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("inputs", "outputs"), [(3, 7), (9, 6)])
 def test_second_derivatives(inputs, outputs):
     """Of a function of both gradients, by both arguments, against JAX's product."""
