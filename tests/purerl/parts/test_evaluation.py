@@ -12,8 +12,10 @@ import pytest
 from purerl import acting, envs, ppo
 from purerl.parts.evaluation import evaluate, mean_return
 from purerl.parts.evaluation_in_gymnasium import evaluate_in_gymnasium
+from purerl.parts.normalization import RunningStatistics
 from purerl.types import EpisodeSums
 from tests.purerl import probes
+from tests.purerl.reference import drawn
 
 KEY = jax.random.key(0)
 
@@ -49,9 +51,11 @@ class OnePerStep(probes.Cycle):
 
 
 def new_agent(env):
+    """A learner, and a policy with nearly equal probabilities of all actions."""
     learner = ppo.PPO(ppo.Config(hidden_sizes=(4,)), env)
-    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env.default_params)
-    return learner, learner.policy(state)
+    obs = jnp.zeros(env.observation_space(env.default_params).shape)
+    params = jax.tree.map(lambda x: 0.1 * x, drawn(learner.network, obs))
+    return learner, ppo.Policy(params, None)
 
 
 @pytest.mark.smoke
@@ -110,14 +114,10 @@ def test_actions_are_bounded_by_the_env_params():
 
 
 def test_acting_normalizes_observations():
-    env = probes.MatchingReward()
-    learner = ppo.PPO(ppo.Config(hidden_sizes=(4,), normalize_observations=True), env)
-    state = jax.jit(learner.init)(KEY, ppo.Hyperparams(), None, env.default_params)
-    plain = learner.policy(state)
-    statistics = plain.observation_statistics.replace(
-        mean=jnp.array([3.0]), variance=jnp.array([4.0])
-    )
-    shifted = plain._replace(observation_statistics=statistics)
+    learner, policy = new_agent(probes.MatchingReward())
+    one = jnp.ones(1)
+    plain = policy._replace(observation_statistics=RunningStatistics(0 * one, one, one))
+    shifted = policy._replace(observation_statistics=RunningStatistics(3 * one, 4 * one, one))
     keys = jax.random.split(KEY, 64)
 
     @jax.jit
