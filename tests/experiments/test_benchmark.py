@@ -166,18 +166,6 @@ def test_a_suite_measures_all_its_variants(suite, tmp_path):
     assert all(row["rate"]["median"] > 0 for row in rows)
 
 
-def test_environments_against_gymnasium(tmp_path):
-    file = tmp_path / "results.json"
-    done = benchmark(
-        "environments", "--environments", "CartPole-v1", "--num-envs", "3",
-        "--frames", "300", "--repeats", "1", "--peers", "--json", str(file),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(file.read_text())["environments"]["rows"]
-    gymnasium = ["Gymnasium, sync", "Gymnasium, async"]
-    assert [row["variant"] for row in rows] == ["ours", "one device", *gymnasium]
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

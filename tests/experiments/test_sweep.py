@@ -289,13 +289,6 @@ def test_a_planted_setting_is_found_and_confirmed(sweep, tmp_path):
     assert "Better: the best trial " in page
 
 
-def test_equal_settings_are_undecided(sweep, tmp_path, capsys):
-    space = "{hyperparams.huber_delta: {choice: [1.0, 2.0]}}"  # squared error does not read it
-    path = sweep(tmp_path / "run", "--sweep.sampler grid", "--space", space)
-    assert json.loads((path / "evaluation.json").read_text())["conclusion"] == "undecided"
-    assert "Undecided: the best trial" in capsys.readouterr().out
-
-
 def test_search_and_confirmation_share_no_seeds(sweep, tmp_path, monkeypatch):
     used, real = [], Population.init
     monkeypatch.setattr(

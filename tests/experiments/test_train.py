@@ -101,18 +101,6 @@ def test_a_tracker_that_blocks_changes_nothing_and_gets_the_seeds_later(
     assert [value for _, value in frames] == rows[:, 0].tolist()
 
 
-def test_damaged_policies_are_refused(finished, tmp_path):
-    copy = shutil.copytree(finished, tmp_path / "copy")
-    with (copy / "policies" / "state.npz").open("r+b") as file:
-        file.seek(200)
-        file.write(b"\0\1\2\3")
-    with pytest.raises(ValueError, match="not usable"):
-        trainee.load_policies(copy)
-    shutil.rmtree(copy / "policies")
-    with pytest.raises(ValueError, match="holds no policies"):
-        trainee.load_policies(copy)
-
-
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
     path = tmp_path / "run"
 

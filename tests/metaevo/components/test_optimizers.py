@@ -12,6 +12,7 @@ from metaevo.config import ConfigError
 from metaevo.runs.run_directory import RunDirectory
 from purerl import dqn, envs, ppo
 from purerl.learners import LEARNERS
+from tests.metaevo.components.test_optimizer import drawn
 from tests.metaevo.toy import TINY
 
 TINY_DQN = dqn.Config(
@@ -74,7 +75,7 @@ def found(name, learner="ppo"):
     config = optimizer.Config(memory_size=2) if name == "optimizer" else module.Config()
     made = module.make(config)
     entry = LEARNERS[learner]
-    meta_params = jax.device_get(jax.jit(made.init)(jax.random.key(0)))
+    meta_params = jax.device_get(drawn(made))
     return Found(made.apply, meta_params, entry, entry.hyperparams(), lambda: np.zeros((2, 1)))
 
 
@@ -110,7 +111,7 @@ def saved(tmp_path):
             tmp_path / f"{evolved_for}_{len(list(tmp_path.iterdir()))}", "test"
         )
         evolved = parts.make("open", open_component.Config())
-        meta_params = open_component.make(open_component.Config()).init(jax.random.key(0))
+        meta_params = jax.device_get(drawn(open_component.make(open_component.Config())))
         discovery.save(run, evolved, meta_params, 7, evolved_for)
         return run
 
