@@ -179,6 +179,7 @@ def test_a_worker_opens_no_database_that_only_the_directory_names(
     assert outside.exists()
 
 
+@pytest.mark.long
 def test_a_sweep_without_any_score_is_one_line(config, tmp_path, capsys):
     space = "{hyperparams.learning_rate: {choice: [1.0e+30, 1.0e+35]}}"
     path = tmp_path / "run"
@@ -216,6 +217,7 @@ def test_a_dry_run_compiles_and_writes_nothing(config, tmp_path, monkeypatch, ca
     assert [each.name for each in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
+@pytest.mark.long
 def test_wandb_can_drive(config, tmp_path, monkeypatch, capsys):
     space = "{hyperparams.learning_rate: {log_uniform: [0.01, 0.9]}, value_loss: {choice: [huber]}}"
     assert sweep("--config", config, "--print-wandb-sweep", "--space", space) == 0

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from purerl import ppo
 from purerl.parts import losses
@@ -48,6 +49,7 @@ def test_the_optimizer_is_told_where_training_is():
         state = after
 
 
+@pytest.mark.long
 def test_progress_of_a_very_long_run():
     config = replace(CONFIG, total_timesteps=4_800_000_000)
     learner = ppo.PPO(config, ENV, make_optimizer=add_told)

@@ -118,6 +118,7 @@ def test_values_and_targets_are_those_of_an_unrolled_loop(rollouts):
         assert np.abs(forgotten.reshape(STEPS, ENVS) - final)[cut].max() > 0.01
 
 
+@pytest.mark.long
 def test_gradient_through_time(rollouts):
     """On two environments' rollouts, from the memory with which the second one began."""
     rng = np.random.default_rng(1)
@@ -162,6 +163,7 @@ def test_gradient_through_time(rollouts):
         assert np.abs(leaf).max() > 1e-4
 
 
+@pytest.mark.long
 def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     learner = Recorder(rollouts.learner.config, rollouts.env)
     batch = rollouts.batches[0]._replace(target=jnp.arange(float(STEPS * ENVS)))
@@ -176,6 +178,7 @@ def test_minibatches_are_whole_rollouts_of_some_environments(rollouts):
     assert len({tuple(order) for order in environment[:, :, 0].reshape(3, -1)}) > 1
 
 
+@pytest.mark.long
 def test_a_replay_of_the_whole_batch_is_the_rollout(rollouts):
     replay = jax.jit(rollouts.learner.replay)
     for state, batch in zip(rollouts.states[1:], rollouts.batches, strict=True):

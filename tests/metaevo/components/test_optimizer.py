@@ -42,7 +42,9 @@ def run(made, meta_params, steps, size=1.0):
     return np.asarray(found)
 
 
-@pytest.mark.parametrize(("temporal", "memory_size"), [(True, 2), (False, 0)])
+@pytest.mark.parametrize(
+    ("temporal", "memory_size"), [(True, 2), pytest.param(False, 0, marks=pytest.mark.long)]
+)
 def test_it_starts_exactly_at_adam(temporal, memory_size):
     made = optimizer.make(optimizer.Config(temporal=temporal, memory_size=memory_size))
     found = run(made, jax.jit(made.init)(jax.random.key(0)), 5)

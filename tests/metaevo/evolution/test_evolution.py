@@ -163,6 +163,7 @@ class HalfFailing(Quadratic):
         return evaluation._replace(fitness=fitness)
 
 
+@pytest.mark.long
 def test_failed_candidates_are_counted_and_avoided():
     this = evolution(HalfFailing(), sigma=0.5)
     state, metrics = run(this, 40)

@@ -160,7 +160,9 @@ def verdicts(others: list[float], *, shift: float = 0.0, trials: int) -> dict[st
     return {word: words.count(word) / trials for word in ("better", "worse")}
 
 
-@pytest.mark.parametrize("others", [[0.0], [0.0] * 4, [0.0, -0.3, -0.3, -1.0]])
+@pytest.mark.parametrize(
+    "others", [[0.0], [0.0] * 4, pytest.param([0.0, -0.3, -0.3, -1.0], marks=pytest.mark.long)]
+)
 def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     """Each error has 2.5%: with the strongest chosen first, "worse" of four came out in 10%."""
     trials = 200
@@ -170,6 +172,7 @@ def test_equal_to_the_strongest_is_rarely_better_or_worse(others: list[float]):
     assert found["worse"] <= allowed
 
 
+@pytest.mark.long
 def test_the_power_stays():
     """Near what two groups of normal scores allow, whose means differ by half a deviation.
 
@@ -216,6 +219,7 @@ def test_intervals_of_partners_hold_what_they_promise(shared):
         assert np.mean(widths) == pytest.approx(apart, rel=0.35)
 
 
+@pytest.mark.long
 def test_partners_decide_sooner_and_equals_are_seldom_told_apart():
     """Against the strongest of three, with differences of half a deviation or of none."""
     rng = np.random.default_rng(9)

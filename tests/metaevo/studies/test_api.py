@@ -50,6 +50,7 @@ class Failing(Quadratic):
         return metaevo.Evaluation(jnp.nan * meta_params["x"][0], {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("problem", "words"), [(Flat(), "the same"), (Failing(), "failed")])
 def test_an_evolution_that_cannot_learn_warns(problem, words):
     """Its settings are dicts, which may stand for their classes."""

@@ -69,6 +69,7 @@ def train(rates, lengths=None, should_prune=lambda trial, step, value: False, **
     return outcomes, sum(frames), objective
 
 
+@pytest.mark.long
 def test_compute_is_counted_and_survivors_are_untouched():
     """Stop all but the three best at the first rung, and all but the best at the second one."""
     reported = {1: {}, 3: {}, 9: {}}
