@@ -10,7 +10,14 @@ from metaevo.config import ConfigError
 from metaevo.config.numbers import INT_LIMIT
 from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
-from metaevo.evolution.problem import Evaluation, MetaProblem, evaluate_alone, has_tasks
+from metaevo.evolution.problem import (
+    Evaluation,
+    MetaProblem,
+    evaluate_alone,
+    has_tasks,
+    tasks_per_generation,
+    validation_tasks,
+)
 from metaevo.evolution.strategy import StrategyConfig
 from purerl.types import PyTree
 
@@ -28,13 +35,9 @@ def check_evolution(
     Raises:
         ConfigError: naming what does not fit.
     """
-    if config.tasks_per_generation > 1 and not has_tasks(problem):
-        raise ConfigError(
-            f"evolution.tasks_per_generation = {config.tasks_per_generation}: must be 1, because "
-            "the problem has no method draw(key)"
-        )
-    rows = strategy.population_size * config.seeds_per_candidate + config.validation_seeds
-    rows *= config.tasks_per_generation
+    _check_tasks(problem, strategy, config)
+    rows = strategy.population_size * config.seeds_per_candidate * tasks_per_generation(problem)
+    rows += config.validation_seeds * validation_tasks(problem)
     if rows > INT_LIMIT:
         raise ConfigError(
             f"strategy.population_size x evolution.seeds_per_candidate: {rows} agents in a "
@@ -54,6 +57,35 @@ def check_evolution(
     if wanted is not None and wanted % jax.process_count():
         raise ConfigError(
             f"evolution.num_devices = {wanted}: {jax.process_count()} processes must share them"
+        )
+
+
+def _check_tasks(problem: MetaProblem, strategy: StrategyConfig, config: EvolutionConfig) -> None:
+    """Raise if there are no tasks to combine, or they cannot be distributed among pairs."""
+    tasks, candidates = tasks_per_generation(problem), strategy.population_size
+    if config.across_tasks != "mean" and tasks < 2:
+        raise ConfigError(
+            f"evolution.across_tasks = {config.across_tasks!r}: a generation has one task; needs "
+            "several (tasks_per_generation)"
+        )
+    if not config.paired_tasks:
+        return
+    if not has_tasks(problem):
+        raise ConfigError("evolution.paired_tasks = true: needs a distribution of tasks")
+    if strategy.algorithm != "Open_ES":
+        raise ConfigError(
+            f"evolution.paired_tasks = true: strategy.algorithm = {strategy.algorithm!r} has no "
+            "antithetic pairs; needs Open_ES"
+        )
+    if config.across_tasks != "mean":
+        raise ConfigError(
+            f"evolution.across_tasks = {config.across_tasks!r}: with evolution.paired_tasks a "
+            "candidate has one task; leave it out"
+        )
+    if candidates % (2 * tasks):
+        raise ConfigError(
+            f"strategy.population_size = {candidates}: with evolution.paired_tasks it must be a "
+            f"multiple of {2 * tasks}, pairs on each of {tasks} tasks"
         )
 
 

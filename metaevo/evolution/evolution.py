@@ -15,12 +15,17 @@ from annotated_types import Ge, Gt
 from flax import struct
 
 from metaevo.evolution import devices, strategies
+from metaevo.evolution.across_tasks import AcrossTasks, combine, ranks_in_pairs
+from metaevo.evolution.layout import Layout
 from metaevo.evolution.problem import (
+    Evaluation,
     MetaProblem,
     bytes_per_evaluation,
     draw_task,
     frames_per_evaluation,
     on_task,
+    tasks_per_generation,
+    validation_tasks,
 )
 from metaevo.evolution.seeding import Purpose, key_for
 from metaevo.evolution.strategy import Strategy, StrategyConfig
@@ -44,9 +49,12 @@ class EvolutionConfig:
     """in all; more can be asked for when a run is resumed"""
     seeds_per_candidate: Annotated[int, Gt(0)] = 1
     """agents that every candidate trains; all candidates share the generation's keys"""
-    tasks_per_generation: Annotated[int, Gt(0)] = 1
-    """tasks that every candidate is evaluated on, each on all seeds, for a problem that draws them;
-    validation uses as many fixed ones"""
+    across_tasks: AcrossTasks = "mean"
+    """how the scores on a generation's tasks become a candidate's fitness: their mean, the mean of
+    its ranks within each task, or the mean of the worst third"""
+    paired_tasks: bool = False
+    """give each task some antithetic pairs of its own, ranked within the pair, instead of all
+    candidates (for strategies whose second half mirrors the first, such as Open_ES)"""
     validation_every: Annotated[int, Gt(0)] = 5
     """generations between two evaluations of the mean on the fixed validation keys; the last
     generation's is always evaluated"""
@@ -104,17 +112,22 @@ class Evolution:
         self.strategy = strategies.checked(strategy, self._solution)
         self.population_size = self.strategy.population_size
         self.num_devices = len(devices.select(config.num_devices))
-        self._tasks = config.tasks_per_generation
-        self._rows = self.population_size * config.seeds_per_candidate  # of one task
-        self.evaluations = self._tasks * self._rows
+        seeds, tasks = config.seeds_per_candidate, tasks_per_generation(problem)
         self.chunk_size = config.chunk_size or devices.choose_chunk_size(
-            self._rows, bytes_per_evaluation(problem), self.num_devices
+            self.population_size * seeds // (tasks if config.paired_tasks else 1),
+            bytes_per_evaluation(problem),
+            self.num_devices,
         )
-        # Every task fills whole chunks, so that the next one and validation start a new chunk.
-        stride = self.chunk_size * self.num_devices
-        self._task_rows = -(-self._rows // stride) * stride
-        self._candidate_rows = self._tasks * self._task_rows
-        self._validation_rows = max(1, -(-config.validation_seeds // stride)) * stride
+        self.layout = Layout(
+            self.population_size,
+            seeds,
+            tasks,
+            config.paired_tasks,
+            validation_tasks(problem),
+            config.validation_seeds,
+            stride=self.chunk_size * self.num_devices,
+        )
+        self.evaluations = self.layout.evaluations
         self._run = devices.spread(
             self._block, in_axes=(0, None, None), num_devices=self.num_devices
         )
@@ -209,29 +222,48 @@ class Evolution:
         return state.elite
 
     def frames(self, generations: int) -> int:
-        """Return the environment steps of that many generations, validation included."""
+        """Return the environment steps of that many generations, validation included.
+
+        Where they depend on the drawn tasks, they are a mean; the metric `frames` has the exact
+        number of each generation.
+        """
         evaluations = generations * self.evaluations
         if self.config.validation_seeds:
             every, last = self.config.validation_every, self.config.generations - 1
             validations = -(-generations // every) + (0 <= last < generations and last % every > 0)
             validations -= bool(generations and not self.strategy.has_mean)  # not of the first
-            evaluations += validations * self.config.validation_seeds * self._tasks
+            evaluations += validations * self.config.validation_seeds * self.layout.validation_tasks
         return evaluations * frames_per_evaluation(self.problem)
 
     def _strategy(self, traced: Traced) -> Strategy:
         steps = {"sigma": traced.sigma, "learning_rate": traced.learning_rate}
         return strategies.make(self.strategy_config, self._solution, **steps)
 
-    def _by_task(self, values: jax.Array) -> jax.Array:
-        """Return the values of candidates [tasks, candidates x seeds, ...] among those of rows."""
-        own = values[: self._candidate_rows]
-        return own.reshape(self._tasks, self._task_rows, *own.shape[1:])[:, : self._rows]
+    def _judged(self, evaluation: Evaluation) -> tuple[Evaluation, jax.Array]:
+        """Return the means of each candidate [population_size], and the fitness to tell."""
+        layout, config = self.layout, self.config
+        by_task = jax.tree.map(lambda leaf: jnp.mean(layout.of_tasks(leaf), axis=2), evaluation)
+        if layout.paired:
+            means = jax.tree.map(layout.by_candidate, by_task)
+            return means, layout.by_candidate(ranks_in_pairs(by_task.fitness))
+        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), by_task)
+        told = combine(config.across_tasks, by_task.fitness)
+        return means, with_worst_for_failed(told)
 
-    def _mean_over_seeds(self, values: jax.Array) -> jax.Array:
-        """Average values [rows, ...] over a candidate's tasks and seeds, [population_size, ...]."""
-        own = self._by_task(values)
-        own = own.reshape(self._tasks, self.population_size, -1, *own.shape[2:])
-        return jnp.mean(own, axis=(0, 2))
+    def _frames(self, evaluation_key: jax.Array, validation_key: jax.Array, due: Any) -> Any:
+        """Return the environment steps of a generation, int32; None if they do not depend on it."""
+        count: Any = getattr(self.problem, "frames_of", None)
+        if count is None:
+            return None
+
+        def total(key, tasks, rows):
+            each = jax.vmap(lambda index: count(draw_task(self.problem, key, index)))
+            return jnp.sum(each(jnp.arange(tasks)) * rows)
+
+        layout = self.layout
+        own = total(evaluation_key, layout.tasks, layout.rows)
+        validation = total(validation_key, layout.validation_tasks, layout.validation_seeds)
+        return own + jnp.where(due, validation, 0)
 
     def _block(
         self, state: State, generations: jax.Array, traced: Traced
@@ -248,7 +280,7 @@ class Evolution:
         return jax.lax.fori_loop(0, generations, body, (state, buffers))
 
     def _generation(self, state: State, traced: Traced) -> tuple[State, dict[str, jax.Array]]:
-        config, strategy = self.config, self._strategy(traced)
+        config, layout, strategy = self.config, self.layout, self._strategy(traced)
         key = jax.random.fold_in(key_for(traced.seed, Purpose.EVOLUTION), state.generation)
         ask_key, evaluation_key, tell_key = jax.random.split(key, 3)
         validation_key = key_for(traced.seed, Purpose.VALIDATION)
@@ -256,29 +288,19 @@ class Evolution:
         population, asked = strategy.ask(ask_key, state.strategy)
         mean = strategy.best(state.strategy)
 
-        def place(row):
-            """Return whether a row validates, its task, and its index among the task's rows."""
-            validating = row >= self._candidate_rows
-            index = jnp.where(validating, row - self._candidate_rows, row)
-            rows = jnp.where(validating, self._validation_rows, self._task_rows)
-            return validating, index // rows, index % rows
-
         def task_of(row):
-            validating, task, _ = place(row)
-            key = jnp.where(validating, validation_key, evaluation_key)
-            return draw_task(self.problem, jax.random.fold_in(key, task))
+            place = layout.place(row)
+            key = jnp.where(place.validating, validation_key, evaluation_key)
+            return draw_task(self.problem, key, place.task)
 
         def evaluate(row, task):
-            """Rows are tasks x candidates x seeds, then the mean on the validation keys."""
-            seeds = config.seeds_per_candidate
-            validating, index, row = place(row)
-            candidate = jnp.minimum(row // seeds, self.population_size - 1)
+            validating, number, candidate, index = layout.place(row)
             meta_params = jax.tree.map(
                 lambda own, mean: jnp.where(validating, mean, own[candidate]), population, mean
             )
-            own = row % seeds if strategy.common_keys else row
-            candidate_key = jax.random.fold_in(evaluation_key, index * self._rows + own)
-            mean_key = jax.random.fold_in(validation_key, index * config.validation_seeds + row)
+            own = index % config.seeds_per_candidate if strategy.common_keys else index
+            candidate_key = jax.random.fold_in(evaluation_key, number * layout.rows + own)
+            mean_key = jax.random.fold_in(validation_key, number * config.validation_seeds + index)
             key = jnp.where(validating, mean_key, candidate_key)
             return strategy.evaluate(on_task(self.problem, task), key, meta_params, mean)
 
@@ -287,24 +309,21 @@ class Evolution:
         if not strategy.has_mean:
             due = jnp.logical_and(due, state.generation > 0)
         due = jnp.logical_and(due, config.validation_seeds > 0)
-        last_task = (self._tasks - 1) * self._task_rows + self._rows
-        capacity = self._candidate_rows + self._tasks * self._validation_rows
         evaluation = devices.map_rows(
             evaluate,
             shared=task_of,
-            capacity=capacity if config.validation_seeds else self._candidate_rows,
-            num_rows=jnp.where(due, capacity, last_task),
+            capacity=layout.capacity,
+            num_rows=jnp.where(due, layout.capacity, layout.without_validation),
             chunk_size=self.chunk_size,
             num_devices=self.num_devices,
         )
-        means = jax.tree.map(self._mean_over_seeds, evaluation)
+        means, fitness_to_tell = self._judged(evaluation)
         fitness = means.fitness  # not finite if any agent failed
         finite = jnp.isfinite(fitness)
-        ranked = means._replace(fitness=with_worst_for_failed(fitness))
+        ranked = means._replace(fitness=fitness_to_tell)
         told = strategy.tell(tell_key, population, ranked, asked)
 
-        validation = evaluation.fitness[self._candidate_rows :]
-        validation = validation.reshape(-1, self._validation_rows)[:, : config.validation_seeds]
+        validation = layout.of_validation(evaluation.fitness)
         fitness_of_mean = jnp.where(due, jnp.mean(validation), jnp.nan)
         improved = fitness_of_mean > state.elite_fitness
         elite = jax.tree.map(lambda new, old: jnp.where(improved, new, old), mean, state.elite)
@@ -322,8 +341,10 @@ class Evolution:
             "sigma": strategy.current_sigma(state.strategy),
         }
         for name, values in evaluation.metrics.items():
-            values = self._by_task(values)
+            values = layout.of_tasks(values)
             metrics[name] = _mean(values, jnp.isfinite(values))
+        if (frames := self._frames(evaluation_key, validation_key, due)) is not None:
+            metrics["frames"] = frames
         state = State(
             strategy=told,
             generation=state.generation + 1,

@@ -14,7 +14,14 @@ from flax import struct
 
 from metaevo.config import ConfigError
 from metaevo.evolution.evosax_strategy import OPTIMIZERS, decay
-from metaevo.evolution.problem import Evaluation, MetaParams, MetaProblem, ascend
+from metaevo.evolution.problem import (
+    Evaluation,
+    MetaParams,
+    MetaProblem,
+    ascend,
+    draw_task,
+    on_task,
+)
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from purerl.types import PyTree
 
@@ -111,7 +118,8 @@ class MetaGradient(Strategy):
     def check(self, problem: MetaProblem, generations: int) -> None:
         """Raise `ConfigError` if the problem has no derivatives."""
         del generations
-        climb = partial(ascend, problem, window=self.window)
+        task = draw_task(problem, jax.random.key(0), 0)
+        climb = partial(ascend, on_task(problem, task), window=self.window)
         shapes = jax.eval_shape(problem.init, jax.random.key(0))
         try:
             jax.eval_shape(climb, jax.random.key(0), shapes)

@@ -37,9 +37,14 @@ class Evaluation(NamedTuple):
 class MetaProblem(Protocol):
     """A problem to evolve.
 
-    A distribution of tasks has a third method, `draw(key)`, which returns one task, a pytree of
-    arrays. `evaluate` then takes the task as its third argument. Candidates of a generation share
-    their tasks, and the task is not batched: in a `lax.switch` on it, only the drawn branch runs.
+    A distribution of tasks has a third method, `draw(key, index)`, which returns task number
+    `index` of the generation with this key, a pytree of arrays. `evaluate` then takes the task as
+    its third argument. Candidates of a generation share their tasks, and the task is not batched:
+    in a `lax.switch` on it, only the drawn branch runs.
+
+    Such a problem may have three more attributes: `tasks_per_generation` (by default 1),
+    `validation_tasks` (by default as many), and `frames_of(task)`, the environment steps of an
+    evaluation, an int32 scalar.
     """
 
     def init(self, key: jax.Array) -> MetaParams:
@@ -50,7 +55,7 @@ class MetaProblem(Protocol):
 
 
 TASK = 2**31 - 1
-"""Number by which the key of a task derives from the key of its generation or evaluation."""
+"""Number by which the key of tasks derives from the key of their generation or evaluation."""
 
 
 class OnTask:
@@ -72,14 +77,26 @@ def has_tasks(problem: MetaProblem) -> bool:
     return hasattr(problem, "draw")
 
 
-def draw_task(problem: Any, key: jax.Array) -> PyTree:
+def tasks_per_generation(problem: MetaProblem) -> int:
+    """Return the number of tasks that a generation draws."""
+    return int(getattr(problem, "tasks_per_generation", 1)) if has_tasks(problem) else 1
+
+
+def validation_tasks(problem: MetaProblem) -> int:
+    """Return the number of tasks that the mean is validated on."""
+    count = tasks_per_generation(problem)
+    return int(getattr(problem, "validation_tasks", count)) if has_tasks(problem) else 1
+
+
+def draw_task(problem: Any, key: jax.Array, index: jax.Array | int) -> PyTree:
     """Return a task; an empty tuple for a problem that is no distribution of tasks.
 
     Args:
         problem: any problem.
-        key: of a generation and the task in it, or of an evaluation.
+        key: of a generation, of validation, or of an evaluation.
+        index: number of the task among those drawn with this key.
     """
-    return problem.draw(jax.random.fold_in(key, TASK)) if has_tasks(problem) else ()
+    return problem.draw(jax.random.fold_in(key, TASK), index) if has_tasks(problem) else ()
 
 
 def on_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
@@ -89,7 +106,7 @@ def on_task(problem: MetaProblem, task: PyTree) -> MetaProblem:
 
 def evaluate_alone(problem: MetaProblem, key: jax.Array, meta_params: MetaParams) -> Evaluation:
     """Evaluate one candidate, on a task that depends on the key."""
-    return on_task(problem, draw_task(problem, key)).evaluate(key, meta_params)
+    return on_task(problem, draw_task(problem, key, 0)).evaluate(key, meta_params)
 
 
 def evaluate_beside(

@@ -14,7 +14,12 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
-from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
+from metaevo.evolution.problem import (
+    MetaParams,
+    MetaProblem,
+    frames_per_evaluation,
+    tasks_per_generation,
+)
 from metaevo.evolution.strategies import GivenStrategy
 from metaevo.evolution.strategy import Strategy, StrategyConfig
 from metaevo.evolution.trouble import trouble
@@ -56,7 +61,8 @@ class Found:
     path: Path | None
     """the run directory, with a report and figures; None without one"""
     frames_per_generation: int
-    """environment steps, without validation; 0 if the problem has no frames"""
+    """environment steps, without validation; 0 if the problem has no frames, and a mean where they
+    depend on the drawn tasks"""
     study: Study = field(repr=False)
     measured: PlainMapping = field(repr=False)
     """measurements made by the study before the first generation"""
@@ -164,7 +170,7 @@ def evolve(
         if each.seed == chosen:
             directory = each.directory
     frames = settings.strategy.population_size * config.seeds_per_candidate
-    frames *= config.tasks_per_generation
+    frames *= 1 if config.paired_tasks else tasks_per_generation(problem)
     frames *= frames_per_evaluation(problem)
     measured = directory.read_config()["resolved"]
     return Found(meta_params, directory.read_metrics("generation"), path, frames, study, measured)

@@ -237,6 +237,19 @@ def _blocks(
     )
 
 
+def _frames(block: Block, first: int) -> np.ndarray:
+    """Return the environment steps at the end of each generation since the start of a block.
+
+    Args:
+        block: generations of a run.
+        first: number of the first of them.
+    """
+    if "frames" in block.metrics:  # they depend on the drawn tasks
+        return np.cumsum(block.metrics["frames"], dtype=np.int64)
+    ends = [block.evolution.frames(each) for each in range(first, block.done + 1)]
+    return np.array(ends[1:], np.int64) - ends[0]
+
+
 class _Logbook:
     """Logs generations, saves checkpoints, and shows how far evolution is."""
 
@@ -275,22 +288,22 @@ class _Logbook:
         since = time.monotonic() - self.started - block.seconds
         length = len(block.metrics["fitness_mean"])
         first = block.done - length
-        spent = block.evolution.frames(first)
+        frames = self.frames + _frames(block, first)
+        own = {key: values for key, values in block.metrics.items() if key != "frames"}
         for index in range(length):
             self.run.log(
                 {
                     "kind": "generation",
                     "generation": first + index,
-                    "frames": self.frames + block.evolution.frames(first + index + 1) - spent,
+                    "frames": int(frames[index]),
                     "seconds": round(since + block.seconds * (index + 1) / length, 3),
-                    **{key: values[index] for key, values in block.metrics.items()},
+                    **{key: values[index] for key, values in own.items()},
                 }
             )
         found = block.evolution.result(block.state)
         history.record(self.run.directory.path, block.done, found)
-        frames = block.evolution.frames(block.done) - spent
-        self.frames += frames
-        self._show(block, length, frames)
+        self._show(block, length, int(frames[-1]) - self.frames)
+        self.frames = int(frames[-1])
         if block.done % self.run.settings.run.checkpoint_every == 0 or block.done == self.total:
             self.save(block.state)
 

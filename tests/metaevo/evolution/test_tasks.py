@@ -9,8 +9,11 @@ import pytest
 
 import metaevo
 from metaevo.config import ConfigError
+from metaevo.evolution.across_tasks import combine, ranks_in_pairs
 from metaevo.evolution.checks import check_evolution
 from metaevo.evolution.evolution import Evolution
+from metaevo.evolution.problem import draw_task
+from metaevo.evolution.seeding import Purpose, key_for
 
 STRATEGY = metaevo.StrategyConfig(population_size=6, sigma=0.1)
 RUN: Counter = Counter()
@@ -19,13 +22,20 @@ RUN: Counter = Counter()
 class Targets:
     """Two kinds of tasks: a drawn target for the sum, or for the sum of squares."""
 
+    def __init__(self, tasks=1, validation_tasks=None):
+        self.tasks_per_generation = tasks
+        self.validation_tasks = validation_tasks or tasks
+
     def init(self, key):
         return jnp.zeros(2)
 
-    def draw(self, key):
-        kind_key, target_key = jax.random.split(key)
+    def draw(self, key, index):
+        kind_key, target_key = jax.random.split(jax.random.fold_in(key, index))
         kind = jax.random.randint(kind_key, (), 0, 2)
         return {"kind": kind, "target": jax.random.uniform(target_key, minval=1.0, maxval=3.0)}
+
+    def frames_of(self, task):
+        return 3 + task["kind"]
 
     def evaluate(self, key, meta_params, task):
         value = jax.lax.switch(task["kind"], [self.plain, self.squares], meta_params)
@@ -60,28 +70,25 @@ def test_candidates_share_the_tasks_of_a_generation():
     _, _, metrics = records(Targets(), generations=20)
     assert len(set(metrics["target"].tolist())) == 20  # another task in each generation
     assert ((metrics["target"] > 1.0) & (metrics["target"] < 3.0)).all()
-    _, _, several = records(Targets(), generations=20, tasks_per_generation=8)
+    _, _, several = records(Targets(8), generations=20)
     assert np.std(several["target"]) < 0.6 * np.std(metrics["target"])  # a mean over eight tasks
 
 
 @pytest.mark.parametrize("layout", [{"chunk_size": 1}, {"chunk_size": 5}, {"num_devices": 1}])
-def test_results_do_not_depend_on_the_layout(layout):
-    config = {
-        "tasks_per_generation": 3, "seeds_per_candidate": 2,
-        "validation_seeds": 3, "validation_every": 2,
-    }  # fmt: skip
-    _, _, expected = records(Targets(), **config, num_devices=4, chunk_size=2)
-    _, _, found = records(Targets(), **config, **layout)
+@pytest.mark.parametrize("more", [{}, {"across_tasks": "rank"}, {"paired_tasks": True}])
+def test_results_do_not_depend_on_the_layout(layout, more):
+    config = {"seeds_per_candidate": 2, "validation_seeds": 3, "validation_every": 2, **more}
+    problem = Targets(3, validation_tasks=2)
+    _, _, expected = records(problem, **config, num_devices=4, chunk_size=2)
+    _, _, found = records(problem, **config, **layout)
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=1e-4, err_msg=name)
 
 
 def test_validation_has_fixed_tasks():
-    problem = Targets()
-    this, _, _ = records(problem, tasks_per_generation=2, validation_seeds=4, generations=1)
     strategy = metaevo.StrategyConfig(population_size=6, sigma=1e-6, learning_rate=1e-6)
-    config = metaevo.EvolutionConfig(tasks_per_generation=2, validation_seeds=4, validation_every=1)
-    this = Evolution(problem, strategy, config, seed=3)
+    config = metaevo.EvolutionConfig(validation_seeds=4, validation_every=1)
+    this = Evolution(Targets(2), strategy, config, seed=3)
     _, metrics = this.run_block(this.init(), 5)
     np.testing.assert_allclose(metrics["fitness_of_mean"], metrics["fitness_of_mean"][0], rtol=1e-3)
     assert np.ptp(metrics["fitness_mean"]) > 0.1  # while the tasks of candidates change
@@ -105,14 +112,83 @@ def test_evaluations_in_bulk_draw_a_task_for_each_key():
     assert len(set(found.metrics["target"][0].tolist())) == 3
 
 
-def test_a_problem_without_tasks_has_one_per_generation():
-    class Plain:
-        def init(self, key):
-            return jnp.zeros(2)
+class Plain:
+    def init(self, key):
+        return jnp.zeros(2)
 
-        def evaluate(self, key, meta_params):
-            return metaevo.Evaluation(jnp.sum(meta_params), {})
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(jnp.sum(meta_params), {})
 
-    config = metaevo.EvolutionConfig(tasks_per_generation=2)
-    with pytest.raises(ConfigError, match="tasks_per_generation = 2"):
-        check_evolution(Plain(), STRATEGY, config)
+
+@pytest.mark.parametrize(
+    ("problem", "config", "where"),
+    [
+        (Plain(), {"across_tasks": "rank"}, "evolution.across_tasks"),
+        (Plain(), {"paired_tasks": True}, "evolution.paired_tasks"),
+        (Targets(2), {"paired_tasks": True}, "strategy.population_size = 6"),
+        (Targets(3), {"paired_tasks": True, "across_tasks": "rank"}, "evolution.across_tasks"),
+    ],
+)
+def test_settings_that_do_not_fit_the_tasks(problem, config, where):
+    with pytest.raises(ConfigError, match=where):
+        check_evolution(problem, STRATEGY, metaevo.EvolutionConfig(**config))
+
+
+def test_pairs_need_a_mirrored_population():
+    strategy = metaevo.StrategyConfig(algorithm="CMA_ES", population_size=6)
+    with pytest.raises(ConfigError, match="CMA_ES"):
+        check_evolution(Targets(3), strategy, metaevo.EvolutionConfig(paired_tasks=True))
+
+
+class Sums(Plain):
+    """The fitness on task i is the i-th scale times the sum, which separates the candidates."""
+
+    tasks_per_generation = 3
+
+    def draw(self, key, index):
+        return index
+
+    def evaluate(self, key, meta_params, task):
+        return metaevo.Evaluation(jnp.sum(meta_params) + 100.0 * task, {"task": 1.0 * task})
+
+
+def test_every_pair_has_one_task():
+    """The first half of the population mirrors the second one, and a task has whole pairs."""
+    this = Evolution(Sums(), STRATEGY, metaevo.EvolutionConfig(paired_tasks=True), seed=0)
+    layout = this.layout
+    places = [layout.place(jnp.int32(row)) for row in range(layout.candidate_rows)]
+    tasks = {int(each.candidate): int(each.task) for each in places}
+    assert tasks == {0: 0, 3: 0, 1: 1, 4: 1, 2: 2, 5: 2}
+    population, _ = this.strategy.ask(jax.random.key(1), this.start().strategy)
+    np.testing.assert_allclose(population[:3], -population[3:], rtol=1e-6)
+    assert this.evaluations == 6
+    _, metrics = this.run_block(this.init(), 1)
+    assert metrics["task"] == 1.0  # each of the tasks 0, 1, 2 was evaluated equally often
+
+
+@pytest.mark.parametrize("config", [{"across_tasks": "rank"}, {"paired_tasks": True}, {}])
+def test_evolution_climbs_on_all_tasks(config):
+    config = metaevo.EvolutionConfig(**config, validation_seeds=2)
+    strategy = metaevo.StrategyConfig(population_size=6, sigma=0.1, learning_rate=0.05)
+    this = Evolution(Sums(), strategy, config, seed=0)
+    state, _ = this.run_block(this.init(), 20)
+    assert (np.asarray(this.result(state)) > 0.5).all()
+
+
+def test_scores_become_one_fitness():
+    scores = jnp.array([[1.0, 2.0, 3.0, 3.0], [900.0, 500.0, 100.0, jnp.nan]])
+    np.testing.assert_allclose(combine("mean", scores), [450.5, 251.0, 51.5, np.nan])
+    np.testing.assert_allclose(combine("worst_third", scores), [1.0, 2.0, 3.0, np.nan])
+    ranks = [(0 + 1) / 2, (1 / 3 + 2 / 3) / 2, (2.5 / 3 + 1 / 3) / 2, np.nan]
+    np.testing.assert_allclose(combine("rank", scores), ranks, rtol=1e-6)
+    found = ranks_in_pairs(jnp.array([1.0, 5.0, jnp.nan, 2.0, 5.0, 0.0]))
+    np.testing.assert_allclose(found, [0, 0.5, 0, 1, 0.5, 1])
+
+
+def test_frames_depend_on_the_drawn_tasks():
+    this, _, metrics = records(Targets(2), generations=20, validation_seeds=3, validation_every=4)
+    assert set(metrics["frames"][1:4] / 6) <= {6, 7, 8}  # 6 candidates x two tasks of 3 or 4
+    assert len(set(metrics["frames"].tolist())) > 2
+    drawn = [draw_task(this.problem, key_for(3, Purpose.VALIDATION), each) for each in range(2)]
+    validation = 3 * sum(3 + int(each["kind"]) for each in drawn)
+    assert (metrics["frames"][0] - validation) % 6 == 0

@@ -1,0 +1,119 @@
+"""The rows of a generation: which candidate, task and seed each row of the devices evaluates.
+
+First come the candidates, task by task, then the mean on the validation tasks. Every task fills
+whole chunks, so that the rows of a chunk share their task.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Place(NamedTuple):
+    """What a row evaluates; each [] int32."""
+
+    validating: jax.Array
+    """bool: whether it evaluates the mean on a validation key"""
+    task: jax.Array
+    """number of the task, among those of the generation or of validation"""
+    candidate: jax.Array
+    """number of the candidate"""
+    row: jax.Array
+    """number among the rows of its task"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of a generation."""
+
+    population_size: int
+    seeds: int
+    """of a candidate on a task"""
+    tasks: int
+    paired: bool
+    """whether each task has some antithetic pairs of its own, instead of all candidates"""
+    validation_tasks: int
+    validation_seeds: int
+    stride: int
+    """rows of a chunk on all devices"""
+
+    @property
+    def group(self) -> int:
+        """Candidates of a task."""
+        return self.population_size // self.tasks if self.paired else self.population_size
+
+    @property
+    def rows(self) -> int:
+        """Rows of a task that are evaluated."""
+        return self.group * self.seeds
+
+    @property
+    def task_rows(self) -> int:
+        """The same, rounded up to whole chunks."""
+        return self._whole(self.rows)
+
+    @property
+    def validation_rows(self) -> int:
+        """Rows of a validation task, rounded up to whole chunks."""
+        return max(1, self._whole(self.validation_seeds))
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of candidates in a generation."""
+        return self.tasks * self.rows
+
+    @property
+    def candidate_rows(self) -> int:
+        """Rows in front of those of validation."""
+        return self.tasks * self.task_rows
+
+    @property
+    def capacity(self) -> int:
+        """All rows, with those of validation."""
+        if not self.validation_seeds:
+            return self.candidate_rows
+        return self.candidate_rows + self.validation_tasks * self.validation_rows
+
+    @property
+    def without_validation(self) -> int:
+        """Rows up to the last candidate's."""
+        return self.candidate_rows - self.task_rows + self.rows
+
+    def place(self, row: jax.Array) -> Place:
+        """Return what a row evaluates; rows that only fill a chunk repeat the last candidate."""
+        validating = row >= self.candidate_rows
+        row = jnp.where(validating, row - self.candidate_rows, row)
+        rows = jnp.where(validating, self.validation_rows, self.task_rows)
+        task, index = row // rows, row % rows
+        local = jnp.minimum(index // self.seeds, self.group - 1)
+        return Place(validating, task, self._candidate(task, local), index)
+
+    def of_tasks(self, values: jax.Array) -> jax.Array:
+        """Return the values of the candidates' rows, [tasks, group, seeds, ...]."""
+        rest = values.shape[1:]
+        own = values[: self.candidate_rows].reshape(self.tasks, self.task_rows, *rest)
+        return own[:, : self.rows].reshape(self.tasks, self.group, self.seeds, *rest)
+
+    def of_validation(self, values: jax.Array) -> jax.Array:
+        """Return the values of validation, [validation_tasks, validation_seeds]."""
+        own = values[self.candidate_rows :].reshape(-1, self.validation_rows)
+        return own[:, : self.validation_seeds]
+
+    def by_candidate(self, values: jax.Array) -> jax.Array:
+        """Order values [tasks, group, ...] of pairs by candidate, [population_size, ...]."""
+        task, local = jnp.divmod(jnp.arange(self.population_size), self.group)
+        candidates = self._candidate(task, local)
+        flat = values.reshape(self.population_size, *values.shape[2:])
+        return jnp.zeros_like(flat).at[candidates].set(flat)
+
+    def _candidate(self, task: jax.Array, local: jax.Array) -> jax.Array:
+        """Return the number of a task's candidate; pairs are half a population apart."""
+        if not self.paired:
+            return local
+        half = self.group // 2
+        return task * half + local % half + (local // half) * (self.population_size // 2)
+
+    def _whole(self, rows: int) -> int:
+        return -(-rows // self.stride) * self.stride
