@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from _thread import interrupt_main
 from types import FrameType
 from typing import Any, Self
 
@@ -21,17 +22,17 @@ class StopRequestedError(Exception):
 
 
 def leave_at_once() -> None:
-    """Let SIGINT and SIGTERM end a process without a traceback, before there is work to save."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        os._exit(128 + number)
-
+    """Let SIGINT and SIGTERM end a command without a traceback, before there is work to save."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # as in a job that outlives its shell
-            signal.signal(number, leave)
+            signal.signal(number, _end_command)
     # Python gives up its handlers while it clears its modules, when all is done and the exit code
     # is decided: a signal would replace that.
     atexit.register(_ignore)  # the first registered function is called last
+
+
+def _end_command(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def _ignore() -> None:
@@ -40,7 +41,10 @@ def _ignore() -> None:
 
 
 class StopOnSignal:
-    """While active, the first SIGINT or SIGTERM only sets `requested`; a second ends the process.
+    """While active, the first SIGINT or SIGTERM only sets `requested`; a second stops immediately.
+
+    To stop immediately, a command (see `leave_at_once`) ends the process. A library call raises
+    KeyboardInterrupt in the main thread, as soon as a compiled call has returned.
 
     Python runs signal handlers between bytecodes of the main thread, which may be deep inside a
     compiled call for seconds. So a thread reads the signals from a pipe and answers right away.
@@ -52,7 +56,7 @@ class StopOnSignal:
 
         Args:
             way_on: instructions to continue the run, for the message after a second signal.
-            patience: seconds after which one signal ends the process; None while results may be
+            patience: seconds after which one signal stops immediately; None while results may be
                 unsaved. Can be changed later.
         """
         self.requested: int | None = None
@@ -61,6 +65,7 @@ class StopOnSignal:
         self._way_on = way_on
         self._time = 0.0
         self._old_handlers: dict[int, Any] = {}
+        self._is_leaving = False
 
     @property
     def exit_code(self) -> int:
@@ -100,6 +105,8 @@ class StopOnSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.requested = self.requested or number
+        if self._is_leaving:
+            raise KeyboardInterrupt
 
     def _watch(self) -> None:
         while received := os.read(self._reader, 64):
@@ -122,6 +129,11 @@ class StopOnSignal:
             self._leave(number)
 
     def _leave(self, number: int) -> None:
+        if self._is_leaving:  # `interrupt_main` arrives here, too
+            return
+        self._is_leaving = True
         if self._way_on:
             print(f"\nstopped at once; {self._way_on}", file=sys.stderr, flush=True)
-        os._exit(128 + number)
+        if _end_command in self._old_handlers.values():
+            os._exit(128 + number)
+        interrupt_main(signal.Signals(number))  # calls `_handle`

@@ -15,7 +15,8 @@ from metaevo.runs.signals import StopOnSignal
 # A loop over blocks that last for the given number of seconds, whatever signals come.
 PROGRAM = """
 import ctypes, sys, time
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import StopOnSignal, leave_at_once
+leave_at_once()
 libc = ctypes.CDLL(None)
 def block(first):
     end = time.monotonic() + float(sys.argv[1])
@@ -35,7 +36,8 @@ sys.exit(stop.exit_code)
 # A second one in the middle of one long C call, in which Python runs no handler.
 STUCK = """
 import ctypes
-from metaevo.runs.signals import StopOnSignal
+from metaevo.runs.signals import StopOnSignal, leave_at_once
+leave_at_once()
 libc = ctypes.CDLL(None)
 with StopOnSignal():
     print("ready", flush=True)
@@ -59,6 +61,21 @@ with StopOnSignal("go on with this", patience=0.5) as stop:
         time.sleep(1)  # longer than the patience: nothing ends a run that is saying good-bye
         print("saved", flush=True)
 raise SystemExit(stop.exit_code)
+"""
+
+# A library call that is busy for longer than its patience, or receives a second signal.
+LIBRARY = """
+import signal, sys, time
+from metaevo.runs.signals import StopOnSignal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a background job may not have
+try:
+    with StopOnSignal("go on with this", patience=float(sys.argv[1]) or None):
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.01)
+except KeyboardInterrupt:
+    time.sleep(0.5)  # nothing else follows
+    print("alive", flush=True)
 """
 
 # Before a run begins.
@@ -198,6 +215,19 @@ def test_one_signal_ends_a_long_call_where_all_is_kept(start: Callable[..., Any]
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "go on with this" in error
+
+
+@pytest.mark.parametrize("patience", ["0.2", "0"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_in_a_library_call_python_survives(start: Any, number: int, patience: str) -> None:
+    process = start(LIBRARY, patience)
+    process.send_signal(number)
+    if patience == "0":
+        time.sleep(0.8)
+        process.send_signal(number)
+    output, error = process.communicate(timeout=30)
+    assert (process.returncode, output) == (0, "alive\n")
+    assert error.count("go on with this") == 1
 
 
 def test_who_answers_in_time_ends_in_peace(start: Callable[..., Any]) -> None:
