@@ -10,7 +10,7 @@ import numpy as np
 
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.evolution.blocks import run_generations
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
@@ -227,7 +227,7 @@ def compare(
         space=dict(space or {}),
         trials=trials,
         tuning_seeds=tuning_seeds,
-        contenders=list(contenders),
+        contenders=listed(contenders),
     )
 
 

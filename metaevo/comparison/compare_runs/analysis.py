@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
@@ -25,7 +26,8 @@ from metaevo.comparison.compare_runs.results import (
 )
 from metaevo.comparison.compare_runs.seed_run import SeedRun
 from metaevo.comparison.compare_runs.selection import Selection, select
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, show
+from metaevo.config.plain import listed
 from metaevo.reports.numbers import counted
 from metaevo.statistics import Estimate, FloatArray
 
@@ -55,7 +57,7 @@ def compare_runs(
         >>> pandas.DataFrame(found.table("groups"))
 
     Args:
-        runs: run directories, their parent folders, globs, `wandb:ENTITY/PROJECT[/RUN]`,
+        runs: one or several run directories, their parent folders, globs, `wandb:ENTITY/PROJECT[/RUN]`,
             `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
         metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
@@ -71,9 +73,11 @@ def compare_runs(
     Raises:
         ConfigError: if a run cannot be read, lacks the metric, or no run can be compared.
     """
-    keys = None if group_by is None else tuple(group_by)
+    if score not in (known := get_args(curves.Score)):
+        raise ConfigError(f"score = {show(score)}: must be one of {', '.join(known)}")
+    keys = None if group_by is None else tuple(listed(group_by))
     options = Options(metric, score, keys, align, threshold, optimum, full_length)
-    found, notes = sources.read_all([str(run) for run in runs])
+    found, notes = sources.read_all([str(run) for run in listed(runs)])
     chosen = select(found, metric, align, full_length, notes)
     scores = {seed: chosen.score(seed, score) for seed in chosen.seeds}
     _note_missing(scores, chosen, notes)

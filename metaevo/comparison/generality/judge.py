@@ -10,7 +10,7 @@ from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
 from metaevo.config import ConfigError
-from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
 from metaevo.statistics import Estimate
 
@@ -119,7 +119,8 @@ def generality(
     Raises:
         ConfigError: before compilation, if a rule, a task or the learning rates are invalid.
     """
-    job = prepare(str(rule), tasks=tasks, learning_rates=learning_rates, trust_source=trust_source)
+    names = None if tasks is None else listed(tasks)
+    job = prepare(str(rule), tasks=names, learning_rates=learning_rates, trust_source=trust_source)
     return judge(job)
 
 

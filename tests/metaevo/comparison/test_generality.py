@@ -203,6 +203,11 @@ def test_bad_input_is_one_line(line, capsys, tmp_path, monkeypatch):
     assert err.startswith("error: ")
 
 
+def test_one_task_needs_no_list():
+    with pytest.raises(metaevo.ConfigError, match="'cartpol'.*did you mean cartpole"):
+        metaevo.generality("dpo", tasks="cartpol")
+
+
 def test_a_run_is_a_rule(tmp_path):
     component = value_loss.make(value_loss.Config())
     settings = experiment_class({"evolve": "value_loss"}, None)()

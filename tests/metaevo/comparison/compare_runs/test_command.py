@@ -34,6 +34,14 @@ def test_a_planted_difference_is_found_with_its_size(make_run):
     assert by_value["0.1"].difference.value == pytest.approx(-40, abs=0.1)
 
 
+def test_one_run_and_one_key_need_no_list(make_run):
+    run = make_run("a", 100.0)
+    (group,) = compare_runs(str(run), group_by="learning_rate").groups
+    assert group.label == compare_runs([run], group_by=["learning_rate"]).groups[0].label
+    with pytest.raises(ConfigError, match=r"score = 'zzz'.*final"):
+        compare_runs(run, score="zzz")
+
+
 def test_few_seeds_conclude_nothing_and_say_how_many_would(make_run):
     result = analyse(make_run("a", 100.0, seeds=3), make_run("b", 140.0, rate=0.5, seeds=3))
     (pair,) = result.pairs
