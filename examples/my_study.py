@@ -34,7 +34,7 @@ class Throw:
         seconds = 2.0 * speed * jnp.sin(angle) / 9.81
         distance = (speed * jnp.cos(angle) - wind) * seconds
         miss = jnp.abs(distance - self.settings.target)
-        return metaevo.Evaluation(-miss, {"seconds": seconds})
+        return metaevo.Evaluation(-miss, {"flight_seconds": seconds})
 
 
 class Throwing(metaevo.Study):

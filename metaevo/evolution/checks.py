@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, show
 from metaevo.config.numbers import INT_LIMIT
 from metaevo.evolution import devices, strategies
 from metaevo.evolution.evolution import EvolutionConfig
@@ -20,6 +20,13 @@ from metaevo.evolution.problem import (
 )
 from metaevo.evolution.strategy import StrategyConfig
 from purerl.types import PyTree
+
+RECORD = frozenset({
+    "kind", "generation", "frames", "seconds", "candidate", "key", "fitness", "fitness_mean",
+    "fitness_std", "fitness_best", "fitness_low", "fitness_high", "fitness_of_mean", "diverged",
+    "tied", "sigma",
+})  # fmt: skip
+"""Keys of the records of a generation or an evaluation, which no metric of a problem may have."""
 
 
 def check_evolution(
@@ -111,6 +118,24 @@ def check_meta_params(shapes: PyTree) -> None:
             )
 
 
+def check_problem(problem: object, name: str) -> None:
+    """Raise unless an object has the methods of a `MetaProblem`.
+
+    Args:
+        problem: any object.
+        name: name of the argument, for the error message.
+
+    Raises:
+        ConfigError: if it is a class or lacks a method.
+    """
+    methods = (getattr(problem, method, None) for method in ("init", "evaluate"))
+    if isinstance(problem, type) or not all(map(callable, methods)):
+        raise ConfigError(
+            f"{name} = {show(problem)}: must be an object with the methods init(key) and "
+            "evaluate(key, meta_params)"
+        )
+
+
 def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
     """Raise if `evaluate` does not return an `Evaluation` of scalars.
 
@@ -133,6 +158,12 @@ def check_evaluation(problem: MetaProblem, shapes: PyTree) -> list[str]:
         kind = type(found).__name__
         raise ConfigError(
             f"evaluate: returned {kind}; it must return metaevo.Evaluation(fitness, metrics)"
+        )
+    if not isinstance(found.metrics, dict):
+        raise ConfigError(f"evaluate: metrics = {show(found.metrics)}: must be a dict of scalars")
+    if taken := sorted(RECORD & found.metrics.keys()):
+        raise ConfigError(
+            f"evaluate: metrics[{taken[0]!r}]: records of runs have this key; rename the metric"
         )
     scalars = {"fitness": found.fitness, **found.metrics}
     for name, value in scalars.items():

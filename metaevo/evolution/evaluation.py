@@ -11,7 +11,7 @@ import numpy as np
 from metaevo.config import ConfigError, show
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
-from metaevo.evolution.checks import check_evaluation
+from metaevo.evolution.checks import check_evaluation, check_problem
 from metaevo.evolution.problem import MetaParams, MetaProblem, bytes_per_evaluation, evaluate_alone
 from purerl.types import PyTree
 
@@ -62,6 +62,7 @@ def evaluate(problem: MetaProblem, candidates: MetaParams, keys: jax.Array) -> E
         ConfigError: if candidates or keys have other shapes, or the problem does not return an
             `Evaluation` of scalars.
     """
+    check_problem(problem, "problem")
     shapes = jax.eval_shape(problem.init, jax.random.key(0))
     count = _count(shapes, candidates)
     if not _are_keys(keys):

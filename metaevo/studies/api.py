@@ -12,6 +12,7 @@ from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.evolution.blocks import run_generations
+from metaevo.evolution.checks import check_problem
 from metaevo.evolution.evaluation import check_candidate
 from metaevo.evolution.evolution import Evolution, EvolutionConfig
 from metaevo.evolution.problem import (
@@ -242,17 +243,11 @@ def _study_of(
     problem: Any, strategy: StrategyConfig, evolution: EvolutionConfig, run: RunConfig
 ) -> tuple[Study, EvolutionSettings]:
     """Return the study of a problem: its own, if it has one, such as a `LearnerProblem`."""
-    own = getattr(problem, "study", None)
+    own = None if isinstance(problem, type) else getattr(problem, "study", None)
     if own is not None:
         found: tuple[Study, EvolutionSettings] = own(strategy, evolution, run)
         return found
-    if isinstance(problem, type) or not all(
-        callable(getattr(problem, name, None)) for name in ("init", "evaluate")
-    ):
-        raise ConfigError(
-            f"problem = {show(problem)}: must be an object with the methods init(key) and "
-            "evaluate(key, meta_params)"
-        )
+    check_problem(problem, "problem")
     settings = ProblemSettings(strategy, evolution, run)
     return ProblemStudy(problem, settings), settings
 

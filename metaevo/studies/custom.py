@@ -13,7 +13,8 @@ from metaevo.comparison.comparison import UNTUNED, Variant, summary
 from metaevo.config import ConfigError, consent, show
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainMapping
-from metaevo.evolution.evaluation import evaluate
+from metaevo.evolution.checks import check_problem
+from metaevo.evolution.evaluation import check_candidate, evaluate
 from metaevo.evolution.evolution import EvolutionConfig
 from metaevo.evolution.problem import MetaParams, MetaProblem, frames_per_evaluation
 from metaevo.evolution.seeding import Purpose, keys_for
@@ -68,12 +69,20 @@ class Study(ProblemStudy):
             settings: an instance of `Settings`; by default `Settings()`.
         """
         settings = self.Settings() if settings is None else settings
-        super().__init__(self.make_problem(settings), settings)
+        problem = self.make_problem(settings)
+        check_problem(problem, f"{type(self).__name__}.make_problem(settings)")
+        super().__init__(problem, settings)
         self.name = type(self).__name__
 
     def make_problem(self, settings: Any) -> MetaProblem:
         """Return the problem that the settings describe."""
-        raise NotImplementedError
+        raise ConfigError(f"{type(self).__name__}: has no make_problem(settings)")
+
+    def check(self) -> None:
+        """Check problem, strategy and contenders before compilation."""
+        super().check()
+        for name, point in self.contenders().items():
+            check_candidate(self._problem, point, f"contenders[{name!r}]")
 
     def contenders(self) -> dict[str, MetaParams]:
         """Return hand-written points of the search space by name; empty for no comparison."""

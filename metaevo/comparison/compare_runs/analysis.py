@@ -57,8 +57,8 @@ def compare_runs(
         >>> pandas.DataFrame(found.table("groups"))
 
     Args:
-        runs: one or several run directories, their parent folders, globs, `wandb:ENTITY/PROJECT[/RUN]`,
-            `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
+        runs: one or several run directories, parent folders, globs,
+            `wandb:ENTITY/PROJECT[/RUN]`, `wandb:DIRECTORY`, `mlflow:URI#EXPERIMENT`.
         metric: a name in the records, or `evaluation[:VARIANT]` for scores of evaluation.json; by
             default the mean return, the fitness of the mean, or the best value of a sweep.
         score: how a curve is reduced to one number: the mean of its last tenth ("final") or of the

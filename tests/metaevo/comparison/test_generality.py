@@ -204,7 +204,7 @@ def test_bad_input_is_one_line(line, capsys, tmp_path, monkeypatch):
 
 
 def test_one_task_needs_no_list():
-    with pytest.raises(metaevo.ConfigError, match="'cartpol'.*did you mean cartpole"):
+    with pytest.raises(metaevo.ConfigError, match=r"'cartpol'.*did you mean cartpole"):
         metaevo.generality("dpo", tasks="cartpol")
 
 

@@ -2,6 +2,7 @@
 
 import signal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -32,6 +33,15 @@ def test_settings_in_dicts_are_checked():
         metaevo.evolve(Quadratic(), strategy={"sigmas": 1})
     with pytest.raises(ConfigError, match=r"problem = .*must be an object"):
         metaevo.evolve(Quadratic)
+
+
+def test_what_is_no_problem_is_named():
+    with pytest.raises(ConfigError, match="problem = 3"):
+        metaevo.evaluate(3, jnp.zeros((2, 3)), jax.random.split(jax.random.key(0), 2))
+    with pytest.raises(ConfigError, match="has no make_problem"):
+        metaevo.Study()
+    with pytest.raises(ConfigError, match=r"make_problem\(settings\) = None"):
+        type("Own", (metaevo.Study,), {"make_problem": lambda self, settings: None})()
 
 
 class Flat(Quadratic):
@@ -206,6 +216,24 @@ class VectorMetric(Quadratic):
         return metaevo.Evaluation(-jnp.sum(meta_params["x"] ** 2), {"each": meta_params["x"]})
 
 
+class Reserved(Quadratic):
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(-jnp.sum(meta_params["x"] ** 2), {"fitness_mean": jnp.zeros(())})
+
+
+class WithoutMetrics(Quadratic):
+    def evaluate(self, key, meta_params):
+        return metaevo.Evaluation(-jnp.sum(meta_params["x"] ** 2), None)
+
+
+class AsStudy(metaevo.Study):
+    def make_problem(self, settings):
+        return Quadratic()
+
+    def contenders(self):
+        return {"zeros": {"y": jnp.zeros(3)}}
+
+
 @pytest.mark.parametrize(
     ("problem", "complaint"),
     [
@@ -213,6 +241,10 @@ class VectorMetric(Quadratic):
         (Integers(), "init.*'x'.*int32"),
         (BareFloat(), "evaluate.*Evaluation"),
         (VectorMetric(), r"evaluate: each.*\(3,\)"),
+        (Reserved(), "evaluate: metrics.*'fitness_mean'"),
+        (WithoutMetrics(), "evaluate: metrics = None"),
+        (AsStudy(), r"contenders\['zeros'\].*'y'.*'x'"),
+        (AsStudy, "problem = .*AsStudy.*must be an object"),
     ],
 )
 def test_a_problem_that_cannot_be_evolved_is_refused_before_anything_is_written(
