@@ -35,9 +35,16 @@ class GivenStrategy(StrategyConfig):
         Raises:
             ConfigError: if it lacks a method, or its population is too small.
         """
+        if isinstance(strategy, type):
+            raise ConfigError(
+                f"strategy = {show(strategy)}: must be an object, such as {strategy.__name__}(), "
+                "not a class"
+            )
         kind = type(strategy)
         name = f"{kind.__module__}:{kind.__qualname__}"
         _check_methods(f"strategy = {show(name)}", strategy)
+        if not isinstance(getattr(strategy, "population_size", None), int):
+            raise ConfigError(f"strategy = {show(name)}: has no population_size, an integer")
         own = {
             key: value
             for key, value in getattr(strategy, "__dict__", {}).items()
@@ -45,6 +52,7 @@ class GivenStrategy(StrategyConfig):
         }
         named = {each.name for each in dataclasses.fields(cls)}
         known: PlainDict = {key: own.pop(key) for key in sorted(named & own.keys())}
+        known["population_size"] = strategy.population_size  # of the object or its class
         config = cls(**known | {"algorithm": name, "settings": own})
         object.__setattr__(config, "strategy", strategy)
         return config
@@ -85,12 +93,18 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
         ConfigError: for an unknown algorithm or setting, or an invalid value.
     """
     strategy = make(config, solution)
+    method = ""
 
     def rehearse(key, steps, solution):
+        nonlocal method
         own = make(config, solution, **steps)
+        method = "init"
         state = own.init(key, lambda key: solution)
+        method = "ask"
         population, asked = own.ask(key, state)
+        method = "tell"
         told = own.tell(key, population, Evaluation(jnp.zeros(size), {}, population), asked)
+        method = "best"
         return population, state, told, own.best(told)
 
     size = strategy.population_size
@@ -98,7 +112,12 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
     try:
         population, state, told, best = jax.eval_shape(rehearse, jax.random.key(0), steps, solution)
     except Exception as error:
-        raise ConfigError(evosax_strategy.refusal(config, error)) from error
+        if not method or not _is_own(config):
+            raise ConfigError(evosax_strategy.refusal(config, error)) from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(
+            f"strategy.algorithm = {show(config.algorithm)}: {method} raises {reason}"
+        ) from error
     many = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (size, *jnp.shape(leaf))), solution)
     for method, found, expected in (
         ("ask", population, many),
@@ -111,6 +130,11 @@ def checked(config: StrategyConfig, solution: PyTree) -> Strategy:
                 f"{_shapes(found)}; must be {_shapes(expected)}"
             )
     return strategy
+
+
+def _is_own(config: StrategyConfig) -> bool:
+    """Return whether the user has defined the strategy."""
+    return isinstance(config, GivenStrategy) or is_custom(config.algorithm)
 
 
 def has_mean(config: StrategyConfig) -> bool:

@@ -83,6 +83,11 @@ class Drifting(Fixed):
         return population
 
 
+class Deaf(Fixed):
+    def tell(self, key, population, evaluation, state):
+        raise KeyError("x")
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -91,6 +96,7 @@ class Drifting(Fixed):
         ({"algorithm": NAME, "settings": {"shrnk": 0.5}}, "shrnk"),
         ({"algorithm": f"{__name__}:Unfinished"}, "has no ask, best, init, tell; derive"),
         ({"algorithm": f"{__name__}:Drifting"}, "tell returns .*must be"),
+        ({"algorithm": f"{__name__}:Deaf"}, "Deaf'.*tell raises KeyError: 'x'"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_compiles(changed, message):
@@ -99,9 +105,23 @@ def test_bad_input_is_one_line_before_anything_compiles(changed, message):
     assert "\n" not in str(raised.value)
 
 
-def test_an_object_that_is_no_strategy_is_refused():
-    with pytest.raises(ConfigError, match="has no init, ask"):
-        metaevo.evolve(Quadratic(), strategy=object())
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        (object(), "has no init, ask"),
+        (Fixed, r"Fixed.*must be an object, such as Fixed\(\)"),
+        (Fixed(population_size=None), "Fixed.*has no population_size"),
+        (Deaf(), "Deaf.*tell raises KeyError"),
+    ],
+)
+def test_an_object_that_is_no_strategy_is_refused(strategy, message):
+    with pytest.raises(ConfigError, match=message):
+        metaevo.evolve(Quadratic(), strategy=strategy)
+
+
+def test_a_population_size_may_belong_to_the_class():
+    small = type("Small", (Fixed,), {"population_size": 6, "__init__": lambda self: None})()
+    assert strategies.GivenStrategy.of(small).population_size == 6
 
 
 def test_a_file_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypatch):
