@@ -1,13 +1,15 @@
 """Evolve any `MetaProblem` from Python with `metaevo.evolve(problem, ...)`."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from metaevo.components import discovery
+from metaevo.components.parts import Evolved
 from metaevo.config import ConfigError, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping, listed
@@ -67,6 +69,18 @@ class Found:
     study: Study = field(repr=False)
     measured: PlainMapping = field(repr=False)
     """measurements made by the study before the first generation"""
+
+    def part(self, slot: str) -> tuple[Callable[..., Any], MetaParams]:
+        """Return the function that fills a slot of a learner, and its meta-parameters.
+
+        Raises:
+            ConfigError: if the evolution found no part for the slot.
+        """
+        evolved: Evolved | None = getattr(self.study, "evolved", None)
+        for name, part in evolved.parts.items() if evolved else ():
+            if part.slot.name == slot:
+                return part.function, evolved.of(self.meta_params, name)
+        raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
 
     def table(self) -> list[PlainDict]:
         """Return a record for each generation."""
@@ -179,7 +193,7 @@ def evolve(
 
 def compare(
     problem: LearnerProblem,
-    found: Found | MetaParams,
+    found: Found | MetaParams | str | Path,
     *,
     seeds: int = 128,
     space: PlainMapping | None = None,
@@ -199,7 +213,8 @@ def compare(
 
     Args:
         problem: the problem that was evolved.
-        found: the result of the evolution, or the meta-parameters that `metaevo.load` returns.
+        found: the result of the evolution, the meta-parameters that `metaevo.load` returns, or the
+            directory or `zoo:NAME` that it reads.
         seeds: held-out seeds of every contender.
         space: hyperparameters to tune, each with a list of values or a range; by default none.
         trials: settings that each contender races.
@@ -220,6 +235,8 @@ def compare(
         meta_params, frames = found.meta_params, len(found.metrics) * found.frames_per_generation
     elif tuning_seeds is None:
         raise ConfigError("tuning_seeds = None: needs the result of an evolution as found")
+    elif isinstance(found, str | Path):
+        _, meta_params = discovery.load_all(found)
     check_candidate(problem, meta_params, "found")
     return problem.compare(
         meta_params,

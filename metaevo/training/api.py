@@ -54,8 +54,9 @@ def train(
         resume: continue from the last checkpoint.
         sections: of the settings, such as `train`, `hyperparams` and `fitness`, as dicts; and what
             fills a slot, such as `value_loss`: the name of a hand-written function, the directory
-            of a run or a saved component, `zoo:NAME`, or without a run directory a function or a
-            pair of function and meta-parameters, as `metaevo.load` returns.
+            of a run or a saved component, `zoo:NAME`, or without a run directory a function, a
+            pair of function and meta-parameters, as `metaevo.load` returns, or the result of
+            `metaevo.evolve`.
 
     Raises:
         ConfigError: naming the key that is wrong, before compilation.
@@ -69,6 +70,8 @@ def train(
     functions = {}
     for slot in filling.slots_of(name):
         value = raw.get(slot)
+        if hasattr(value, "part"):  # the result of an evolution
+            value = raw[slot] = value.part(slot)
         if callable(value) or isinstance(value, tuple):
             functions[slot] = _pair(slot, raw.pop(slot))
         elif isinstance(value, Path):

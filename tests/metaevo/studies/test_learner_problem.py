@@ -56,6 +56,14 @@ def test_its_function_fills_the_slot(problem, found):
     assert np.isfinite(np.asarray(result.episodes.returns)).all()
 
 
+def test_training_takes_the_result(found):
+    result = metaevo.train("q_learning", value_loss=found, seeds=2, **SIZES)
+    pair = metaevo.train("q_learning", value_loss=found.part("value_loss"), seeds=2, **SIZES)
+    np.testing.assert_array_equal(result.scores, pair.scores)
+    with pytest.raises(metaevo.ConfigError, match="make_optimizer"):
+        metaevo.train("ppo", make_optimizer=found, seeds=2)
+
+
 def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
@@ -63,8 +71,9 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     assert evolved_on(tmp_path / "mine") == ("GridWorld",)  # generality leaves such tasks out
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
     options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
-    ours, theirs = (metaevo.compare(problem, each, **options) for each in (found, meta_params))
-    assert ours == theirs
+    ours = metaevo.compare(problem, found, **options)
+    assert ours == metaevo.compare(problem, meta_params, **options)
+    assert ours == metaevo.compare(problem, tmp_path / "mine", **options | {"contenders": "huber"})
     with pytest.raises(metaevo.ConfigError, match="tuning_seeds"):
         metaevo.compare(problem, meta_params, tuning_seeds=None)
     with pytest.raises(metaevo.ConfigError, match="found"):
