@@ -37,18 +37,28 @@ def from_dict(cls: type[T], data: Any) -> T:
     """Build a dataclass from nested plain data; omitted keys keep their defaults.
 
     Numbers may be written in any way ("5e5" is an int), but types are not converted: a bool is not
-    a number, a number is not text, a fraction is not an int, and NaN is rejected.
+    a number, a number is not text, a fraction is not an int, and NaN is rejected. Scalars of NumPy
+    and JAX count as Python's.
 
     Raises:
         ConfigError: describing the first problem.
     """
     try:
-        converted: T = _convert(cls, data, "", dataclasses.MISSING)
+        converted: T = _convert(cls, _with_python_scalars(data), "", dataclasses.MISSING)
         return converted
     except _ProblemsError as problems:
         first, *others = problems.args
         first = first.explained(cls) if isinstance(first, hints.UnknownKey) else first
         raise ConfigError(first + (f" (and {len(others)} more)" if others else "")) from None
+
+
+def _with_python_scalars(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _with_python_scalars(value) for key, value in data.items()}
+    if type(data) in (list, tuple):
+        return type(data)(map(_with_python_scalars, data))
+    is_scalar = getattr(data, "ndim", None) == 0 and hasattr(data, "item")
+    return data.item() if is_scalar else data
 
 
 def to_dict(config: Any) -> Any:

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -47,6 +49,18 @@ def test_a_float_field_always_holds_a_float() -> None:
     config = from_dict(Config, {"hyperparams": {"learning_rate": 1, "offset": "1e-3"}})
     assert type(config.hyperparams.learning_rate) is float
     assert config.hyperparams.offset == 0.001
+
+
+def test_scalars_of_numpy_and_jax_are_numbers() -> None:
+    data = {
+        "hyperparams": {"learning_rate": np.float32(0.5), "gamma": jnp.float32(0.25)},
+        "train": {"every": np.int64(7)},
+    }
+    config = from_dict(Config, data)
+    numbers = (config.hyperparams.learning_rate, config.hyperparams.gamma, config.train.every)
+    assert (numbers, [type(each) for each in numbers]) == ((0.5, 0.25, 7), [float, float, int])
+    assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.float32(np.nan)}})
+    assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.bool_(True)}})
 
 
 @pytest.mark.parametrize(
