@@ -57,9 +57,9 @@ class ProblemSettings:
 class Found:
     """Result of `metaevo.evolve`."""
 
-    meta_params: MetaParams
+    meta_params: MetaParams = field(repr=False)
     """the mean of the strategy, or the best validated candidate of one without a mean"""
-    metrics: Sequence[PlainMapping]
+    metrics: Sequence[PlainMapping] = field(repr=False)
     """a record for each generation, as in metrics.jsonl"""
     path: Path | None
     """the run directory, with a report and figures; None without one"""
@@ -90,12 +90,14 @@ class Found:
         """Write the meta-parameters, and the source code of a component, for `metaevo.load`.
 
         Args:
-            path: a directory that holds no run.
+            path: a new or empty directory.
 
         Raises:
-            ConfigError: if the directory holds a run or cannot be written.
+            ConfigError: if the directory is not empty or cannot be written.
         """
         directory = RunDirectory.create(Path(path), self.study.name)
+        if any(directory.path.iterdir()):
+            raise ConfigError(f"path = {str(path)!r}: is not empty; save to a new directory")
         self.study.save(directory, self.meta_params, len(self.metrics))
         self.study.keep(directory, self.measured)
 

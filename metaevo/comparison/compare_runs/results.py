@@ -1,7 +1,7 @@
 """Typed results of a comparison of runs."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from metaevo import statistics
@@ -96,16 +96,16 @@ class EffectResult:
 class RunComparison:
     """The result of `compare_runs`."""
 
-    sources: list[Source]
+    sources: list[Source] = field(repr=False)
     options: Options
-    selection: Selection
-    groups: list[GroupResult]
+    selection: Selection = field(repr=False)
+    groups: list[GroupResult] = field(repr=False)
     """best first"""
     pairs: list[PairResult]
     comparisons: int
     """number of pairs that p-values are adjusted for"""
-    effects: list[EffectResult]
-    efficiency: list[curves.Efficiency]
+    effects: list[EffectResult] = field(repr=False)
+    efficiency: list[curves.Efficiency] = field(repr=False)
     optimum: dict[str, float]
     """by task, the best possible score"""
     optimum_is: str

@@ -1,7 +1,7 @@
 """Python API of the generality benchmark: `metaevo.generality`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class TaskScore:
     """tuned learning rate"""
     score: Estimate
     """interquartile mean over the agents, normalised: 0 is random play, 1 is tuned PPO"""
-    normalised: tuple[float, ...]
+    normalised: tuple[float, ...] = field(repr=False)
     """[agents] normalised scores"""
 
 
@@ -47,7 +47,7 @@ class GeneralityResult:
     better_than_ppo: float
     """share of the agents that score more than the mean of tuned PPO"""
     tasks: tuple[TaskScore, ...]
-    content: PlainMapping
+    content: PlainMapping = field(repr=False)
     """content of result.json: a row of the benchmark's table"""
 
     def table(self) -> list[PlainDict]:

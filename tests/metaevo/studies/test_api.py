@@ -118,6 +118,12 @@ def test_results_can_be_loaded(through, tmp_path):
     np.testing.assert_array_equal(metaevo.load(tmp_path / "saved")["x"], through.meta_params["x"])
     with pytest.raises(ConfigError, match="already holds a run"):
         through.save(through.path)
+    with pytest.raises(ConfigError, match=r"saved.*not empty"):
+        through.save(tmp_path / "saved")
+
+
+def test_its_repr_is_short(through):
+    assert len(repr(through)) < 200
 
 
 def test_a_problem_without_contenders_cannot_be_compared(through):
