@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from metaevo.config.checks import check
-from metaevo.config.errors import ConfigError, DiskError
+from metaevo.config.errors import ConfigError, DiskError, show
 from metaevo.config.plain import PlainDict
 from metaevo.config.yaml_files import parse_json
 
@@ -30,6 +30,31 @@ _BLOCK = 2**16
 _FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "a+b": os.O_RDWR | os.O_APPEND | os.O_CREAT}
 _TEMPORARY = re.compile(r"\..+\.[0-9]+\.tmp")
 """names of files that `replacing` has not finished"""
+
+
+def as_path(name: str, given: object) -> Path:
+    """Return an argument as a path.
+
+    Raises:
+        ConfigError: naming the argument, if it is no path.
+    """
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    raise ConfigError(f"{name} = {show(given)}: must be a path")
+
+
+def make_folder(path: str | Path) -> Path:
+    """Create a folder, unless it exists.
+
+    Raises:
+        ConfigError: if it cannot be created.
+    """
+    folder = as_path("folder", path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return folder
 
 
 # --- Errors -------------------------------------------------------------------------------------

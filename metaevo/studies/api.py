@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metaevo.components import discovery
-from metaevo.components.parts import Evolved
-from metaevo.config import ConfigError, from_dict, show, to_dict
+from metaevo.config import ConfigError, files, from_dict, show, to_dict
 from metaevo.config.numbers import check_numbers
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.evolution.blocks import run_generations
@@ -30,6 +29,7 @@ from metaevo.reports.plots import plot_fitness
 from metaevo.runs import checkpoint
 from metaevo.runs.progress import Progress
 from metaevo.runs.run_directory import RunDirectory
+from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.learner_problem import ComparisonResult, LearnerProblem
 from metaevo.studies.problem import ProblemStudy
 from metaevo.studies.settings import EvolutionSettings, RunConfig
@@ -76,10 +76,11 @@ class Found:
         Raises:
             ConfigError: if the evolution found no part for the slot.
         """
-        evolved: Evolved | None = getattr(self.study, "evolved", None)
-        for name, part in evolved.parts.items() if evolved else ():
-            if part.slot.name == slot:
-                return part.function, evolved.of(self.meta_params, name)
+        if isinstance(self.study, LearnerStudy):
+            evolved = self.study.evolved
+            for name, part in evolved.parts.items():
+                if part.slot.name == slot:
+                    return part.function, evolved.of(self.meta_params, name)
         raise ConfigError(f"{slot}: {self.study.name} evolved no part for this slot")
 
     def table(self) -> list[PlainDict]:
@@ -95,7 +96,7 @@ class Found:
         Raises:
             ConfigError: if the directory is not empty or cannot be written.
         """
-        directory = RunDirectory.create(Path(path), self.study.name)
+        directory = RunDirectory.create(files.as_path("path", path), self.study.name)
         if any(directory.path.iterdir()):
             raise ConfigError(f"path = {str(path)!r}: is not empty; save to a new directory")
         self.study.save(directory, self.meta_params, len(self.metrics))
@@ -110,8 +111,7 @@ class Found:
         Returns:
             the PNG files.
         """
-        figures = Path(folder)
-        figures.mkdir(parents=True, exist_ok=True)
+        figures = files.make_folder(folder)
         if len(self.metrics):
             plot_fitness(self.metrics, figures / "fitness.png")
         self.study.draw(self.meta_params, figures)
@@ -177,7 +177,7 @@ def evolve(
         if resume:
             raise ConfigError("resume = True: needs run_dir, the directory of the run to continue")
         return _evolve_in_memory(study, settings)
-    path = Path(run_dir)
+    path = files.as_path("run_dir", run_dir)
     if run_evolutions(study, settings, run_dir=path, resume=resume):
         raise KeyboardInterrupt
     directory = RunDirectory.open(path)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError, from_dict, to_dict
+from metaevo.config import ConfigError, files, from_dict, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.config.sections import without
 from metaevo.evolution import devices
@@ -236,7 +236,7 @@ def sweep(
         raw = {**with_task(objective), "space": rules, "sweep": to_dict(chosen), "run": run}
         settings = from_dict(sweep_class(raw), raw)
         this = make_objective(settings)
-    path = None if run_dir is None else Path(run_dir)
+    path = None if run_dir is None else files.as_path("run_dir", run_dir)
     if path is not None:
         code = run_sweep(this, settings, run_dir=path, resume=resume)
         if code:

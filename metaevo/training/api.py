@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from metaevo.components import filling, learners
-from metaevo.config import ConfigError, from_dict, show
+from metaevo.config import ConfigError, files, from_dict, show
 from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
@@ -70,7 +70,7 @@ def train(
     functions = {}
     for slot in filling.slots_of(name):
         value = raw.get(slot)
-        if hasattr(value, "part"):  # the result of an evolution
+        if value is not None and hasattr(value, "part"):  # the result of an evolution
             value = raw[slot] = value.part(slot)
         if callable(value) or isinstance(value, tuple):
             functions[slot] = _pair(slot, raw.pop(slot))
@@ -88,7 +88,7 @@ def train(
             f"{', '.join(functions)}: with run_dir, give a name or a directory, because a run is "
             "resumed from files"
         )
-    if run_training(settings, run_dir=Path(run_dir), resume=resume):
+    if run_training(settings, run_dir=files.as_path("run_dir", run_dir), resume=resume):
         raise KeyboardInterrupt
     return load_training(run_dir)
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, files
 from metaevo.config.files import read_json
 from metaevo.config.plain import PlainDict
 from metaevo.reports import plots
@@ -61,8 +61,7 @@ class TrainingResult:
         Returns:
             the PNG file.
         """
-        path = Path(folder) / "learning_curves.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = files.make_folder(folder) / "learning_curves.png"
         return [plots.plot_learning_curves({self.learner.env.name: self.returns}, self.steps, path)]
 
 

@@ -161,11 +161,18 @@ def rehearse(name: str, env: Environment, params: PyTree) -> None:
         return env.step(key, state, env.action_space(params).sample(key), params)
 
     try:
-        jax.eval_shape(play, jax.random.key(0))
+        _, _, reward, terminated, *_ = jax.eval_shape(play, jax.random.key(0))
     except Exception as error:
         raise ConfigError(
             f"task.env: {name} cannot be reset and stepped: {type(error).__name__}: {error}"
         ) from error
+    if reward.shape != ():
+        raise ConfigError(f"task.env: {name}.step: reward has shape {reward.shape}: must be ()")
+    if terminated.shape != () or terminated.dtype != bool:
+        raise ConfigError(
+            f"task.env: {name}.step: terminated is {terminated.dtype}{list(terminated.shape)}: "
+            "must be a bool"
+        )
 
 
 def with_changes(hyperparams: Hyperparams, changes: PlainMapping) -> Any:

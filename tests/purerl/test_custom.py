@@ -50,6 +50,20 @@ def test_what_cannot_be_loaded_is_named(name, part):
         make_environments(TaskConfig(env=name), "ppo")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("state, reward,", "state, jnp.stack([reward] * 2),", r"reward has shape \(2,\)"),
+        ("terminated, {}", "terminated.astype(float), {}", r"terminated is float32\[\]"),
+    ],
+)
+def test_a_step_of_other_types_is_named(old, new, part, tmp_path):
+    path = tmp_path / "walk.py"
+    path.write_text(CORRIDOR.read_text().replace(old, new))
+    with pytest.raises(ConfigError, match=rf"walk\.py:Corridor\.step: {part}"):
+        make_environments(TaskConfig(env=f"{path}:Corridor"), "ppo")
+
+
 def test_code_that_only_a_run_directory_names_is_not_executed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(consent, "_NAMED_BY_RUNS", set())

@@ -9,7 +9,7 @@ from metaevo.comparison.generality import result
 from metaevo.comparison.generality.measure import Bench, key_of, measure, rates_of
 from metaevo.comparison.generality.rules import Rule, rule_of
 from metaevo.comparison.generality.tasks import Benchmark, benchmark, read_references
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, files
 from metaevo.config.plain import PlainDict, PlainMapping, listed
 from metaevo.runs.progress import Progress
 from metaevo.statistics import Estimate
@@ -75,8 +75,7 @@ class GeneralityResult:
         Returns:
             the PNG file.
         """
-        path = Path(folder) / "scores.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = files.make_folder(folder) / "scores.png"
         return [result.draw(self.content, path)]
 
 

@@ -122,6 +122,12 @@ def test_results_can_be_loaded(through, tmp_path):
         through.save(tmp_path / "saved")
 
 
+def test_a_folder_that_cannot_be_made_is_named(through, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="file cannot be written"):
+        through.draw(tmp_path / "file")
+
+
 def test_its_repr_is_short(through):
     assert len(repr(through)) < 200
 

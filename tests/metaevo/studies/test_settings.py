@@ -1,7 +1,10 @@
 """Settings of an evolution: evolved slots and hand-written slots."""
 
+import dataclasses
+
 import pytest
 
+import metaevo
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
@@ -63,6 +66,20 @@ def test_a_schedule_of_what_the_learner_has_not_is_refused():
     raw |= {"evolve": "value_loss"}
     with pytest.raises(ConfigError, match=complaint):
         make_parts(settings_of(raw))
+
+
+class Pair:
+    SLOT = "value_loss"
+    Config = dataclasses.make_dataclass("Config", [], frozen=True)
+
+    @staticmethod
+    def make(config):
+        return lambda key: 0.0, lambda *arguments: 0.0
+
+
+def test_a_component_is_a_component():
+    with pytest.raises(ConfigError, match=r"Pair'.*make returns \(.*metaevo\.Component"):
+        metaevo.LearnerProblem("ppo", evolve=Pair)
 
 
 def test_a_list_of_one_is_a_dict_of_one():

@@ -102,6 +102,7 @@ def test_a_diverged_agent_has_no_score():
         ({"value_loss": (squared, None), "run_dir": "never"}, "value_loss"),
         ({"resume": True}, "resume"),
         ({"run": {"num_devices": 999}}, "num_devices"),
+        ({"run_dir": 5}, "run_dir = 5"),
     ],
 )
 def test_a_wrong_argument_is_named(changes, complaint, tmp_path, monkeypatch):
