@@ -255,6 +255,11 @@ def _module(run: RunDirectory, name: str, trust_source: bool) -> ModuleType:
         return registry.find(name)
     if name in sys.modules:  # the caller has imported it
         return registry.checked(name, sys.modules[name])
+    if registry.saved_source(run, SOURCES, name) is None:
+        raise ConfigError(
+            f"{run.path} holds no source code of its component {show(name)}, as of a class from "
+            "Python: pass the class to metaevo.LearnerProblem first"
+        )
     raise ConfigError(
         f"{run.path} holds a component from outside metaevo ({show(name)}) that you have not "
         "executed here by name, or have changed since: to execute the copy in the directory, "

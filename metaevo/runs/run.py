@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -34,6 +34,8 @@ from metaevo.runs.tracking.tracker import mirrored
 from purerl.types import PyTree
 
 S = TypeVar("S", bound=HasRun)
+_KIND = ("study", "learner", "evolve")
+"""settings that determine which sections a run has"""
 
 
 @dataclass(frozen=True)
@@ -320,17 +322,19 @@ def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Seque
     Raises:
         ConfigError: naming all settings that differ, or a section that is missing.
     """
+    now = to_dict(settings)
+    kind = {key: saved[key] for key in _KIND if key in saved}
+    _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))  # have other sections
     before = saved_settings(run, type(settings), saved)
-    changes = [
-        f"{key}: {old!r} -> {new!r}"
-        for key, (old, new) in changed_keys(to_dict(before), to_dict(settings)).items()
-        if not key.startswith(tuple(harmless))
-    ]
-    if changes:
-        raise ConfigError(
-            f"cannot resume with other settings ({', '.join(changes)}); start a new run"
-        )
+    changes = changed_keys(to_dict(before), now)
+    _refuse({key: pair for key, pair in changes.items() if not key.startswith(tuple(harmless))})
     return before
+
+
+def _refuse(changes: Mapping[str, tuple[object, object]]) -> None:
+    if changes:
+        listed = ", ".join(f"{key}: {old!r} -> {new!r}" for key, (old, new) in changes.items())
+        raise ConfigError(f"cannot resume with other settings ({listed}); start a new run")
 
 
 def saved_settings(run: RunDirectory, cls: type[S], saved: PlainDict) -> S:

@@ -75,7 +75,7 @@ class RunDirectory:
         if os.path.lexists(run.config_path):
             raise ConfigError(
                 f"run directory {path} already holds a run: "
-                "name another with --run-dir, or continue it (--resume) if the script can"
+                "name another directory or, where possible, continue it (--resume, resume=True)"
             )
         return run
 

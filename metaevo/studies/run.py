@@ -80,7 +80,7 @@ def _lead(study: Study, run: Run[EvolutionSettings]) -> int:
     """Run as the first process, which may be the only one."""
     resolved = hosts.of_first(lambda: resolve(study, run, is_finished))
     if resolved is None:
-        generations = run.settings.evolution.generations
+        generations = len(run.directory.read_metrics("generation"))
         print(f"{run.directory.path} is finished ({generations} generations)")
         return 0
     print(f"run directory: {run.directory.path}", file=sys.stderr, flush=True)

@@ -64,7 +64,7 @@ def run_evolutions(
     with open_run(kind, settings, run_dir=run_dir, resume=resume) as run:
         resolved = resolve(study, run, _is_finished)
         if resolved is None:
-            generations = settings.evolution.generations
+            generations = len(members_of(run.directory.path, settings)[0].records)
             print(
                 f"{run.directory.path} is finished ({count} evolutions, {generations} generations)"
             )

@@ -38,7 +38,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
 def test_a_directory_that_holds_a_run_is_refused_with_the_way_out(run: RunDirectory) -> None:
     RunDirectory.create(run.path, "experiment")  # still without a config
     run.write_config({}, {})
-    with pytest.raises(ConfigError, match=r"already holds a run.*--run-dir.*--resume"):
+    with pytest.raises(ConfigError, match=r"already holds a run.*--resume.*resume=True"):
         RunDirectory.create(run.path, "experiment")
 
 

@@ -181,6 +181,11 @@ def test_a_finished_one_is_read_only_and_more_generations_can_be_asked_for(throu
     np.testing.assert_array_equal(more.meta_params["x"], through.meta_params["x"])
 
 
+def test_a_finished_one_states_its_own_length(through, capsys):
+    evolve(through.path, 12, resume=True)
+    assert "24 generations" in capsys.readouterr().out
+
+
 def test_other_settings_are_another_run(through):
     with pytest.raises(ConfigError, match=r"cannot resume with other settings \(strategy\.sigma"):
         metaevo.evolve(

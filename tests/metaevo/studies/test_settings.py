@@ -2,9 +2,12 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import pytest
 
 import metaevo
+from metaevo.components import discovery, parts, registry
+from metaevo.components.component import Component
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.runs.run import check_same
 from metaevo.runs.run_directory import RunDirectory
@@ -80,6 +83,37 @@ class Pair:
 def test_a_component_is_a_component():
     with pytest.raises(ConfigError, match=r"Pair'.*make returns \(.*metaevo\.Component"):
         metaevo.LearnerProblem("ppo", evolve=Pair)
+
+
+class Loss(Pair):
+    @staticmethod
+    def make(config):
+        return Component(lambda key: {"a": jnp.zeros(())}, lambda meta, *others: meta["a"])
+
+
+@pytest.fixture
+def own():
+    """The name of a component that is given as a class, in this process."""
+    name = registry.name_of(Loss)
+    yield name
+    registry.IMPORTED.pop(name, None)
+
+
+def test_a_class_is_not_kept(own, tmp_path):
+    run = RunDirectory.create(tmp_path, "")
+    evolved = parts.make(own, Loss.Config())
+    discovery.save(run, evolved, {"a": jnp.zeros(())}, 1)
+    assert callable(metaevo.load(run.path)[0])
+    registry.IMPORTED.pop(own)
+    with pytest.raises(ConfigError, match=r"no source code .*Loss.*pass the class"):
+        metaevo.load(run.path, trust_source=True)
+
+
+def test_another_part_is_another_run(own, tmp_path):
+    saved = to_dict(settings_of({"evolve": "drift"}))
+    complaint = r"cannot resume with other settings \(evolve: 'drift' -> .*Loss'\)"
+    with pytest.raises(ConfigError, match=complaint):
+        check_same(RunDirectory(tmp_path), saved, settings_of({"evolve": own}), ())
 
 
 def test_a_list_of_one_is_a_dict_of_one():
