@@ -332,7 +332,10 @@ def sources_of(evolved: Evolved) -> dict[str, bytes]:
 
 def digests_of(evolved: Evolved) -> dict[str, str]:
     """Return the SHA-256 of the source code of all parts, by their short names."""
-    return {name: registry.digest(source) for name, source in sources_of(evolved).items()}
+    classes = {name: registry.class_source(part.module) for name, part in evolved.parts.items()}
+    sources = {name: code for name, code in classes.items() if code is not None}
+    sources |= sources_of(evolved)
+    return {name: registry.digest(source) for name, source in sources.items()}
 
 
 def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, str] | None) -> None:
@@ -349,6 +352,9 @@ def keep_sources(run: RunDirectory, evolved: Evolved, began_with: Mapping[str, s
     if began_with is None:
         return
     registry.store_sources(run, SOURCES, sources_of(evolved), began_with)
+    now = digests_of(evolved)  # of classes, too, whose sources are not stored
+    if changed := [name for name in now if began_with.get(name, now[name]) != now[name]]:
+        raise registry.other_code(changed)
 
 
 def _shapes(tree: PyTree) -> Any:

@@ -5,12 +5,14 @@ A name refers to a file in this folder (`value_loss`), a module (`my_package.my_
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
+import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -195,6 +197,20 @@ def source_of(module: ModuleType) -> bytes | None:
     return files.read(Path(path)) if path is not None and path.endswith(".py") else None
 
 
+@functools.cache  # as the class is in this process, whatever happens to its file
+def class_source(cls: object) -> bytes | None:
+    """Return the source code of a user-defined class.
+
+    None for a class without a file, as in a notebook, and for what is no class.
+    """
+    if not isinstance(cls, type) or cls.__module__.partition(".")[0] == "metaevo":
+        return None
+    try:
+        return inspect.getsource(cls).encode()
+    except (OSError, TypeError):
+        return None
+
+
 def digest(source: bytes) -> str:
     """Return the SHA-256 of source code."""
     return hashlib.sha256(source).hexdigest()
@@ -229,6 +245,14 @@ def saved_source(run: RunDirectory, folder: str, name: str) -> bytes | None:
     return source
 
 
+def other_code(names: Sequence[str], where: str = "") -> ConfigError:
+    """Return the error to raise if code has changed since a run began."""
+    return ConfigError(
+        f"cannot resume with other code: {', '.join(names)} changed since the run began{where}; "
+        "start a new run"
+    )
+
+
 def store_sources(
     run: RunDirectory, folder: str, sources: Mapping[str, bytes], began_with: Mapping[str, str]
 ) -> None:
@@ -244,10 +268,7 @@ def store_sources(
         ConfigError: naming modules that have changed since.
     """
     if changed := sorted(name for name in sources if digest(sources[name]) != began_with.get(name)):
-        raise ConfigError(
-            f"cannot resume with other code: {', '.join(changed)} changed since the run began "
-            f"(as it was: {run.path / folder}); start a new run"
-        )
+        raise other_code(changed, f" (as it was: {run.path / folder})")
     for name, source in sources.items():
         (run.path / folder).mkdir(exist_ok=True)
         files.write_atomic(run.path / folder / f"{name}.py", source)

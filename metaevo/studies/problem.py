@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 
+from metaevo.components import registry
 from metaevo.config import ConfigError
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation, check_evolution, check_meta_params
@@ -18,6 +19,8 @@ from metaevo.studies.settings import EvolutionSettings
 from metaevo.studies.study import Plain
 from metaevo.studies.verdict import evolved_numbers
 
+CODE = "problem"
+"""Key of the digest of the problem's source code in the resolved part of config.yaml."""
 METRICS, NUMBERS = "metrics.png", "meta_params.png"
 CAPTION = {METRICS: "The problem's own metrics: means over the candidates."}
 MOST_BARS = 64
@@ -55,6 +58,21 @@ class ProblemStudy(Plain):
         check_meta_params(shapes)
         self.metrics = check_evaluation(self._problem, shapes)
         check_evolution(self._problem, self.settings.strategy, self.settings.evolution)
+
+    def measure(self) -> PlainDict:
+        """Return the digest of the source code of the problem's class, if it has any."""
+        source = registry.class_source(type(self._problem))
+        return {} if source is None else {CODE: registry.digest(source)}
+
+    def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
+        """Check that the class of the problem has not changed since the run began.
+
+        Raises:
+            ConfigError: if it has.
+        """
+        now = ProblemStudy.measure(self).get(CODE)
+        if now is not None and measured.get(CODE, now) != now:
+            raise registry.other_code([type(self._problem).__name__])
 
     def problem(self, measured: PlainMapping) -> MetaProblem:
         """Return the problem."""

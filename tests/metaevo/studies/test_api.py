@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import metaevo
+from metaevo.components import registry
 from metaevo.config import ConfigError
 from metaevo.evolution import blocks as loop
 
@@ -184,6 +185,15 @@ def test_a_finished_one_is_read_only_and_more_generations_can_be_asked_for(throu
 def test_a_finished_one_states_its_own_length(through, capsys):
     evolve(through.path, 12, resume=True)
     assert "24 generations" in capsys.readouterr().out
+
+
+def test_a_changed_problem_is_another_run(through, monkeypatch):
+    source = registry.class_source
+    monkeypatch.setattr(registry, "class_source", lambda cls: source(cls) + b"# changed")
+    with pytest.raises(ConfigError, match="cannot resume with other code: Quadratic"):
+        evolve(through.path, 36, resume=True)
+    monkeypatch.setattr(registry, "class_source", lambda cls: None)  # as in a notebook
+    assert len(evolve(through.path, 24, resume=True).metrics) == 24
 
 
 def test_other_settings_are_another_run(through):

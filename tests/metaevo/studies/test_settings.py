@@ -109,6 +109,17 @@ def test_a_class_is_not_kept(own, tmp_path):
         metaevo.load(run.path, trust_source=True)
 
 
+def test_a_changed_class_is_another_run(own, tmp_path, monkeypatch):
+    run, evolved = RunDirectory.create(tmp_path, ""), parts.make(own, Loss.Config())
+    before = discovery.digests_of(evolved)
+    assert before.keys() == {"Loss"}
+    for known in (before, {}):  # earlier versions kept none
+        discovery.keep_sources(run, evolved, known)
+    monkeypatch.setattr(registry, "class_source", lambda cls: b"changed")
+    with pytest.raises(ConfigError, match="cannot resume with other code: Loss"):
+        discovery.keep_sources(run, evolved, before)
+
+
 def test_another_part_is_another_run(own, tmp_path):
     saved = to_dict(settings_of({"evolve": "drift"}))
     complaint = r"cannot resume with other settings \(evolve: 'drift' -> .*Loss'\)"
