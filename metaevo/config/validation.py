@@ -28,7 +28,7 @@ import annotated_types
 
 from metaevo.config import hints
 from metaevo.config.errors import ConfigError, show
-from metaevo.config.plain import PlainDict
+from metaevo.config.plain import PlainDict, with_python_scalars
 
 T = TypeVar("T")
 
@@ -44,21 +44,12 @@ def from_dict(cls: type[T], data: Any) -> T:
         ConfigError: describing the first problem.
     """
     try:
-        converted: T = _convert(cls, _with_python_scalars(data), "", dataclasses.MISSING)
+        converted: T = _convert(cls, with_python_scalars(data), "", dataclasses.MISSING)
         return converted
     except _ProblemsError as problems:
         first, *others = problems.args
         first = first.explained(cls) if isinstance(first, hints.UnknownKey) else first
         raise ConfigError(first + (f" (and {len(others)} more)" if others else "")) from None
-
-
-def _with_python_scalars(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _with_python_scalars(value) for key, value in data.items()}
-    if type(data) in (list, tuple):
-        return type(data)(map(_with_python_scalars, data))
-    is_scalar = getattr(data, "ndim", None) == 0 and hasattr(data, "item")
-    return data.item() if is_scalar else data
 
 
 def to_dict(config: Any) -> Any:
@@ -70,7 +61,7 @@ def to_dict(config: Any) -> Any:
         return {key: to_dict(value) for key, value in config.items()}
     if isinstance(config, list | tuple):
         return [to_dict(value) for value in config]
-    return config
+    return with_python_scalars(config)
 
 
 def merge(base: PlainDict, override: PlainDict) -> PlainDict:

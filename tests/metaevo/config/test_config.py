@@ -58,6 +58,7 @@ def test_scalars_of_numpy_and_jax_are_numbers() -> None:
     }
     config = from_dict(Config, data)
     numbers = (config.hyperparams.learning_rate, config.hyperparams.gamma, config.train.every)
+    assert yaml.safe_dump(to_dict(Hyperparams(learning_rate=np.float32(0.5))))
     assert (numbers, [type(each) for each in numbers]) == ((0.5, 0.25, 7), [float, float, int])
     assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.float32(np.nan)}})
     assert "learning_rate" in refused({"hyperparams": {"learning_rate": np.bool_(True)}})

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 import metaevo
@@ -47,8 +48,9 @@ def test_a_function_with_a_directory_is_resumed(tmp_path):
             raise RuntimeError("broken")
         return value_of(params)
 
+    numpy = {"trials": np.int64(6), "seed": np.int64(0)}  # scalars of NumPy are numbers
     with pytest.raises(RuntimeError, match="broken"):
-        metaevo.sweep(interrupted, SPACE, trials=6, sampler="sobol", run_dir=path)
+        metaevo.sweep(interrupted, SPACE, **numpy, sampler="sobol", run_dir=path)
     result = metaevo.sweep(interrupted, SPACE, trials=6, sampler="sobol", run_dir=path, resume=True)
     assert len(calls) == 7
     whole = metaevo.sweep(value_of, SPACE, trials=6, sampler="sobol")
