@@ -107,7 +107,7 @@ def test_whenever_it_is_noticed_all_is_saved(name, looks, tmp_path, monkeypatch)
     monkeypatch.setattr(lifecycle, "StopOnSignal", Stop)
     work, run_dir = WORKS[name], tmp_path / "run"
     seldom = {"short": "--run.checkpoint_every=50", "train": "--run.checkpoint_seconds=1000"}
-    argv = [*work.command(run_dir)[2:], seldom[name]]
+    argv = [*work.command(run_dir)[4:], seldom[name]]
     if name == "short":
         code = evolve_script.main(argv, component="value_loss", description=None)
     else:
