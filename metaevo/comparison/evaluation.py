@@ -17,6 +17,7 @@ from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.training.fitness import FitnessConfig, Windows, mean_returns, mean_rewards
 from metaevo.training.population import Population
 from metaevo.training.task import with_changes
+from metaevo.training.tasks import NamedTask
 from metaevo.training.train_learner import Task
 from metaevo.tuning.config import MOST
 from metaevo.tuning.space import dotted_space
@@ -26,20 +27,6 @@ from purerl.types import Hyperparams, MetaParams
 Progress = Callable[[int], Any]
 RETURN, REWARD = "return of finished episodes", "reward per step"
 """Quantity of a learning curve, depending on the weights of the fitness."""
-
-
-@dataclass(frozen=True)
-class UnseenTask:
-    """A task unseen during evolution, with its changes to the settings."""
-
-    env: str = ""
-    """the environment; empty for the one that is called like the task"""
-    env_params: PlainDict = field(default_factory=dict)
-    """overrides of the environment's parameters"""
-    train: PlainDict = field(default_factory=dict)
-    """changes of the section train"""
-    hyperparams: PlainDict = field(default_factory=dict)
-    """changes of the section hyperparams"""
 
 
 @dataclass(frozen=True)
@@ -67,7 +54,7 @@ class EvaluationConfig:
     """seeds of the ablation of scale against shape; 0 for none"""
     curve_points: Annotated[int, Interval(gt=1, le=10_000)] = 64
     """points of a learning curve"""
-    unseen: dict[str, UnseenTask] = field(default_factory=dict)
+    unseen: dict[str, NamedTask] = field(default_factory=dict)
     """tasks that evolution has not seen, by their names ({Acrobot-v1: {train: {num_envs: 8}}}):
     what was found is judged there untuned, against hand-written functions tuned on each"""
 

@@ -110,6 +110,8 @@ def task_of(settings: JudgedSettings) -> PlainDict:
     }
     if everything.get("channel", NONE) != NONE:  # or the same as in earlier versions
         slots["channel"] = everything["channel"]
+    if everything.get("tasks"):
+        slots["tasks"] = everything["tasks"]
     return {key: everything[key] for key in sections} | slots | {"seed": settings.run.seed}
 
 

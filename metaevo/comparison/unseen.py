@@ -1,9 +1,12 @@
-"""Learned parts on unseen tasks: untuned, against contenders that are tuned on each task.
+"""Learned parts on several tasks: untuned, against contenders that are tuned on each task.
+
+The tasks are those of `evaluation.unseen`, or those of an evolution on several tasks.
 
 Scores of all tasks are pooled on a scale from 0 (random play) to 1 (the tuned reference), which are
 measured on separate seeds. Scores of finished tasks are stored on disk.
 """
 
+import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +19,7 @@ import numpy as np
 from metaevo import statistics
 from metaevo.comparison import entries
 from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of_text, summary
-from metaevo.comparison.evaluation import LEARNED, UnseenTask
+from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
@@ -25,16 +28,22 @@ from metaevo.config.plain import PlainMapping
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.progress import Progress
 from metaevo.runs.schema import HeldOut, Scale, Unseen, UnseenResult, UnseenScores
+from metaevo.training import sampling
 from metaevo.training.checks import check_training
 from metaevo.training.task import Parts, TaskConfig, make_environments
+from metaevo.training.tasks import NamedTask
+from metaevo.tuning.ranges import Entry
+from purerl.types import Environment, EnvParams
 
 KEPT = "unseen"
-"""Folder of stored scores."""
+"""Folder of stored scores on unseen tasks."""
+SEEN = "seen"
+"""Folder of stored scores on the tasks of the evolution."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class BuiltTask(NamedTuple):
-    """An unseen task with its settings and environments."""
+    """A named task with its settings and environment."""
 
     name: str
     settings: JudgedSettings
@@ -42,41 +51,88 @@ class BuiltTask(NamedTuple):
     parts: Parts
 
 
-def unseen_tasks(settings: JudgedSettings, seen: TaskConfig, parts: Parts) -> list[BuiltTask]:
+class Seen(NamedTuple):
+    """An environment that an evolution sees."""
+
+    name: str
+    env: Environment
+    env_params: EnvParams
+    sample: Mapping[str, Entry] = {}
+    """what is drawn of its parameters, by their names"""
+
+
+def build(settings: JudgedSettings, name: str, change: NamedTask, parts: Parts) -> BuiltTask:
+    """Build a named task without compilation.
+
+    Raises:
+        ConfigError: if it cannot be built.
+    """
+    own = settings_of(settings, name, change)
+    task = TaskConfig(change.env or name, change.env_params)
+    built = parts._replace(environments=make_environments(task, settings.learner))
+    entries.check(own, built)
+    example = jax.eval_shape(parts.evolved.init, jax.random.key(0))
+    (bound,) = built.tasks(own, parts.evolved.functions(), example)
+    check_training(name, bound, own.hyperparams, example, kept=1, at_once=1)
+    return BuiltTask(name, own, built)
+
+
+def build_all(
+    settings: JudgedSettings, tasks: Mapping[str, NamedTask], parts: Parts, where: str
+) -> list[BuiltTask]:
+    """Build named tasks without compilation.
+
+    Args:
+        settings: settings of the evolution.
+        tasks: the tasks by name.
+        parts: the evolved parts.
+        where: the setting that has the tasks, for the error message.
+
+    Raises:
+        ConfigError: naming the task, if it cannot be built.
+    """
+    found = []
+    for name, change in tasks.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"{where}: {show(name)} must have only letters, digits, '.', '_', '-', "
+                "with the environment's below it: {env: suite/name}"
+            )
+        try:
+            found.append(build(settings, name, change, parts))
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{name}: {error}") from None
+    return found
+
+
+def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -> list[BuiltTask]:
     """Build the tasks of `evaluation.unseen` without compilation.
 
     Args:
         settings: settings of the evolution.
-        seen: task of the evolution's candidates.
+        seen: environments of the evolution's candidates.
         parts: the evolved parts.
 
     Raises:
         ConfigError: naming the task, if it cannot be built or was used in the evolution.
     """
-    known = _bare(seen, settings.learner)
-    found = []
-    for name, change in settings.evaluation.unseen.items():
-        where = f"evaluation.unseen.{name}"
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"evaluation.unseen: {show(name)} must have only letters, digits, '.', '_', '-', "
-                "with the environment's below it: {env: suite/name}"
-            )
-        try:
-            own = _settings_of(settings, name, change)
-            task = TaskConfig(change.env or name, change.env_params)
-            built = parts._replace(environments=make_environments(task, settings.learner))
-            entries.check(own, built)
-            example = jax.eval_shape(parts.evolved.init, jax.random.key(0))
-            (bound,) = built.tasks(own, parts.evolved.functions(), example)
-            check_training(where, bound, own.hyperparams, example, kept=1, at_once=1)
-        except ConfigError as error:
-            raise ConfigError(f"{where}: {error}") from None
-        (this,) = _bare(task, settings.learner)
-        if any(_same(this, other) for other in known):
-            raise ConfigError(f"{where}: evolution sees this task (task.env = {this[0]})")
-        found.append(BuiltTask(name, own, built))
-    return found
+    tasks, where = settings.evaluation.unseen, "evaluation.unseen"
+    built = build_all(settings, tasks, parts, where)
+    for name, change in tasks.items():
+        (this,) = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
+        if any(_same(this, other) for other in seen):
+            raise ConfigError(f"{where}.{name}: evolution sees this task (task.env = {this.name})")
+    return built
+
+
+def seen_in(
+    task: TaskConfig, learner: str, sample: Mapping[str, Entry] | None = None
+) -> list[Seen]:
+    """Return the environments of a task, with default observations."""
+    bare = [(name, {key: value for key, value in changes.items() if key != "observations"})
+            for name, changes in task.items()]  # fmt: skip
+    return [Seen(*made, sample or {}) for name, changes in bare
+            for made in make_environments(TaskConfig(name, changes), learner)]  # fmt: skip
 
 
 def judge(
@@ -86,45 +142,48 @@ def judge(
     *,
     evolution_frames: int,
     check_stop: Callable[[], None],
+    kept: str = KEPT,
 ) -> Unseen:
     """Compare learned parts, untuned, with contenders that are tuned on every task.
 
     Args:
-        tasks: the return value of `unseen_tasks`.
+        tasks: the return value of `build_all` or `unseen_tasks`.
         learned: meta-parameters of each evolution by name of the entry.
         path: directory for scores of finished tasks and tuning of unfinished ones.
         evolution_frames: environment steps of an evolution, for `tuning_seeds: null`.
         check_stop: raises if the run should stop; called between chunks of agents.
+        kept: name of the folder of stored scores.
 
     Returns:
         the result of `aggregate`.
     """
-    (path / KEPT).mkdir(exist_ok=True)
-    comparisons = [_comparison(task, learned, evolution_frames) for task in tasks]
+    (path / kept).mkdir(exist_ok=True)
+    purpose = Purpose.HELD_OUT if kept == SEEN else Purpose.UNSEEN
+    comparisons = [_comparison(task, learned, evolution_frames, purpose) for task in tasks]
     total = sum(each.frames + 2 * each.config.seeds * each.frames_per_seed for each in comparisons)
     results = {}
-    with Progress(total=total, desc="unseen tasks", unit="frame", unit_scale=True) as bar:
+    with Progress(total=total, desc=f"{kept} tasks", unit="frame", unit_scale=True) as bar:
 
         def progress(frames: int) -> None:
             bar.update(frames)
             check_stop()
 
         for task, this in zip(tasks, comparisons, strict=True):
-            file = path / KEPT / f"{task.name}.json"
+            file = path / kept / f"{task.name}.json"
             key = digest_of_text(
                 str([this.context, to_dict(this.config), evolution_frames, digest(dict(learned))])
             )
-            kept = _read(file, key, this)
-            if kept is None:
+            scores = _read(file, key, this)
+            if scores is None:
 
                 def stage(text: str, task: BuiltTask = task) -> None:
                     bar.stage(f"{task.name}: {text}")
 
-                kept = _scores_of(task, this, key, path / KEPT, progress, stage)
-                write_json_atomic(file, kept)
+                scores = _scores_of(task, this, key, path / kept, progress, stage)
+                write_json_atomic(file, scores)
             else:
                 bar.update(this.frames + 2 * this.config.seeds * this.frames_per_seed)
-            results[task.name] = _result(kept, this)
+            results[task.name] = _result(scores, this)
     return aggregate(results, list(learned))
 
 
@@ -171,32 +230,37 @@ def aggregate(
     return cast(Unseen, {**pooled, **found})
 
 
-def _settings_of(settings: JudgedSettings, name: str, change: UnseenTask) -> Any:
+def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:
+    """Return the settings of an evolution with the changes of a named task."""
     plain = to_dict(settings)
     plain["task"] = {"env": change.env or name, "env_params": change.env_params}
     for section in ("train", "hyperparams"):
         plain[section] = merge(plain[section], getattr(change, section))
+    plain |= {"tasks": {}, "tasks_per_generation": None}
     plain["evaluation"]["unseen"] = {}
     return from_dict(type(settings), plain)
 
 
-def _bare(task: TaskConfig, learner: str) -> list[tuple[str, Any, Any]]:
-    """Return the environments of a task with default observations."""
-    bare = [(name, {key: value for key, value in changes.items() if key != "observations"})
-            for name, changes in task.items()]  # fmt: skip
-    return [made for name, changes in bare
-            for made in make_environments(TaskConfig(name, changes), learner)]  # fmt: skip
-
-
-def _same(one: tuple[str, Any, Any], other: tuple[str, Any, Any]) -> bool:
-    """Return whether two environments are equal; `envs.make` caches by its arguments."""
-    if one[0] != other[0] or one[1] is not other[1]:
+def _same(this: Seen, seen: Seen) -> bool:
+    """Return whether an evolution sees an environment; `envs.make` caches by its arguments."""
+    if this.name != seen.name or this.env is not seen.env:
         return False
-    pairs = zip(jax.tree.leaves(one[2]), jax.tree.leaves(other[2]), strict=True)
-    return all(np.array_equal(a, b) for a, b in pairs)
+    fields = [field.name for field in dataclasses.fields(this.env_params)]
+    return all(
+        sampling.contains(seen.sample[name], getattr(this.env_params, name))
+        if name in seen.sample
+        else jax.tree.all(
+            jax.tree.map(
+                np.array_equal, getattr(this.env_params, name), getattr(seen.env_params, name)
+            )
+        )
+        for name in fields
+    )
 
 
-def _comparison(task: BuiltTask, learned: PlainMapping, evolution_frames: int) -> Comparison:
+def _comparison(
+    task: BuiltTask, learned: PlainMapping, evolution_frames: int, purpose: Purpose
+) -> Comparison:
     settings = task.settings
     return Comparison(
         entries.entries_of(settings, task.parts, learned, contender_maker(settings, task.parts)),
@@ -207,7 +271,7 @@ def _comparison(task: BuiltTask, learned: PlainMapping, evolution_frames: int) -
         context=str(task_of(settings)),
         learned=len(learned),
         tunes_found=False,
-        purpose=Purpose.UNSEEN,
+        purpose=purpose,
     )
 
 

@@ -39,8 +39,19 @@ def save(
     generation: int,
     learner: str | None = None,
     envs: Sequence[str] = (),
+    tasks: PlainMapping | None = None,
 ) -> None:
-    """Write the discovered parts, with their learner and environments, to the run directory."""
+    """Write the discovered parts to the run directory.
+
+    Args:
+        run: the directory.
+        evolved: the parts.
+        meta_params: their meta-parameters.
+        generation: number of generations.
+        learner: name of the learner that they were evolved with.
+        envs: environments that they were evolved on.
+        tasks: named tasks of the evolution, with their distributions.
+    """
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
         | ({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)})
@@ -52,7 +63,9 @@ def save(
     if learner is not None:
         metadata["learner"] = learner
     if envs:
-        metadata["envs"] = list(envs)
+        metadata["envs"] = list(dict.fromkeys(envs))
+    if tasks:
+        metadata["tasks"] = dict(tasks)
     save_tree(run.meta_params, jax.device_get(meta_params), {**metadata, "generation": generation})
 
 
@@ -166,10 +179,17 @@ def evolved_on(run_dir: str | Path) -> tuple[str, ...]:
     """
     run = RunDirectory(Path(run_dir))
     if os.path.lexists(run.config_path):
-        env = run.read_config()["config"]["task"]["env"]
-    else:
-        env = load_tree(run.meta_params)[1].get("envs")
+        return tuple(environments_of(run.read_config()["config"]))
+    env = load_tree(run.meta_params)[1].get("envs")
     return (env,) if isinstance(env, str) else tuple(env if isinstance(env, list) else ())
+
+
+def environments_of(config: PlainMapping) -> list[str]:
+    """Return the environments of an evolution, by its settings as plain data."""
+    if config.get("tasks"):
+        return list(dict.fromkeys(each["env"] or name for name, each in config["tasks"].items()))
+    env = config["task"]["env"]
+    return [env] if isinstance(env, str) else list(env)
 
 
 def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:

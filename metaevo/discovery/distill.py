@@ -158,7 +158,7 @@ def _distilled(
         meta_params,
         candidates,
         run.path,
-        normalisation=judged.problem(resolved).normalisation,
+        normalisation=judged.normalisation(resolved),
         check_stop=check_stop,
     )
 

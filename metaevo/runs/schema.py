@@ -290,6 +290,8 @@ class HeldOut(TypedDict):
     """quantity of the learning curves"""
     budget: NotRequired[Text]
     """tuning of the contenders"""
+    seen: "NotRequired[Unseen]"
+    """of an evolution on several tasks: the comparison on each of them"""
     unseen: "NotRequired[Unseen]"
 
 

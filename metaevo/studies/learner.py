@@ -1,5 +1,6 @@
 """Study of learned parts of a learner, compared with tuned hand-written parts."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -8,14 +9,19 @@ import jax
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
 from metaevo.components import channels, discovery, filling, learners
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.evolution.checks import check_evaluation
+from metaevo.evolution.problem import MetaProblem
 from metaevo.reports.page import Table
 from metaevo.runs.run_directory import RunDirectory
-from metaevo.runs.schema import HeldOut, Unseen
+from metaevo.runs.schema import HeldOut, Unseen, pooled
 from metaevo.studies.settings import EvolveSettings, fixed_slots, make_parts
+from metaevo.training import sampling
 from metaevo.training.checks import check_agents
 from metaevo.training.normalisation import measure_normalisation
+from metaevo.training.task import TaskConfig
+from metaevo.training.tasks import Bounds, Distribution, TrainOnTasks, bind
 from metaevo.training.train_learner import Normalisation, TrainLearner
 from purerl.types import MetaParams
 
@@ -58,13 +64,40 @@ class LearnerStudy:
                 f"{settings.channel!r}, leave them out"
             )
         self.settings = settings
-        self.parts = make_parts(settings, run_path, trust_source=trust_source)
+        self.first = settings
+        """the settings of figures and ablations: those of the first task"""
+        if settings.tasks:
+            name, change = next(iter(settings.tasks.items()))
+            self.first = unseen.settings_of(settings, name, change)
+        self.parts = make_parts(self.first, run_path, trust_source=trust_source)
         self.evolved = self.parts.evolved
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
-        self.tasks = self.parts.tasks(settings, self.evolved.functions(), example)
-        self.unseen = unseen.unseen_tasks(settings, settings.task, self.parts)
+        self.seen = unseen.build_all(settings, settings.tasks, self.parts, "tasks")
+        self.distributions = [self._distribution(built, example) for built in self.seen]
+        bound = [(each.settings, each.parts) for each in self.seen] or [(settings, self.parts)]
+        functions = self.evolved.functions()
+        self.tasks = [task for own, parts in bound for task in parts.tasks(own, functions, example)]
+        known = unseen.seen_in(self.first.task, settings.learner) if not self.seen else []
+        for one in self.distributions:
+            change = settings.tasks[one.name]
+            drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
+            task = TaskConfig(change.env or one.name, change.env_params)
+            known += unseen.seen_in(task, settings.learner, drawn)
+        self.unseen = unseen.unseen_tasks(settings, known, self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory: Laboratory | None = None
+
+    def _distribution(self, built: unseen.BuiltTask, example: MetaParams) -> Distribution:
+        """Return what is evolved on in a named task."""
+        return bind(
+            built.name,
+            built.settings,
+            self.settings.tasks[built.name],
+            built.parts,
+            self.evolved.functions(),
+            example,
+            learners.find(self.settings.learner),
+        )
 
     @property
     def captions(self) -> Mapping[str, str]:
@@ -76,23 +109,40 @@ class LearnerStudy:
 
     def check(self) -> None:
         """Check before compilation that strategy, learner and environments fit together."""
-        check_agents(self.problem({}), self.tasks, self.settings)
-        entries.check(self.settings, self.parts)
+        problem = self.problem({})
+        check_agents(problem, self.tasks, self.settings)
+        if self.seen:
+            shapes = jax.eval_shape(problem.init, jax.random.key(0))
+            try:
+                check_evaluation(problem, shapes)
+            except TypeError as error:  # a learner of the user's own without a traced length
+                raise ConfigError(f"tasks: {error}") from None
+        entries.check(self.first, self.parts)
 
     def measure(self) -> PlainDict:
         """Return source digests and, for several environments, the normalisation of fitness."""
         measured: PlainDict = {discovery.SOURCES: discovery.digests_of(self.evolved)}
         if len(self.tasks) == 1:
             return measured
-        settings = self.settings
-        tasks = self.parts.tasks(settings, entries.references(self.parts, settings.learner), None)
-        try:
-            bounds = measure_normalisation(
-                tasks, settings.hyperparams, settings.fitness, seed=settings.run.seed
-            )
-        except ValueError as error:
-            raise ConfigError(f"task.env: {error}") from error
-        return {**measured, "normalisation": bounds._asdict()}
+        settings, functions = self.settings, entries.references(self.parts, self.settings.learner)
+        bound = [(each.settings, each.parts) for each in self.seen] or [(settings, self.parts)]
+        bounds = []
+        for own, parts in bound:
+            try:
+                bounds.append(
+                    measure_normalisation(
+                        parts.tasks(own, functions, None),
+                        own.hyperparams,
+                        settings.fitness,
+                        seed=settings.run.seed,
+                    )
+                )
+            except ValueError as error:
+                raise ConfigError(f"task.env: {error}") from error
+        found = Normalisation(
+            *(tuple(itertools.chain(*each)) for each in zip(*bounds, strict=True))
+        )
+        return {**measured, "normalisation": found._asdict()}
 
     def keep(self, directory: RunDirectory, measured: PlainMapping) -> None:
         """Save the parts' source code, and copy components evolved by other runs."""
@@ -102,20 +152,27 @@ class LearnerStudy:
             filling.keep(directory.path, slot, getattr(self.settings, slot))
         channels.keep(directory.path, self.settings.channel)
 
-    def problem(self, measured: PlainMapping) -> TrainLearner:
-        """Return the problem: train an agent in every environment with a candidate."""
-        return TrainLearner(
-            self.tasks,
-            self.settings.hyperparams,
-            self.evolved,
-            self.settings.fitness,
-            self._normalisation(measured),
-        )
+    def problem(self, measured: PlainMapping) -> MetaProblem:
+        """Return the problem: train agents with a candidate."""
+        settings, bounds = self.settings, self.normalisation(measured)
+        if not self.seen:
+            return TrainLearner(
+                self.tasks, settings.hyperparams, self.evolved, settings.fitness, bounds
+            )
+        distributions = self.distributions
+        if bounds is not None:
+            distributions = [
+                each._replace(bounds=Bounds(*ends))
+                for each, ends in zip(distributions, zip(*bounds, strict=True), strict=True)
+            ]
+        count = settings.tasks_per_generation or len(distributions)
+        return TrainOnTasks(distributions, self.evolved, settings.fitness, count)
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
-        """Save the parts in the format of `metaevo.load`."""
+        """Save the parts in the format of `metaevo.load`, with the tasks that they have seen."""
         learner, envs = self.settings.learner, [each.name for each in self.tasks]
-        discovery.save(directory, self.evolved, meta_params, generation, learner, envs)
+        tasks = to_dict(self.settings)["tasks"]
+        discovery.save(directory, self.evolved, meta_params, generation, learner, envs, tasks)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""
@@ -146,6 +203,11 @@ class LearnerStudy:
             judged = self.judge_unseen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
+        if self.seen:
+            result = self._judge_seen(
+                learned, path, evolution_frames=evolution_frames, check_stop=check_stop
+            )
+            return result if judged is None else {**result, "unseen": judged}
         result = protocol.compare(
             self.settings,
             self.parts,
@@ -154,7 +216,7 @@ class LearnerStudy:
             path=path,
             figures=path / "figures",
             evolution_frames=evolution_frames,
-            normalisation=self._normalisation(measured),
+            normalisation=self.normalisation(measured),
             check_stop=check_stop,
         )
         if judged is not None:
@@ -178,11 +240,45 @@ class LearnerStudy:
             check_stop=check_stop,
         )
 
+    def _judge_seen(
+        self,
+        learned: PlainMapping,
+        path: Path,
+        *,
+        evolution_frames: int,
+        check_stop: Callable[[], None],
+    ) -> HeldOut:
+        """Compare the parts, untuned, with hand-written ones tuned on each task of the evolution.
+
+        Raises:
+            ConfigError: if the tuned reference is no better than random play on any of them.
+        """
+        judged = unseen.judge(
+            self.seen,
+            learned,
+            path,
+            evolution_frames=evolution_frames,
+            check_stop=check_stop,
+            kept=unseen.SEEN,
+        )
+        everything = pooled(judged)
+        if everything is None:
+            raise ConfigError(
+                f"tasks: on none of {', '.join(judged['tasks'])} is the tuned reference better "
+                "than random play, so there is no scale to compare on"
+            )
+        frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
+        return {
+            **everything,
+            "frames_per_agent": frames,
+            "evolution_frames": evolution_frames,
+            "seen": judged,
+        }
+
     def title(self, generations: int) -> tuple[str, str]:
         """Return a title with the evolved parts and the environments, and a subtitle."""
         settings = self.settings
-        names = settings.task.env
-        names = names if isinstance(names, str) else ", ".join(names)
+        names = ", ".join(dict.fromkeys(each.name for each in self.tasks))
         parts = [what(each.name, each.slot.name) for each in self.evolved.parts.values()]
         part = " and ".join(parts)
         learner = LEARNER_NAMES.get(settings.learner, learners.short_name(settings.learner))
@@ -218,12 +314,13 @@ class LearnerStudy:
     def _of(self, meta_params: MetaParams) -> Laboratory:
         """Return the laboratory for the meta-parameters, which keeps agents trained for figures."""
         if self._laboratory is None:
-            self._laboratory = Laboratory(self.settings, self.parts, meta_params)
+            self._laboratory = Laboratory(self.first, self.parts, meta_params)
         if self._laboratory.given is not meta_params:
             self._laboratory = self._laboratory.of(meta_params)
         return self._laboratory
 
-    def _normalisation(self, measured: PlainMapping) -> Normalisation | None:
+    def normalisation(self, measured: PlainMapping) -> Normalisation | None:
+        """Return the measured scale of each environment; None if there is one environment."""
         bounds = measured.get("normalisation")
         if bounds is None:
             return None

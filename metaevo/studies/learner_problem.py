@@ -78,9 +78,10 @@ class LearnerProblem:
         self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
         self._study = LearnerStudy(self.settings)
         self._measured = self._study.measure()
-        self._problem = self._study.problem(self._measured)
-        self.frames = self._problem.frames
-        self.working_set_bytes = self._problem.working_set_bytes
+        problem: Any = self._study.problem(self._measured)
+        self._problem = problem
+        self.frames: int = problem.frames
+        self.working_set_bytes: int = problem.working_set_bytes
 
     def init(self, key: jax.Array) -> MetaParams:
         """Return the meta-parameters of one candidate."""
@@ -88,11 +89,13 @@ class LearnerProblem:
 
     def evaluate(self, key: jax.Array, meta_params: MetaParams) -> Evaluation:
         """Train one agent in every environment with these meta-parameters."""
-        return self._problem.evaluate(key, meta_params)
+        found: Evaluation = self._problem.evaluate(key, meta_params)
+        return found
 
     def ascend(self, key: jax.Array, meta_params: MetaParams, window: int) -> Evaluation:
         """Do the same with a gradient, through `window` updates; see `meta_gradient`."""
-        return self._problem.ascend(key, meta_params, window)
+        found: Evaluation = self._problem.ascend(key, meta_params, window)
+        return found
 
     @property
     def functions(self) -> PlainDict:
@@ -128,7 +131,7 @@ class LearnerProblem:
                 path=path,
                 figures=path / "figures",
                 evolution_frames=evolution_frames,
-                normalisation=self._problem.normalisation,
+                normalisation=self._study.normalisation(self._measured),
                 check_stop=lambda: None,
             )
         return ComparisonResult.of(found)

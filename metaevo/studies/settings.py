@@ -25,6 +25,7 @@ from metaevo.training.task import (
     learner_sections,
     make_environments,
 )
+from metaevo.training.tasks import SampledTask
 from purerl.types import Hyperparams, MetaParams
 
 MAX_EVOLUTIONS = 1000
@@ -78,6 +79,11 @@ class EvolveSettings:
     evolve: str | tuple[str, ...]
     """the component to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
+    tasks: dict[str, SampledTask] = field(default_factory=dict, metadata={LATER: True})
+    """instead of task: several tasks by their names, each with its changes to the settings and
+    distributions of what is drawn in every generation"""
+    tasks_per_generation: Annotated[int, Gt(0)] | None = field(default=None, metadata={LATER: True})
+    """of these tasks, how many every candidate is evaluated on in a generation; by default all"""
     channel: str = field(default="none", metadata={LATER: True})
     """what is heard behind observations: none, silence, constant, random, noise, the directory of a
     run of cheap talk, or zoo:NAME"""
@@ -91,8 +97,15 @@ class EvolveSettings:
     run: RunConfig = field(default_factory=RunConfig)
 
     def __post_init__(self) -> None:
-        """Raise if a number cannot be represented on a device."""
+        """Raise if a number cannot be represented on a device, or if tasks do not fit."""
         check_numbers(self)
+        if self.tasks and self.task != TaskConfig():
+            raise ValueError("task and tasks: give one of them")
+        count, most = self.tasks_per_generation, len(self.tasks)
+        if count is not None and not self.tasks:
+            raise ValueError(f"tasks_per_generation = {count}: needs tasks")
+        if count is not None and count > most and not self.evolution.paired_tasks:
+            raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 
 
 def experiment_class(raw: PlainDict, component: str | None) -> type[EvolveSettings]:

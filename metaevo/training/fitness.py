@@ -42,15 +42,19 @@ class FitnessConfig:
             raise ValueError("at least one weight must be positive")
 
 
-def measures(episodes: EpisodeSums) -> dict[str, jax.Array]:
+def measures(episodes: EpisodeSums, num_updates: jax.Array | None = None) -> dict[str, jax.Array]:
     """Return the measures of one training run, by the names of `FitnessConfig`.
 
     Args:
         episodes: each field [U], sums per update. Means are over finished episodes only, and NaN
             where none finished.
+        num_updates: [] int32, the length of a training that is shorter than U; by default U.
     """
     updates = jnp.arange(episodes.episodes.shape[0])
-    last_tenth = len(updates) - max(1, round(FINAL_FRACTION * len(updates)))
+    last_tenth: Any = len(updates) - max(1, round(FINAL_FRACTION * len(updates)))
+    if num_updates is not None:
+        tenth = jnp.round(FINAL_FRACTION * num_updates).astype(jnp.int32)
+        last_tenth = num_updates - jnp.maximum(1, tenth)
     # An agent may be so good that none of its episodes ends there: then go back to the last end.
     last_end = jnp.max(jnp.where(episodes.episodes > 0, updates, 0))
     final = (updates >= jnp.minimum(last_tenth, last_end)).astype(jnp.float32)

@@ -28,6 +28,11 @@ class ObservationAdapter(Environment):
         """Return the wrapped environment's part of the parameters, by default all."""
         return params
 
+    def with_inner(self, params: PyTree, inner: PyTree) -> Any:
+        """Return parameters with others of the wrapped environment, which are all by default."""
+        del params
+        return inner
+
     @property
     def name(self) -> str:
         """The wrapped environment's name."""

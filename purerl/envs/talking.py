@@ -65,6 +65,10 @@ class Talking(ObservationAdapter):
         """Return the wrapped environment's parameters."""
         return params.env
 
+    def with_inner(self, params: TalkParams, inner: EnvParams) -> TalkParams:
+        """Return parameters with others of the wrapped environment."""
+        return params.replace(env=inner)
+
     def observation_space(self, params: TalkParams) -> spaces.Box:
         """Return the space of observations with the message appended."""
         (size,) = self.env.observation_space(params.env).shape

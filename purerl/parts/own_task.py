@@ -25,9 +25,17 @@ SampleParams = Callable[[jax.Array, EnvParams], EnvParams]
 
 def sampler(env: Environment) -> SampleParams | None:
     """Return the `sample_params` of an environment, wrapped or not; None if it has none."""
-    while hasattr(env, "env"):
-        env = env.env
-    return getattr(env, "sample_params", None)
+    inner = getattr(env, "env", None)
+    if inner is None:
+        return getattr(env, "sample_params", None)
+    sample = sampler(inner)
+    if sample is None or not hasattr(env, "with_inner"):
+        return sample
+
+    def of_wrapped(key: jax.Array, params: EnvParams) -> EnvParams:
+        return env.with_inner(params, sample(key, env.inner(params)))
+
+    return of_wrapped
 
 
 class State(struct.PyTreeNode):

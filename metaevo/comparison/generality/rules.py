@@ -9,7 +9,6 @@ from metaevo.comparison.generality.tasks import LEARNER
 from metaevo.components import discovery, filling, registry, zoo
 from metaevo.config import ConfigError, show, to_dict
 from purerl.learners import HAND_WRITTEN, LEARNERS
-from purerl.types import Environment
 
 
 class Rule(NamedTuple):
@@ -48,7 +47,7 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
         sections = {} if card["function"] else card["origin"]["config"]
-        envs = _names(sections["task"]["env"]) if "task" in sections else []
+        envs = discovery.environments_of(sections) if "task" in sections else []
     elif os.path.isdir(text):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:
@@ -74,7 +73,3 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
     filling.fill(slot, text, LEARNER, trust_source=trust_source)
     return Rule(text, slot, key, tuple(envs), trust_source)
-
-
-def _names(env: Environment) -> list[str]:
-    return [env] if isinstance(env, str) else list(env)

@@ -1,0 +1,114 @@
+"""Distributions of what is traced in a training: `sample` in a named task.
+
+    sample:
+      env_params.length: {uniform: [0.3, 1.0]}
+      hyperparams.gamma: {choice: [0.95, 0.99]}
+      updates: {log_uniform: [16, 128]}         # length of training
+      reward_scale: {log_uniform: [0.1, 10]}
+      parameter_scale: {log_uniform: [0.1, 10]} # one for each array of the network
+
+The rules are those of a search space.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from optuna.distributions import IntDistribution
+
+from metaevo.config import ConfigError, show
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.tuning import ranges
+from metaevo.tuning.ranges import Choice, Entry
+from metaevo.tuning.space import free_space
+from purerl.types import PyTree
+
+ENV_PARAMS, HYPERPARAMS = "env_params.", "hyperparams."
+"""Prefixes of the settings of an environment and of a learner."""
+UPDATES, REWARD_SCALE, PARAMETER_SCALE = "updates", "reward_scale", "parameter_scale"
+OWN = UPDATES, REWARD_SCALE, PARAMETER_SCALE
+"""Names that are no settings."""
+
+
+def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
+    """Read the rules of a section `sample`.
+
+    Args:
+        rules: a rule for each name.
+        where: name of the section, for the error message.
+
+    Raises:
+        ConfigError: for an unknown name, or for a rule that is no distribution over numbers.
+    """
+    if not rules:
+        return {}
+    for name in rules:
+        if name not in OWN and not str(name).startswith((ENV_PARAMS, HYPERPARAMS)):
+            allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])
+            raise ConfigError(f"{where}: {show(name)} cannot be sampled; allowed: {allowed}")
+    try:
+        space = free_space(dict(rules))
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("space", where, 1)) from None
+    for name, value in space.fixed.items():
+        raise ConfigError(f"{where}.{name} = {show(value)}: is fixed; set it in the task itself")
+    for name, entry in space.entries.items():
+        ends = ranges.ends(entry)
+        if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in ends):
+            raise ConfigError(f"{where}.{name} = {show(ends)}: must be numbers")
+        if name in OWN and min(ends) <= 0:
+            raise ConfigError(f"{where}.{name} = {show(ends)}: must be positive")
+    return space.entries
+
+
+def draw(entry: Entry, key: jax.Array) -> jax.Array:
+    """Return one number of a distribution, float32, or int32 where all are whole numbers."""
+    if isinstance(entry, Choice):
+        whole = all(isinstance(each, int) for each in entry.values)
+        values = jnp.asarray(entry.values, jnp.int32 if whole else jnp.float32)
+        return values[jax.random.randint(key, (), 0, len(values))]
+    if not isinstance(entry, IntDistribution):
+        if not entry.log:
+            return jax.random.uniform(key, minval=entry.low, maxval=entry.high)
+        low, high = np.log([entry.low, entry.high])
+        return jnp.exp(jax.random.uniform(key, minval=low, maxval=high))
+    if not entry.log:
+        count = (entry.high - entry.low) // entry.step + 1
+        return entry.low + entry.step * jax.random.randint(key, (), 0, count)
+    # Every whole number has the share of its logarithmic interval.
+    low, high = np.log([entry.low - 0.5, entry.high + 0.5])
+    drawn = jnp.round(jnp.exp(jax.random.uniform(key, minval=low, maxval=high)))
+    return jnp.clip(drawn, entry.low, entry.high).astype(jnp.int32)
+
+
+def draw_all(sample: Mapping[str, Entry], key: jax.Array) -> dict[str, jax.Array]:
+    """Return a number for each name."""
+    keys = jax.random.split(key, max(1, len(sample)))
+    return {
+        name: draw(entry, each) for (name, entry), each in zip(sample.items(), keys, strict=False)
+    }
+
+
+def draw_scales(entry: Entry, key: jax.Array, parameters: PyTree) -> PyTree:
+    """Return a number for each array of a network's parameters."""
+    leaves, tree = jax.tree.flatten(parameters)
+    keys = jax.random.split(key, len(leaves))
+    return jax.tree.unflatten(tree, [draw(entry, each) for each in keys])
+
+
+def of_prefix(values: Mapping[str, Any], prefix: str) -> PlainDict:
+    """Return the values whose names begin with a prefix, without it."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in values.items()
+        if name.startswith(prefix)
+    }
+
+
+def contains(entry: Entry, value: float) -> bool:
+    """Return whether a number may be drawn."""
+    if isinstance(entry, Choice):
+        return value in entry.values
+    return bool(entry.low <= value <= entry.high)

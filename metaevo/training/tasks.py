@@ -1,0 +1,317 @@
+"""Named tasks, and the evolution of a learned part on distributions of them.
+
+A named task is an environment with changes to the settings of a learner. What is traced in it may
+be drawn anew in every generation, see `sampling.py`. What is static makes it a program of its own,
+and a generation runs only the programs of the tasks that it draws.
+
+    problem = TrainOnTasks(distributions, component, FitnessConfig(), tasks_per_generation=4)
+    task = problem.draw(key, 0)
+    problem.evaluate(key, meta_params, task)    # trains one agent in it from scratch
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from optuna.distributions import IntDistribution
+
+from metaevo.components import Component
+from metaevo.components.parts import Evolved, of_key
+from metaevo.config import ConfigError
+from metaevo.config.plain import PlainDict
+from metaevo.evolution import devices
+from metaevo.evolution.problem import TASK, Evaluation, MetaParams
+from metaevo.training import sampling
+from metaevo.training.fitness import FitnessConfig, all_finite, fitness, measures
+from metaevo.training.task import Parts, TaskConfig, make_environments, with_changes
+from metaevo.training.train_learner import Task, working_set
+from metaevo.tuning import ranges
+from metaevo.tuning.ranges import Entry
+from purerl.envs.scaled import ScaledParams, ScaledRewards
+from purerl.learners import HAND_WRITTEN, LearnerEntry, num_frames
+from purerl.parts.reparametrisation import reparametrised
+from purerl.types import Environment, EnvParams, Hyperparams
+
+OPTIMIZER = "make_optimizer"
+
+
+@dataclass(frozen=True)
+class NamedTask:
+    """A task, with its changes to the settings."""
+
+    env: str = ""
+    """the environment; empty for the one that is called like the task"""
+    env_params: PlainDict = field(default_factory=dict)
+    """overrides of the environment's parameters"""
+    train: PlainDict = field(default_factory=dict)
+    """changes of the section train"""
+    hyperparams: PlainDict = field(default_factory=dict)
+    """changes of the section hyperparams"""
+
+
+@dataclass(frozen=True)
+class SampledTask(NamedTask):
+    """A task of an evolution, with distributions of what is traced in it."""
+
+    sample: PlainDict = field(default_factory=dict)
+    """distributions by name, each with the rule of a search space: env_params.NAME,
+    hyperparams.NAME, updates (the length of training), reward_scale and parameter_scale (for each
+    array of the network)"""
+
+
+class Bounds(NamedTuple):
+    """Measured fitness on a task that becomes 0 and 1."""
+
+    random: float
+    """of an agent that never learns"""
+    reference: float
+    """of the hand-written part"""
+
+
+class Distribution(NamedTuple):
+    """A learner bound to a named task, and what is drawn in it."""
+
+    name: str
+    task: Task
+    hyperparams: Hyperparams
+    sample: Mapping[str, Entry]
+    bounds: Bounds | None = None
+    """needed for several tasks"""
+
+
+class Drawn(NamedTuple):
+    """One task of a generation."""
+
+    place: jax.Array
+    """[] int32, number of the distribution"""
+    key: jax.Array
+    """raw key of all that is drawn in it"""
+
+
+@dataclass(frozen=True)
+class TrainOnTasks:
+    """Conforms to `metaevo.evolution.problem.MetaProblem`, as a distribution of tasks.
+
+    A generation draws different distributions, and numbers in each of them.
+    """
+
+    distributions: Sequence[Distribution]
+    component: Component | Evolved
+    fitness: FitnessConfig
+    tasks_per_generation: int
+    differentiable = False
+
+    @property
+    def validation_tasks(self) -> int:
+        """The mean is validated on a draw of every distribution."""
+        return len(self.distributions)
+
+    @property
+    def frames(self) -> int:
+        """Mean environment steps of one evaluation at full length."""
+        each = [num_frames(one.task.learner.config) for one in self.distributions]
+        return round(sum(each) / len(each))
+
+    @property
+    def working_set_bytes(self) -> int:
+        """Bytes that training one agent walks over again and again; see `choose_chunk_size`."""
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        return max(
+            working_set(one.task, one.hyperparams, _example(one.sample, shapes))
+            for one in self.distributions
+        )
+
+    def init(self, key: jax.Array) -> MetaParams:
+        """Return meta-parameters of the component."""
+        return self.component.init(key)
+
+    def draw(self, key: jax.Array, index: jax.Array | int) -> Drawn:
+        """Return task number `index` of a generation; a distribution recurs after all others."""
+        count = len(self.distributions)
+        order = jax.random.permutation(key, count)
+        own = jax.random.fold_in(key, index)
+        return Drawn(order[index % count].astype(jnp.int32), jax.random.key_data(own))
+
+    def frames_of(self, task: Drawn) -> jax.Array:
+        """Return the environment steps of an evaluation on a task, [] int32."""
+
+        def frames(one: Distribution, key: jax.Array) -> jax.Array:
+            config, length = one.task.learner.config, updates_of(_values(one, key))
+            count = config.num_updates if length is None else length
+            return jnp.int32(count * config.frames_per_update)
+
+        each = [functools.partial(frames, one) for one in self.distributions]
+        return jax.lax.switch(task.place, each, task.key)
+
+    def evaluate(
+        self, key: jax.Array, meta_params: MetaParams, task: Drawn | None = None
+    ) -> Evaluation:
+        """Train one agent on a task with these meta-parameters.
+
+        Args:
+            key: of all randomness in the training.
+            meta_params: of the component.
+            task: from `draw`; by default one that depends on the key.
+        """
+        task = self.draw(jax.random.fold_in(key, TASK), 0) if task is None else task
+        each = [functools.partial(self._train, one) for one in self.distributions]
+        return jax.lax.switch(task.place, each, key, meta_params, task.key)
+
+    def _train(
+        self, one: Distribution, key: jax.Array, meta_params: MetaParams, drawn: jax.Array
+    ) -> Evaluation:
+        values, learner = _values(one, drawn), one.task.learner
+        changes = sampling.of_prefix(values, sampling.HYPERPARAMS)
+        hyperparams = with_changes(one.hyperparams, changes)
+        env_params = _env_params(one.task.env_params, values)
+        inputs = devices.as_inputs((hyperparams, meta_params, env_params, drawn))
+        hyperparams, meta_params, env_params, drawn = inputs
+        length, scale = updates_of(values), values.get(sampling.REWARD_SCALE, 1.0)
+        result = learner.train(
+            key,
+            hyperparams,
+            _with_scales(one.sample, meta_params, drawn),
+            env_params,
+            **({} if length is None else {"num_updates": length}),
+        )
+        sums = result.episodes
+        sums = sums._replace(returns=sums.returns / scale, rewards=sums.rewards / scale)
+        measured = measures(sums, length)
+        finite = all_finite(learner.policy(result.state))
+        value = jnp.where(finite, fitness(self.fitness, measured), jnp.nan)
+        if one.bounds is not None:
+            value = (value - one.bounds.random) / (one.bounds.reference - one.bounds.random)
+        measured = {"fitness": value, **measured}
+        metrics = {f"{each.name}/{name}": jnp.float32(jnp.nan)
+                   for each in self.distributions for name in measured}  # fmt: skip
+        own = {f"{one.name}/{name}": jnp.float32(each) for name, each in measured.items()}
+        return Evaluation(jnp.float32(value), {**metrics, **own})
+
+
+def bind(
+    name: str,
+    settings: Any,
+    change: SampledTask,
+    parts: Parts,
+    functions: Mapping[str, Callable[..., Any]],
+    example: Any,
+    entry: LearnerEntry,
+) -> Distribution:
+    """Bind a learner to a named task, and check what is drawn in it without compiling.
+
+    Args:
+        name: of the task.
+        settings: of the evolution, with the changes of this task.
+        change: the task, with its rules.
+        parts: functions and the environment of the task.
+        functions: for the slots that are evolved.
+        example: of the meta-parameters that they take: arrays, or their shapes.
+        entry: the learner's.
+
+    Raises:
+        ConfigError: naming the key that does not fit.
+    """
+    where = f"tasks.{name}.sample"
+    sample = sampling.read(change.sample, where)
+    ((env_name, env, env_params),) = parts.environments
+    _check_env_params(where, env, env_params, env_name, change, sample, settings.learner)
+    slots = {**parts.fixed, **functions}
+    if sampling.REWARD_SCALE in sample:
+        env, env_params = ScaledRewards(env), ScaledParams(env_params)
+    if sampling.PARAMETER_SCALE in sample:
+        if OPTIMIZER not in entry.slots:
+            raise ConfigError(
+                f"{where}.{sampling.PARAMETER_SCALE}: learner {settings.learner!r} has no "
+                f"{OPTIMIZER}, which would see the scaled parameters"
+            )
+        slots = {slot: of_key("own", each) for slot, each in slots.items()}
+        reference = HAND_WRITTEN[OPTIMIZER][entry.slots[OPTIMIZER][0]]
+        scaled = sample[sampling.PARAMETER_SCALE]
+        slots[OPTIMIZER] = reparametrised(
+            slots.get(OPTIMIZER, reference),
+            lambda meta_params, tree: sampling.draw_scales(
+                scaled, jax.random.wrap_key_data(meta_params["scales"]), tree
+            ),
+        )
+    bound = parts._replace(environments=[(env_name, env, env_params)], fixed={})
+    (task,) = bound.tasks(settings, slots, _example(sample, example))
+    most = task.learner.config.num_updates
+    if (entry_of := sample.get(sampling.UPDATES)) is not None:
+        ends = ranges.ends(entry_of)
+        if min(ends) < 1 or max(ends) > most:
+            raise ConfigError(
+                f"{where}.{sampling.UPDATES} = {ends}: must be from 1 to {most}, the updates of "
+                f"train.total_timesteps = {settings.train.total_timesteps}"
+            )
+    return Distribution(name, task, settings.hyperparams, sample)
+
+
+def updates_of(values: Mapping[str, jax.Array]) -> jax.Array | None:
+    """Return the drawn length of a training, [] int32; None if it is not drawn."""
+    if sampling.UPDATES not in values:
+        return None
+    return jnp.round(values[sampling.UPDATES]).astype(jnp.int32)
+
+
+def _values(one: Distribution, drawn: jax.Array) -> dict[str, jax.Array]:
+    return sampling.draw_all(one.sample, jax.random.wrap_key_data(drawn))
+
+
+def _env_params(params: EnvParams, values: Mapping[str, jax.Array]) -> EnvParams:
+    """Return the parameters of an environment with drawn ones."""
+    inner: Any = params.env if isinstance(params, ScaledParams) else params
+    changes = {
+        name: jnp.asarray(value, jnp.result_type(getattr(inner, name)))
+        for name, value in sampling.of_prefix(values, sampling.ENV_PARAMS).items()
+    }
+    inner = inner.replace(**changes)
+    if isinstance(params, ScaledParams):
+        return params.replace(env=inner, scale=values[sampling.REWARD_SCALE])
+    return inner
+
+
+def _with_scales(sample: Mapping[str, Entry], meta_params: MetaParams, drawn: Any) -> MetaParams:
+    """Return meta-parameters as the slots take them where parameters are scaled."""
+    if sampling.PARAMETER_SCALE not in sample:
+        return meta_params
+    return {"own": meta_params, "scales": drawn}
+
+
+def _example(sample: Mapping[str, Entry], meta_params: MetaParams) -> MetaParams:
+    drawn = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+    return _with_scales(sample, meta_params, drawn)
+
+
+def _check_env_params(
+    where: str,
+    env: Environment,
+    params: EnvParams,
+    env_name: str,
+    change: SampledTask,
+    sample: Mapping[str, Entry],
+    learner: str,
+) -> None:
+    """Raise if a drawn parameter is static, or of another type, or out of its range."""
+    for name, entry in sampling.of_prefix(sample, sampling.ENV_PARAMS).items():
+        key = f"{where}.{sampling.ENV_PARAMS}{name}"
+        for end in ranges.ends(entry):
+            try:
+                changed = TaskConfig(env_name, {**change.env_params, name: end})
+                ((_, other, _),) = make_environments(changed, learner)
+            except ConfigError as error:
+                raise ConfigError(f"{key} = {end}: {error}") from None
+            if other is not env:
+                raise ConfigError(
+                    f"{key}: is static in {env_name}; give each value a task of its own"
+                )
+        if isinstance(getattr(params, name), int) and not _is_whole(entry):
+            raise ConfigError(f"{key}: is a whole number; use integer, log_integer or choice")
+
+
+def _is_whole(entry: Entry) -> bool:
+    if isinstance(entry, ranges.Choice):
+        return all(isinstance(each, int) for each in entry.values)
+    return isinstance(entry, IntDistribution)

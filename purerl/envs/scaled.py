@@ -1,0 +1,66 @@
+"""An adapter that multiplies rewards by a traced factor, to vary their scale between trainings."""
+
+from typing import Any
+
+import jax
+from flax import struct
+
+from purerl.envs.adapter import ObservationAdapter
+from purerl.types import EnvParams, PyTree
+
+
+class ScaledParams(struct.PyTreeNode):
+    """Parameters of an environment with scaled rewards. Traced."""
+
+    env: EnvParams
+    """parameters of the environment"""
+    scale: jax.Array | float = 1.0
+    """factor on rewards"""
+
+
+class ScaledRewards(ObservationAdapter):
+    """Rewards times a factor; observations, states and actions are unchanged.
+
+    Returns and rewards that a learner reports are scaled, too.
+
+    Example:
+        >>> env, env_params = envs.make("CartPole-v1")
+        >>> env, env_params = ScaledRewards(env), ScaledParams(env_params, scale=0.1)
+    """
+
+    @property
+    def default_params(self) -> ScaledParams:
+        """Default parameters of the wrapped environment, with a factor of 1."""
+        return ScaledParams(self.env.default_params)
+
+    def inner(self, params: ScaledParams) -> Any:
+        """Return the wrapped environment's parameters."""
+        return params.env
+
+    def with_inner(self, params: ScaledParams, inner: EnvParams) -> ScaledParams:
+        """Return parameters with others of the wrapped environment."""
+        return params.replace(env=inner)
+
+    def observation_space(self, params: ScaledParams) -> Any:
+        """Return the wrapped environment's observation space."""
+        return self.env.observation_space(params.env)
+
+    def observe(self, obs: jax.Array, params: ScaledParams) -> jax.Array:
+        """Return the observation as it is."""
+        del params
+        return obs
+
+    def step(
+        self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams | None = None
+    ) -> tuple:
+        """Step and reset after an episode's end, see gymnax."""
+        params = self.default_params if params is None else params
+        obs, state, reward, *rest = super().step(key, state, action, params)
+        return obs, state, reward * params.scale, *rest
+
+    def step_env(
+        self, key: jax.Array, state: PyTree, action: jax.Array, params: ScaledParams
+    ) -> tuple:
+        """Step without a reset, see gymnax."""
+        obs, state, reward, *rest = super().step_env(key, state, action, params)
+        return obs, state, reward * params.scale, *rest
