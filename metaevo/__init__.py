@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from metaevo.studies.sweeps import sweep
     from metaevo.training.api import train
     from metaevo.training.result import TrainingResult, load_training
+    from metaevo.training.tasks import TaskDistribution
     from metaevo.tuning.config import SweepConfig
     from metaevo.tuning.results import SweepResult
 
@@ -52,6 +53,7 @@ __all__ = [
     "StudySettings",
     "SweepConfig",
     "SweepResult",
+    "TaskDistribution",
     "TaskScore",
     "TrainingResult",
     "__version__",
@@ -88,6 +90,7 @@ _HOMES = {
     "StudySettings": "metaevo.studies.custom",
     "SweepConfig": "metaevo.tuning.config",
     "SweepResult": "metaevo.tuning.results",
+    "TaskDistribution": "metaevo.training.tasks",
     "TaskScore": "metaevo.comparison.generality.judge",
     "TrainingResult": "metaevo.training.result",
     "compare": "metaevo.studies.api",

@@ -45,6 +45,8 @@ def main(argv: list[str], *, description: str | None) -> int:
     )
     if not isinstance(settings, EvolveSettings) or not isinstance(before, EvolveSettings):
         raise ConfigError(f"{args.run_dir} evolved no part of a learner")
+    if before.tasks:
+        raise ConfigError("tasks: a rule evolved on several tasks cannot be distilled")
     for name in ("evaluations", "formulas"):
         if not 1 <= getattr(args, name) <= 10**8:
             raise ConfigError(f"--{name} = {getattr(args, name)}: must be from 1 to 10^8")

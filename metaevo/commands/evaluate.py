@@ -97,6 +97,8 @@ def main(argv: list[str], *, description: str | None) -> int:
 
 def _check_task(settings: EvolveSettings, before: EvolveSettings, *, unseen: bool) -> None:
     """Raise `ConfigError` if the run already has this comparison, or if settings conflict."""
+    if before.tasks and not unseen:
+        raise ConfigError("tasks: a rule of several tasks is judged elsewhere with --unseen FILE")
     if unseen:
         if not settings.evaluation.unseen:
             raise ConfigError(

@@ -78,13 +78,13 @@ def build(settings: JudgedSettings, name: str, change: NamedTask, parts: Parts) 
 
 
 def build_all(
-    settings: JudgedSettings, tasks: Mapping[str, NamedTask], parts: Parts, where: str
+    settings: JudgedSettings, tasks: Mapping[str, NamedTask] | None, parts: Parts, where: str
 ) -> list[BuiltTask]:
     """Build named tasks without compilation.
 
     Args:
         settings: settings of the evolution.
-        tasks: the tasks by name.
+        tasks: the tasks by name; None for none.
         parts: the evolved parts.
         where: the setting that has the tasks, for the error message.
 
@@ -92,7 +92,7 @@ def build_all(
         ConfigError: naming the task, if it cannot be built.
     """
     found = []
-    for name, change in tasks.items():
+    for name, change in (tasks or {}).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
                 f"{where}: {show(name)} must have only letters, digits, '.', '_', '-', "
@@ -236,7 +236,7 @@ def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:
     plain["task"] = {"env": change.env or name, "env_params": change.env_params}
     for section in ("train", "hyperparams"):
         plain[section] = merge(plain[section], getattr(change, section))
-    plain |= {"tasks": {}, "tasks_per_generation": None}
+    plain |= {"tasks": None, "tasks_per_generation": None}
     plain["evaluation"]["unseen"] = {}
     return from_dict(type(settings), plain)
 

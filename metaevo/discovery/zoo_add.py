@@ -188,7 +188,7 @@ def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
             **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
         },
         pictures=part.slot.hook(part.module, "CAPTIONS") or (),
-        judged_on=config["task"]["env"],
+        judged_on=", ".join(discovery.environments_of(config)),
         experiment=_experiment(config, part.slot.name),
         component=part.name,
         source=source,
@@ -238,7 +238,7 @@ def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
 
 def _experiment(config: PlainMapping, slot: str) -> PlainDict:
     """Return the experiment that reproduces the score of a slot function."""
-    if not isinstance(config["task"]["env"], str):
+    if config.get("tasks") or not isinstance(config["task"]["env"], str):
         raise ConfigError("an entry is of a run on a single environment, as is its number")
     references = {each: SLOTS[each].names(config["learner"])[0]
                   for each in filling.slots_of(config["learner"])}  # fmt: skip

@@ -37,7 +37,7 @@ MOST = {
 """largest values of a quick look"""
 _MANY = ("evaluation.tuning_seeds",)
 """settings where null stands for a large value"""
-_UNSEEN = 2
+_TASKS = 2
 
 
 def quickened(settings: PlainDict) -> PlainDict:
@@ -48,6 +48,7 @@ def quickened(settings: PlainDict) -> PlainDict:
     if small.get("evaluation", {}).get("sampler") == "grid":
         small["evaluation"]["sampler"] = "random"
     _quicken_unseen(small)
+    _quicken_tasks(small)
     small["run"]["quick"] = True
     return small
 
@@ -64,13 +65,29 @@ def _shorten(small: PlainDict) -> None:
 def _quicken_unseen(small: PlainDict) -> None:
     """Reduce the number of unseen tasks and the training on each."""
     evaluation = small.get("evaluation", {})
-    if not evaluation.get("unseen"):
+    if evaluation.get("unseen"):
+        evaluation["unseen"] = _few_tasks(small["train"], evaluation["unseen"])
+
+
+def _quicken_tasks(small: PlainDict) -> None:
+    """Reduce the number of tasks, and the training on each to a length that is not drawn."""
+    if not small.get("tasks"):
         return
-    tasks = list(evaluation["unseen"].items())[:_UNSEEN]
-    evaluation["unseen"] = dict(tasks)
-    for _, task in tasks:
-        steps = _few_steps(small["train"] | task["train"])
-        task["train"] = task["train"] | {"total_timesteps": steps}
+    small["tasks"] = _few_tasks(small["train"], small["tasks"])
+    for task in small["tasks"].values():
+        rules = task["sample"].items()
+        task["sample"] = {name: rule for name, rule in rules if name != "updates"}
+    if small["tasks_per_generation"] is not None and not small["evolution"]["paired_tasks"]:
+        small["tasks_per_generation"] = min(small["tasks_per_generation"], len(small["tasks"]))
+
+
+def _few_tasks(train: PlainDict, tasks: PlainDict) -> PlainDict:
+    """Return the first named tasks with short trainings."""
+    return {
+        name: task
+        | {"train": task["train"] | {"total_timesteps": _few_steps(train | task["train"])}}
+        for name, task in list(tasks.items())[:_TASKS]
+    }
 
 
 def _few_steps(train: PlainDict) -> int:

@@ -135,13 +135,14 @@ def write_report(
     if numbers := verdict.evolved_numbers(found):
         findings = [*findings, verdict.numbers_text(numbers)]
     own = study.tables(result) if result is not None else []
-    tables = [verdict.contenders(result), *verdict.tuned_settings(result)] if result else []
+    tasks = unseen_report.tasks_of(result)
+    tables = [verdict.contenders(result), *unseen_report.tables_of(result)] if result else []
     if unseen is not None:
         tables.append(unseen_report.table(unseen))
     if lesson := trouble(records, saved["config"]["strategy"]["population_size"]):
         findings = [f"Warning: {lesson}.", *findings]
     if not quiet:
-        words = [] if result is None else [verdict.conclusion_text(result)]
+        words = [] if result is None else [verdict.conclusion_text(result, tasks)]
         words += [] if unseen is None else [unseen_report.conclusion_text(unseen)]
         print_end([*own, *tables], findings, words, quick)
     if not study.folds:
@@ -153,7 +154,7 @@ def write_report(
     if unseen is not None and not quick:
         first.append(unseen_report.banner(unseen))
     if result is not None and not quick:
-        judged = verdict.outcome(result)
+        judged = verdict.outcome(result, tasks)
         against = f"{judged.difference} against {verdict.best_function(result)}"
         first.append(
             layout.Banner(
@@ -180,6 +181,8 @@ def write_report(
     folded = fold(study.folds, own, saved)
     if unseen is not None:
         folded.insert(0, unseen_report.folded(unseen))
+    if result is not None and "seen" in result:
+        folded.insert(0, unseen_report.folded(result["seen"], unseen_report.OF_EVOLUTION))
     title, subtitle = study.title(len(records))
     page.write_report(directory.report_path, title, subtitle, [*first, *tables, *rest, *folded])
 

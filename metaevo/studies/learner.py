@@ -1,6 +1,7 @@
 """Study of learned parts of a learner, compared with tuned hand-written parts."""
 
 import itertools
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -66,10 +67,14 @@ class LearnerStudy:
         self.settings = settings
         self.first = settings
         """the settings of figures and ablations: those of the first task"""
-        if settings.tasks:
-            name, change = next(iter(settings.tasks.items()))
-            self.first = unseen.settings_of(settings, name, change)
-        self.parts = make_parts(self.first, run_path, trust_source=trust_source)
+        where = ""
+        try:
+            for name, change in list((settings.tasks or {}).items())[:1]:
+                where = f"tasks.{name}: "
+                self.first = unseen.settings_of(settings, name, change)
+            self.parts = make_parts(self.first, run_path, trust_source=trust_source)
+        except ConfigError as error:
+            raise ConfigError(f"{where}{error}") from None
         self.evolved = self.parts.evolved
         example = jax.eval_shape(self.evolved.init, jax.random.key(0))
         self.seen = unseen.build_all(settings, settings.tasks, self.parts, "tasks")
@@ -79,7 +84,7 @@ class LearnerStudy:
         self.tasks = [task for own, parts in bound for task in parts.tasks(own, functions, example)]
         known = unseen.seen_in(self.first.task, settings.learner) if not self.seen else []
         for one in self.distributions:
-            change = settings.tasks[one.name]
+            change = (settings.tasks or {})[one.name]
             drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
             task = TaskConfig(change.env or one.name, change.env_params)
             known += unseen.seen_in(task, settings.learner, drawn)
@@ -92,7 +97,7 @@ class LearnerStudy:
         return bind(
             built.name,
             built.settings,
-            self.settings.tasks[built.name],
+            (self.settings.tasks or {})[built.name],
             built.parts,
             self.evolved.functions(),
             example,
@@ -204,10 +209,12 @@ class LearnerStudy:
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
         if self.seen:
-            result = self._judge_seen(
+            result = self.judge_seen(
                 learned, path, evolution_frames=evolution_frames, check_stop=check_stop
             )
-            return result if judged is None else {**result, "unseen": judged}
+            if result is None or judged is None:
+                return result
+            return {**result, "unseen": judged}
         result = protocol.compare(
             self.settings,
             self.parts,
@@ -240,18 +247,19 @@ class LearnerStudy:
             check_stop=check_stop,
         )
 
-    def _judge_seen(
+    def judge_seen(
         self,
         learned: PlainMapping,
         path: Path,
         *,
         evolution_frames: int,
         check_stop: Callable[[], None],
-    ) -> HeldOut:
+    ) -> HeldOut | None:
         """Compare the parts, untuned, with hand-written ones tuned on each task of the evolution.
 
-        Raises:
-            ConfigError: if the tuned reference is no better than random play on any of them.
+        Returns:
+            the content of evaluation.json; None if the tuned reference is not better than random
+            play on any task, which is warned about.
         """
         judged = unseen.judge(
             self.seen,
@@ -263,10 +271,12 @@ class LearnerStudy:
         )
         everything = pooled(judged)
         if everything is None:
-            raise ConfigError(
-                f"tasks: on none of {', '.join(judged['tasks'])} is the tuned reference better "
-                "than random play, so there is no scale to compare on"
+            warnings.warn(
+                f"no comparison: on none of {', '.join(judged['tasks'])} is the tuned reference "
+                "better than random play, so there is no scale",
+                stacklevel=2,
             )
+            return None
         frames = sum(each["frames_per_agent"] for each in judged["tasks"].values())
         return {
             **everything,

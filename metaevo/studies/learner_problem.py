@@ -1,7 +1,7 @@
 """Components of a learner from Python: a problem for `metaevo.evolve`, and its comparison."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,8 @@ from metaevo.evolution.strategy import StrategyConfig
 from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import EvolveSettings, RunConfig, experiment_class
 from metaevo.training.task import with_task
+from metaevo.training.tasks import TaskDistribution
+from purerl import envs
 from purerl.learners import LearnerEntry
 from purerl.types import Environment
 
@@ -47,6 +49,7 @@ class LearnerProblem:
         evolve: ComponentLike | Sequence[ComponentLike],
         env: EnvironmentLike | Sequence[EnvironmentLike] = "CartPole-v1",
         env_params: PlainMapping | None = None,
+        tasks: Mapping[str, TaskDistribution | PlainMapping] | None = None,
         **sections: Any,
     ):
         """Build the component, the learner and the environments.
@@ -60,6 +63,8 @@ class LearnerProblem:
             env: an environment's name, `my_env.py:Class` or `my_package:Class`, a gymnax
                 environment of your own as a class or an object; or several in a list.
             env_params: overrides of its parameters; with several environments, by their names.
+            tasks: instead of env, tasks by name with distributions of what is traced in them; see
+                `metaevo.Task`. `tasks_per_generation` of them are drawn in every generation.
             sections: of the settings, such as `train`, `hyperparams`, `component`, `fitness`, as
                 dicts, and names of hand-written functions for other slots. With
                 `evaluation={"seeds": 0}` a durable evolution ends without its own comparison.
@@ -75,6 +80,8 @@ class LearnerProblem:
         name = learners.name_of(learner)
         given = {"learner": name, "evolve": parts, "env": env, "env_params": env_params}
         raw = with_task({**given, **sections})
+        if tasks is not None:
+            raw["tasks"] = {name: _plain_task(task) for name, task in tasks.items()}
         self.settings: EvolveSettings = from_dict(experiment_class(raw, None), raw)
         self._study = LearnerStudy(self.settings)
         self._measured = self._study.measure()
@@ -123,6 +130,14 @@ class LearnerProblem:
         study.check()
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder)
+            if study.seen:
+                learned = {LEARNED: meta_params}
+                judged = study.judge_seen(
+                    learned, path, evolution_frames=evolution_frames, check_stop=lambda: None
+                )
+                if judged is None:
+                    raise ConfigError("tasks: no tuned reference is better than random play")
+                return ComparisonResult.of(judged)
             found = protocol.compare(
                 settings,
                 study.parts,
@@ -135,6 +150,12 @@ class LearnerProblem:
                 check_stop=lambda: None,
             )
         return ComparisonResult.of(found)
+
+
+def _plain_task(task: TaskDistribution | PlainMapping) -> PlainDict:
+    """Return a task as in a YAML file; its environment may be a class or an object."""
+    plain = dict(vars(task) if isinstance(task, TaskDistribution) else task)
+    return {**plain, "env": envs.name_of(plain["env"])} if plain.get("env") else plain
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from metaevo.training.task import (
     learner_sections,
     make_environments,
 )
-from metaevo.training.tasks import SampledTask
+from metaevo.training.tasks import TaskDistribution
 from purerl.types import Hyperparams, MetaParams
 
 MAX_EVOLUTIONS = 1000
@@ -79,7 +79,7 @@ class EvolveSettings:
     evolve: str | tuple[str, ...]
     """the component to evolve, or a list of several"""
     task: TaskConfig = field(default_factory=TaskConfig)
-    tasks: dict[str, SampledTask] = field(default_factory=dict, metadata={LATER: True})
+    tasks: dict[str, TaskDistribution] | None = field(default=None, metadata={LATER: True})
     """instead of task: several tasks by their names, each with its changes to the settings and
     distributions of what is drawn in every generation"""
     tasks_per_generation: Annotated[int, Gt(0)] | None = field(default=None, metadata={LATER: True})
@@ -99,11 +99,15 @@ class EvolveSettings:
     def __post_init__(self) -> None:
         """Raise if a number cannot be represented on a device, or if tasks do not fit."""
         check_numbers(self)
-        if self.tasks and self.task != TaskConfig():
+        count, most = self.tasks_per_generation, len(self.tasks or {})
+        if self.tasks is None:
+            if count is not None:
+                raise ValueError(f"tasks_per_generation = {count}: needs tasks")
+            return
+        if not self.tasks:
+            raise ValueError("tasks: is empty; name at least one task")
+        if self.task != TaskConfig():
             raise ValueError("task and tasks: give one of them")
-        count, most = self.tasks_per_generation, len(self.tasks)
-        if count is not None and not self.tasks:
-            raise ValueError(f"tasks_per_generation = {count}: needs tasks")
         if count is not None and count > most and not self.evolution.paired_tasks:
             raise ValueError(f"tasks_per_generation = {count}: there are {most} tasks")
 

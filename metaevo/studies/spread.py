@@ -171,7 +171,7 @@ def _write_report(
     if result is not None:
         own = verdict.contenders(_without_others(result))
         own = dataclasses.replace(own, heading=f"{own.heading} of seed {chosen.seed}")
-        tables += [own, *verdict.tuned_settings(result)]
+        tables += [own, *unseen_report.tables_of(result)]
         ablations = study.tables(result)
         words += lines(result)
         if unseen is not None:
@@ -238,10 +238,10 @@ def lines(result: HeldOut) -> list[str]:
             f"Seed {each['seed']}: {each['conclusion']}, {estimate(row['iqm'], *row['interval'])}; "
             f"difference {_difference(each)}."
         )
-    return [*found, summary(result)]
+    return [*found, summary(result, unseen_report.tasks_of(result))]
 
 
-def summary(result: HeldOut, unseen_tasks: int = 0) -> str:
+def summary(result: HeldOut, tasks: str = "") -> str:
     """Return the verdict on all evolutions together; arguments as for `verdict.outcome`."""
     found, best = result["together"], verdict.row_of(result, result["best_hand_written"])
     tuned = "best tuned" if best["tuning_frames"] else "best"
@@ -250,7 +250,7 @@ def summary(result: HeldOut, unseen_tasks: int = 0) -> str:
     doubt = ""
     if found["conclusion"] == "undecided" and not below <= 0 <= above:
         doubt = ", as a t test of the evolutions does not confirm it"
-    told = verdict.outcome(result, unseen_tasks)
+    told = verdict.outcome(result, tasks)
     return (
         f"Better than the {tuned} hand-written one ({best['function']}, "
         f"{number(best['iqm'])}) in {found['better']} of {found['evolutions']} evolutions, "
@@ -265,7 +265,7 @@ def on_unseen(unseen: Unseen) -> str:
     everything = pooled(unseen)
     if everything is None:
         return unseen_report.conclusion_text(unseen)
-    told = summary(everything, unseen_report.scaled(unseen))
+    told = summary(everything, unseen_report.pooled_tasks(unseen))
     return f"On unseen tasks, untuned and normalised: {told}"
 
 

@@ -1,6 +1,7 @@
-"""Results on unseen tasks, in a table, figures and words.
+"""Results on several tasks, in a table, figures and words.
 
-Its content is the key `unseen` of evaluation.json: see `metaevo.comparison.unseen.aggregate`.
+Its content is the keys `seen` and `unseen` of evaluation.json: see
+`metaevo.comparison.unseen.aggregate`.
 """
 
 from dataclasses import replace
@@ -21,12 +22,30 @@ CAPTION = (
 )
 
 
-def scaled(unseen: Unseen) -> int:
-    """Return the number of tasks that are pooled."""
-    return len(unseen["tasks"]) - len(unseen["without_scale"])
+def pooled_tasks(judged: Unseen, kind: str = "unseen tasks") -> str:
+    """Return the number and the kind of the tasks that are pooled."""
+    count = len(judged["tasks"]) - len(judged["without_scale"])
+    return f"{count} {kind}"
 
 
-def table(unseen: Unseen) -> page.Table:
+OF_EVOLUTION = "tasks of the evolution"
+
+
+def tasks_of(result: HeldOut | None) -> str:
+    """Return the number and the kind of the tasks that a comparison pools; empty if it does not."""
+    seen = result.get("seen") if result else None
+    return "" if seen is None else pooled_tasks(seen, OF_EVOLUTION)
+
+
+def tables_of(result: HeldOut) -> list[page.Table]:
+    """Return the tasks of a comparison that pools several, or else the tuned settings."""
+    seen = result.get("seen")
+    if seen is None:
+        return verdict.tuned_settings(result)
+    return [table(seen, "Tasks of the evolution")]
+
+
+def table(unseen: Unseen, heading: str = "Unseen tasks") -> page.Table:
     """Return the scores of contenders by task; the last row pools all tasks, normalised.
 
     With several evolutions it shows their mean, with the evolution as the unit.
@@ -53,7 +72,7 @@ def table(unseen: Unseen) -> page.Table:
             "than random play."
         )
     last = [len(rows) - 1] if everything else None
-    return page.Table("Unseen tasks", ["task", *names, "verdict"], rows, note=note, highlight=last)
+    return page.Table(heading, ["task", *names, "verdict"], rows, note=note, highlight=last)
 
 
 def _shown(result: HeldOut) -> list[tuple[str, float, list[float]]]:
@@ -84,7 +103,7 @@ def conclusion_text(unseen: Unseen) -> str:
             f"No verdict on unseen tasks: on none of {', '.join(unseen['tasks'])} is the tuned "
             "reference better than random play."
         )
-    text = verdict.conclusion_text(everything, scaled(unseen))
+    text = verdict.conclusion_text(everything, pooled_tasks(unseen))
     return f"On unseen tasks {text[0].lower()}{text[1:]}"
 
 
@@ -93,20 +112,20 @@ def banner(unseen: Unseen) -> layout.Banner:
     everything = pooled(unseen)
     if everything is None:
         return layout.Banner("undecided", "UNSEEN TASKS", "", [conclusion_text(unseen)])
-    told = verdict.outcome(everything, scaled(unseen))
+    told = verdict.outcome(everything, pooled_tasks(unseen))
     against = f"{told.difference} against {verdict.best_function(everything)}"
     word = f"{told.conclusion.upper()} ON UNSEEN TASKS"
     return layout.Banner(told.conclusion, word, against, [told.sentence, told.budget])
 
 
-def folded(unseen: Unseen) -> layout.Folded:
+def folded(unseen: Unseen, tasks: str = "unseen tasks") -> layout.Folded:
     """Return the tuned settings of all contenders on each task."""
     tables = [
         replace(each, heading=name)
         for name, result in unseen["tasks"].items()
         for each in verdict.tuned_settings(result)
     ]
-    return layout.Folded("Tuned settings on unseen tasks", tables)
+    return layout.Folded(f"Tuned settings on {tasks}", tables)
 
 
 def draw(unseen: Unseen, figures: Path) -> dict[str, str]:

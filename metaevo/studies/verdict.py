@@ -31,12 +31,17 @@ class Outcome(NamedTuple):
     """how much each of the two was tuned"""
 
 
-def outcome(result: HeldOut, unseen_tasks: int = 0) -> Outcome:
-    """Return the verdict of a comparison, or of one pooled over some unseen tasks."""
+def outcome(result: HeldOut, tasks: str = "") -> Outcome:
+    """Return the verdict of a comparison.
+
+    Args:
+        result: the comparison.
+        tasks: which tasks it pools, such as "5 unseen tasks"; empty if it pools none.
+    """
     learned = row_of(result, result["learned"])
     best = row_of(result, result["best_hand_written"])
     pair = result["against_best"]
-    where = f" on each of {unseen_tasks} unseen tasks, normalised" if unseen_tasks else ""
+    where = f" on each of {tasks}, normalised" if tasks else ""
     sentence = (
         f"{learned['function']} {number(learned['iqm'])}, "
         f"{best['function']} {number(best['iqm'])}, the best hand-written one "
@@ -45,13 +50,13 @@ def outcome(result: HeldOut, unseen_tasks: int = 0) -> Outcome:
         f"{pair['probability_of_improvement']:.0%}."
     )
     difference = estimate(pair["difference"], *pair["difference_interval"], sign=True)
-    budget = _budget(result, learned, best, pooled=unseen_tasks > 0)
+    budget = _budget(result, learned, best, pooled=bool(tasks))
     return Outcome(pair["conclusion"], difference, sentence, budget)
 
 
-def conclusion_text(result: HeldOut, unseen_tasks: int = 0) -> str:
+def conclusion_text(result: HeldOut, tasks: str = "") -> str:
     """Return the verdict as a paragraph; arguments as for `outcome`."""
-    found = outcome(result, unseen_tasks)
+    found = outcome(result, tasks)
     return f"{found.conclusion.capitalize()}: {found.sentence} {found.budget}"
 
 

@@ -48,12 +48,12 @@ def read(rules: PlainMapping, where: str) -> dict[str, Entry]:
         if name not in OWN and not str(name).startswith((ENV_PARAMS, HYPERPARAMS)):
             allowed = ", ".join([f"{ENV_PARAMS}NAME", f"{HYPERPARAMS}NAME", *OWN])
             raise ConfigError(f"{where}: {show(name)} cannot be sampled; allowed: {allowed}")
+        if isinstance(rules[name], dict) and "fixed" in rules[name]:
+            raise ConfigError(f"{where}.{name}: is fixed; set it in the task itself")
     try:
         space = free_space(dict(rules))
     except ConfigError as error:
         raise ConfigError(str(error).replace("space", where, 1)) from None
-    for name, value in space.fixed.items():
-        raise ConfigError(f"{where}.{name} = {show(value)}: is fixed; set it in the task itself")
     for name, entry in space.entries.items():
         ends = ranges.ends(entry)
         if not all(isinstance(each, int | float) and not isinstance(each, bool) for each in ends):

@@ -20,7 +20,7 @@ from optuna.distributions import IntDistribution
 
 from metaevo.components import Component
 from metaevo.components.parts import Evolved, of_key
-from metaevo.config import ConfigError
+from metaevo.config import ConfigError, from_dict, merge, to_dict
 from metaevo.config.plain import PlainDict
 from metaevo.evolution import devices
 from metaevo.evolution.problem import TASK, Evaluation, MetaParams
@@ -53,7 +53,7 @@ class NamedTask:
 
 
 @dataclass(frozen=True)
-class SampledTask(NamedTask):
+class TaskDistribution(NamedTask):
     """A task of an evolution, with distributions of what is traced in it."""
 
     sample: PlainDict = field(default_factory=dict)
@@ -194,7 +194,7 @@ class TrainOnTasks:
 def bind(
     name: str,
     settings: Any,
-    change: SampledTask,
+    change: TaskDistribution,
     parts: Parts,
     functions: Mapping[str, Callable[..., Any]],
     example: Any,
@@ -218,6 +218,7 @@ def bind(
     sample = sampling.read(change.sample, where)
     ((env_name, env, env_params),) = parts.environments
     _check_env_params(where, env, env_params, env_name, change, sample, settings.learner)
+    _check_hyperparams(where, settings, sample)
     slots = {**parts.fixed, **functions}
     if sampling.REWARD_SCALE in sample:
         env, env_params = ScaledRewards(env), ScaledParams(env_params)
@@ -290,7 +291,7 @@ def _check_env_params(
     env: Environment,
     params: EnvParams,
     env_name: str,
-    change: SampledTask,
+    change: TaskDistribution,
     sample: Mapping[str, Entry],
     learner: str,
 ) -> None:
@@ -309,6 +310,19 @@ def _check_env_params(
                 )
         if isinstance(getattr(params, name), int) and not _is_whole(entry):
             raise ConfigError(f"{key}: is a whole number; use integer, log_integer or choice")
+
+
+def _check_hyperparams(where: str, settings: Any, sample: Mapping[str, Entry]) -> None:
+    """Raise if a drawn hyperparameter is unknown or out of its range."""
+    for name, entry in sampling.of_prefix(sample, sampling.HYPERPARAMS).items():
+        for end in ranges.ends(entry):
+            change = end
+            for part in reversed(name.split(".")):
+                change = {part: change}
+            try:
+                from_dict(type(settings), merge(to_dict(settings), {"hyperparams": change}))
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {error}") from None
 
 
 def _is_whole(entry: Entry) -> bool:

@@ -1,0 +1,330 @@
+"""Evolution on distributions of tasks: what is drawn, what is trained, and what is refused."""
+
+import json
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import metaevo
+from metaevo.components.discovery import evolved_on
+from metaevo.config import ConfigError, from_dict
+from metaevo.evolution.problem import draw_task
+from metaevo.studies.conclusion import read_result
+from metaevo.studies.learner import LearnerStudy
+from metaevo.studies.settings import experiment_class
+from metaevo.studies.several import run_evolutions
+from metaevo.training import sampling
+from metaevo.training.fitness import measures
+from metaevo.training.tasks import updates_of
+from purerl import envs, ppo
+from purerl.envs.scaled import ScaledParams, ScaledRewards
+from purerl.parts.reparametrisation import reparametrised
+from purerl.types import EpisodeSums
+
+SAMPLE = {
+    "env_params.length": {"uniform": [0.3, 1.0]},
+    "hyperparams.gamma": {"choice": [0.9, 0.99]},
+    "updates": {"log_uniform": [2, 4]},
+    "reward_scale": {"log_uniform": [0.1, 10]},
+    "parameter_scale": {"log_uniform": [0.1, 10]},
+}
+SETTINGS = {
+    "learner": "ppo",
+    "evolve": "optimizer",
+    "train": {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "hidden_sizes": [8],
+              "update_epochs": 1, "num_minibatches": 1},
+    "tasks": {
+        "poles": {"env": "CartPole-v1", "sample": SAMPLE},
+        "Catch-bsuite": {"train": {"num_envs": 4, "hidden_sizes": [4]}},
+    },
+    "strategy": {"population_size": 4},
+    "evolution": {"generations": 2, "validation_seeds": 2},
+    "evaluation": {"seeds": 0},
+}  # fmt: skip
+
+
+LEARNS = {
+    "train": {"total_timesteps": 4096, "num_envs": 4, "num_steps": 32, "hidden_sizes": [16]},
+    "hyperparams": {"learning_rate": 1e-2},
+}
+"""Trainings that are better than random play."""
+
+
+def study_of(**changes):
+    raw = {**SETTINGS, **changes}
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw))
+
+
+def drawn(rule, count=4000):
+    (entry,) = sampling.read({"updates": rule}, "sample").values()
+    keys = jax.random.split(jax.random.key(0), count)
+    return np.asarray(jax.vmap(lambda key: sampling.draw(entry, key))(keys))
+
+
+def test_uniform_numbers():
+    values = drawn({"uniform": [2.0, 6.0]})
+    assert ((values >= 2) & (values <= 6)).all()
+    np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [3, 4, 5], atol=0.15)
+
+
+def test_log_uniform_numbers():
+    values = np.log2(drawn({"log_uniform": [1, 256]}))
+    np.testing.assert_allclose(np.quantile(values, [0.25, 0.5, 0.75]), [2, 4, 6], atol=0.3)
+    assert ((values >= 0) & (values <= 8 + 1e-5)).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "shares"),
+    [
+        ({"choice": [1, 2, 9]}, {1: 1 / 3, 2: 1 / 3, 9: 1 / 3}),
+        ({"integer": [2, 8], "step": 3}, {2: 1 / 3, 5: 1 / 3, 8: 1 / 3}),
+        ({"log_integer": [1, 4]},
+         {n: np.log((n + 0.5) / (n - 0.5)) / np.log(9) for n in (1, 2, 3, 4)}),
+    ],
+)  # fmt: skip
+def test_whole_numbers(rule, shares):
+    values = drawn(rule)
+    assert values.dtype == np.int32
+    found = {value: np.mean(values == value) for value in np.unique(values).tolist()}
+    assert found == pytest.approx(shares, abs=0.03)
+
+
+def test_a_generation_draws_different_tasks():
+    problem = study_of().problem({})
+    for seed in range(5):
+        key = jax.random.key(seed)
+        tasks = [draw_task(problem, key, index) for index in range(2)]
+        assert {int(each.place) for each in tasks} == {0, 1}
+    assert problem.validation_tasks == problem.tasks_per_generation == 2
+
+
+def test_what_is_drawn_arrives_in_the_training():
+    """The evaluation equals a training by hand with the drawn numbers, except for rounding."""
+    rules = {name: rule for name, rule in SAMPLE.items() if name != "parameter_scale"}
+    tasks = {"poles": {"env": "CartPole-v1", "sample": rules}}
+    study = study_of(tasks=tasks, evolve="value_loss")
+    problem = study.problem({})
+    meta_params, key = problem.init(jax.random.key(1)), jax.random.key(2)
+    task = draw_task(problem, jax.random.key(3), 0)
+    found = jax.jit(problem.evaluate)(key, meta_params, task)
+
+    values = sampling.draw_all(study.distributions[0].sample, jax.random.wrap_key_data(task.key))
+    length, scale = updates_of(values), values["reward_scale"]
+    env, env_params = envs.make("CartPole-v1")
+    env_params = env_params.replace(length=values["env_params.length"])
+    learner = ppo.PPO(study.first.train, ScaledRewards(env), **study.evolved.functions())
+    hyperparams = study.first.hyperparams.replace(gamma=values["hyperparams.gamma"])
+    result = jax.jit(learner.train)(
+        key, hyperparams, meta_params, ScaledParams(env_params, scale), num_updates=length
+    )
+    expected = float(jnp.sum(result.episodes.returns) / jnp.sum(result.episodes.episodes) / scale)
+    np.testing.assert_allclose(found.fitness, expected, rtol=1e-4)
+    assert int(problem.frames_of(task)) == int(length) * 64
+    assert float(jnp.sum(result.episodes.steps)) == int(length) * 64
+
+
+def test_only_the_metrics_of_drawn_tasks_are_known():
+    problem = study_of().problem({})
+    meta_params = problem.init(jax.random.key(0))
+    found = jax.jit(problem.evaluate)(jax.random.key(1), meta_params, problem.draw(
+        jax.random.key(0), 0
+    ))  # fmt: skip
+    known = {name.split("/")[0] for name, value in found.metrics.items() if np.isfinite(value)}
+    assert len(known) == 1
+    assert {name.split("/")[0] for name in found.metrics} == {"poles", "Catch-bsuite"}
+
+
+@pytest.mark.long
+def test_evolution_on_tasks_without_a_directory():
+    problem = metaevo.LearnerProblem(
+        **{key: SETTINGS[key] for key in ("learner", "evolve")},
+        **LEARNS,
+        tasks={
+            "poles": metaevo.TaskDistribution(
+                "CartPole-v1", sample={"updates": {"integer": [8, 32]}}
+            ),
+            "Catch-bsuite": {},
+        },
+    )
+    found = metaevo.evolve(
+        problem, generations=2, strategy={"population_size": 4},
+        evolution={"across_tasks": "rank", "validation_seeds": 2},
+    )  # fmt: skip
+    (first, _) = found.metrics
+    assert np.isfinite([first["poles/fitness"], first["Catch-bsuite/fitness"]]).all()
+    assert 6 * 4096 < first["frames"] < 2 * 6 * 4096
+    evaluated = metaevo.evaluate(
+        problem,
+        jax.vmap(problem.init)(jax.random.split(jax.random.key(0), 2)),
+        jax.random.split(jax.random.key(0), 3),
+    )
+    assert evaluated.scores.shape == (2, 3)
+
+
+def test_a_shorter_training_has_its_own_last_tenth():
+    count, zero = jnp.zeros(40), jnp.zeros(40)
+    count = count.at[:20].set(1.0)
+    returns = jnp.arange(40.0) * count
+    sums = EpisodeSums(count, returns, zero, zero, count)
+    found = measures(sums, jnp.int32(20))
+    np.testing.assert_allclose(found["final_return"], (18 + 19) / 2)
+    shorter = jax.tree.map(lambda leaf: leaf[:20], sums)
+    for name, value in measures(shorter).items():
+        np.testing.assert_allclose(found[name], value, err_msg=name)
+
+
+def test_scaled_rewards():
+    env, params = envs.make("Catch-bsuite")
+    scaled = ScaledRewards(env)
+    key = jax.random.key(0)
+    obs, state = env.reset(key, params)
+    same, _ = scaled.reset(key, ScaledParams(params, -3.0))
+    np.testing.assert_array_equal(obs, same)
+    for _ in range(12):
+        expected = env.step(key, state, 0, params)
+        found = scaled.step(key, state, 0, ScaledParams(params, -3.0))
+        np.testing.assert_allclose(found[2], -3.0 * expected[2])
+        np.testing.assert_array_equal(found[0], expected[0])
+        state = expected[1]
+
+
+def test_gradient_descent_in_other_parameters():
+    """With theta = s phi, a step of size a on phi is a step of size a s^2 on theta."""
+    params = gradients = {"a": jnp.ones(3), "b": jnp.ones(2)}
+    make = reparametrised(
+        lambda meta_params, context: optax.with_extra_args_support(optax.sgd(0.1)),
+        lambda meta_params, tree: {"a": 10.0, "b": 0.5},
+    )
+    optimizer = make(None, None)
+    updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+    np.testing.assert_allclose(updates["a"], -0.1 * 100)
+    np.testing.assert_allclose(updates["b"], -0.1 * 0.25)
+
+
+def test_adams_steps_scale_with_the_parameters():
+    """Adam's step does not depend on the size of gradients, so it is s times as large."""
+    params = {"a": jnp.ones(3)}
+    plain = optax.adam(1e-2, eps=1e-12)
+    make = reparametrised(lambda *_: plain, lambda meta_params, tree: {"a": jnp.float32(10.0)})
+    scaled = make(None, None)
+    gradients = {"a": jnp.array([1.0, -2.0, 3.0])}
+    expected, _ = plain.update(gradients, plain.init(params), params)
+    found, _ = scaled.update(gradients, scaled.init(params), params)
+    np.testing.assert_allclose(found["a"], 10 * expected["a"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"tasks": {}}, "tasks"),
+        ({"task": {"env": "Catch-bsuite"}}, "task and tasks"),
+        ({"tasks_per_generation": 3}, "tasks_per_generation = 3"),
+        ({"tasks": None, "tasks_per_generation": 1}, "tasks_per_generation = 1"),
+        ({"tasks": {"CartPol": {}}}, "tasks.CartPol"),
+        ({"tasks": {"a/b": {"env": "CartPole-v1"}}}, "a/b"),
+        ({"tasks": {"CartPole-v1": {"train": {"num_steps": 1000}}}}, "tasks.CartPole-v1"),
+        ({"evaluation": {"seeds": 4, "unseen": {"Catch-bsuite": {}}}}, "evaluation.unseen.Catch"),
+    ],
+)
+def test_tasks_that_do_not_fit(changes, where):
+    with pytest.raises(ConfigError, match=where):
+        study_of(**changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "where"),
+    [
+        ("env_params.length", {"uniform": [1.0, 1.0]}, "env_params.length.uniform"),
+        ("env_params.lenght", {"uniform": [0.3, 1.0]}, "lenght"),
+        ("env_params.max_steps_in_episode", {"uniform": [50, 100]}, "whole number"),
+        ("hyperparams.gamma", {"uniform": [0.5, 1.5]}, "gamma"),
+        ("hyperparams.gama", {"uniform": [0.5, 0.9]}, "gama"),
+        ("updates", {"uniform": [1, 5]}, "updates = .*1 to 4"),
+        ("updates", {"choice": [0, 4]}, "updates"),
+        ("updates", {"log_uniform": [0.01, 4]}, "updates"),
+        ("reward_scale", {"uniform": [-1, 1]}, "reward_scale"),
+        ("reward_scale", {"choice": ["large"]}, "reward_scale"),
+        ("parameter_scale", {"fixed": 2.0}, "parameter_scale"),
+        ("parameter_scale", 3, "parameter_scale"),
+        ("train.num_envs", {"choice": [2, 4]}, "train.num_envs"),
+    ],
+)
+def test_distributions_that_do_not_fit(name, rule, where):
+    with pytest.raises(ConfigError, match=where) as error:
+        study_of(tasks={"poles": {"env": "CartPole-v1", "sample": {name: rule}}})
+    assert "\n" not in str(error.value)
+    assert "tasks.poles.sample" in str(error.value)
+
+
+def test_a_static_parameter_is_no_distribution():
+    tasks = {"sea": {"env": "DeepSea-bsuite", "sample": {"env_params.size": {"choice": [4, 5]}}}}
+    with pytest.raises(ConfigError, match="static"):
+        study_of(tasks=tasks)
+
+
+def test_parameters_are_scaled_for_an_optimizer():
+    tasks = {"FourRooms-misc": {"sample": {"parameter_scale": {"uniform": [1, 2]}}}}
+    train = {"total_timesteps": 64, "num_steps": 16}
+    with pytest.raises(ConfigError, match="q_learning"):
+        study_of(tasks=tasks, learner="q_learning", evolve="value_loss", train=train)
+
+
+@pytest.mark.parametrize(("length", "is_seen"), [(0.5, True), (1.5, False)])
+def test_a_task_inside_a_drawn_range_is_seen(length, is_seen):
+    other = {"env": "CartPole-v1", "env_params": {"length": length}}
+    evaluation = {"seeds": 4, "unseen": {"other": other}}
+    if is_seen:
+        with pytest.raises(ConfigError, match="evolution sees this task"):
+            study_of(evaluation=evaluation)
+    else:
+        assert [each.name for each in study_of(evaluation=evaluation).unseen] == ["other"]
+
+
+@pytest.mark.parametrize("learner", ["dqn", "q_learning", "lpg"])
+def test_other_learners_draw_lengths_and_scales(learner):
+    train = {
+        "dqn": {"total_timesteps": 256, "num_envs": 2, "num_steps": 20, "buffer_size": 64,
+                "batch_size": 8, "learning_starts": 16, "hidden_sizes": [4]},
+        "q_learning": {"total_timesteps": 256, "num_steps": 64},
+        "lpg": {"total_timesteps": 256, "num_envs": 2, "num_steps": 8, "hidden_sizes": [4]},
+    }[learner]  # fmt: skip
+    evolve = {"lpg": "lpg"}.get(learner, "value_loss")
+    sample = {"updates": {"log_uniform": [1, 4]}, "reward_scale": {"log_uniform": [0.1, 10]}}
+    tasks = {"FourRooms-misc": {"sample": sample}}
+    study = study_of(learner=learner, evolve=evolve, train=train, tasks=tasks)
+    problem = study.problem({})
+    found = jax.jit(problem.evaluate)(jax.random.key(0), problem.init(jax.random.key(1)))
+    steps = found.metrics["FourRooms-misc/reward_per_step"]
+    assert np.isfinite(steps)
+
+
+@pytest.mark.long
+def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
+    longer = {**SAMPLE, "updates": {"integer": [8, 32]}}
+    raw = {
+        **SETTINGS,
+        **LEARNS,
+        "tasks": {**SETTINGS["tasks"], "poles": {"env": "CartPole-v1", "sample": longer}},
+        "evaluation": {"seeds": 16, "tuning_seeds": 1, "ablation_seeds": 0, "contenders": ["adam"],
+                       "sampler": "grid", "space": {"learning_rate": [1e-3, 1e-2]},
+                       "unseen": {"GridWorlds": {}}},
+    }  # fmt: skip
+    settings = from_dict(experiment_class(raw, None), raw)
+    path = tmp_path / "run"
+    assert run_evolutions(LearnerStudy(settings), settings, run_dir=path, resume=False) == 0
+    result, judged = read_result(path / "evaluation.json")
+    assert set(result["seen"]["tasks"]) == {"poles", "Catch-bsuite"}
+    assert set(judged["tasks"]) == {"GridWorlds"}
+    more = replace(settings, evolution=replace(settings.evolution, generations=3))
+    assert run_evolutions(LearnerStudy(more), more, run_dir=path, resume=True) == 0
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    generations = [each for each in records if each["kind"] == "generation"]
+    frames = np.diff([0, *(each["frames"] for each in generations)])
+    assert len(generations) == 3
+    assert (frames > 0).all()
+    assert len(set(frames)) > 1
+    assert evolved_on(path) == ("CartPole-v1", "Catch-bsuite")
