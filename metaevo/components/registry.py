@@ -201,7 +201,7 @@ def source_of(module: ModuleType) -> bytes | None:
 def class_source(cls: object) -> bytes | None:
     """Return the source code of a user-defined class.
 
-    None for a class without a file, as in a notebook, and for what is no class.
+    None for a class without a file, as in a notebook, and for other objects than classes.
     """
     if not isinstance(cls, type) or cls.__module__.partition(".")[0] == "metaevo":
         return None

@@ -323,8 +323,9 @@ def check_same(run: RunDirectory, saved: PlainDict, settings: S, harmless: Seque
         ConfigError: naming all settings that differ, or a section that is missing.
     """
     now = to_dict(settings)
+    # Other kinds have other sections, so they are compared before the sections are read.
     kind = {key: saved[key] for key in _KIND if key in saved}
-    _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))  # have other sections
+    _refuse(changed_keys(kind, {key: now.get(key) for key in kind}))
     before = saved_settings(run, type(settings), saved)
     changes = changed_keys(to_dict(before), now)
     _refuse({key: pair for key, pair in changes.items() if not key.startswith(tuple(harmless))})
