@@ -10,6 +10,9 @@ CANDIDATES := $(or $(strip $(PYTHON)),python3 python3.12 python3.11 python3.13 $
 RUN := $(strip $(VENV))/bin/python
 STAMP := $(strip $(VENV))/.metaevo-installed
 
+# Tests start hundreds of Python processes, and without .pyc files each of them compiles all of metaevo.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup evolve docs test lint format test-slow test-faults test-postgres test-slurm test-browser test-suites smoke constraints
 
