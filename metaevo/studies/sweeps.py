@@ -58,15 +58,21 @@ class EvolutionSweepSettings(SearchSettings):
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
 
     def of_evolution(self) -> EvolutionSettings:
-        """Return the settings of the evolution of a trial, without a comparison."""
+        """Return the settings of the evolution of a trial, without a comparison.
+
+        Raises:
+            ConfigError: if its tasks do not fit.
+        """
         given = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         made = registry.find(given).settings(given, None)
         kinds = {each.name: each for each in dataclasses.fields(made)}
         evaluation: Any = kinds["evaluation"].type
         own = {name: given[name] for name in kinds if name in given and name != "run"}
-        settings: EvolutionSettings = made(
-            **own, evaluation=evaluation(seeds=0), run=EvolutionRunConfig(seed=self.run.seed)
-        )
+        run = EvolutionRunConfig(seed=self.run.seed)
+        try:
+            settings: EvolutionSettings = made(**own, evaluation=evaluation(seeds=0), run=run)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         return settings
 
 

@@ -68,6 +68,10 @@ BAD = {
         "--space {strategy.sigma:{uniform:[0.1,0.3]}}",
         ["evolution.validation_seeds = 0"],
     ),
+    "evolution on no tasks": (
+        "--evolve value_loss --tasks {} --space {strategy.sigma:{uniform:[0.1,0.3]}}",
+        ["tasks"],
+    ),
     "learner without this environment": ("--task.env CartPole-v1 --task.env_params {}", ["index"]),
     "start that cannot be trained": (
         "--task.env CartPole-v1 --task.env_params {} --sweep.confirm_seeds 2 "

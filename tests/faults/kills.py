@@ -127,7 +127,10 @@ class Assassin:
         target = self.targets[number]
         if number and self.random.random() < 0.25:
             works = 1.5 if before.lines < self.work.total else 1.0
-            yield from self._wait(self.random.uniform(0, works * self.start), before)
+            for _ in self._wait(self.random.uniform(0, works * self.start), before):
+                if _has_logged(before, look(self.run_dir)):
+                    return  # a fast start must not take the records of later kills
+                yield
             return
         while not self._has_reached(target, before):
             yield
