@@ -249,8 +249,10 @@ def zoo() -> str:
 
 def _card(card: dict[str, Any]) -> str:
     from metaevo.comparison.generality import rows
+    from metaevo.components.zoo import Entry
+    from metaevo.discovery.zoo_card import SEEN, seen_tasks
 
-    name, origin, repeat = card["name"], card["origin"], card["repeat"]
+    name, origin = card["name"], card["origin"]
     used = f"--{card['slot']} zoo:{name}"
     facts = [
         ["use", f'`{used}`, `metaevo.load("zoo:{name}")`'],
@@ -271,16 +273,15 @@ def _card(card: dict[str, Any]) -> str:
             ["evolved by", f"`{origin['command']}`, commit {origin['commit']}, {origin['date']}"],
             ["evolution seeds", f"{seeds}; {origin['frames']:,} steps in all"],
         ]
-    task = repeat["experiment"].get("task")
-    measure = f"score on {task['env']}" if task else card["held_out"]["env"]
-    form = _form([repeat["mean"]])
-    facts.append(
-        [
-            f"`metaevo zoo repeat {name}`",
-            f"mean {measure}: {repeat['mean']:{form}} (standard deviation {repeat['std']:{form}}, "
-            f"{repeat['seeds']} seeds)",
-        ]
-    )
+    for measure, repeat in Entry(ZOO / name, card).repeats.items():
+        form = _form([repeat["mean"]])
+        facts.append(
+            [
+                f"`metaevo zoo repeat {name}`",
+                f"mean {measure}: {repeat['mean']:{form}} (standard deviation "
+                f"{repeat['std']:{form}}, {repeat['seeds']} seeds)",
+            ]
+        )
     row = rows.row_of(card["function"] or f"zoo:{name}")
     if row is not None:
         text = f"{rows.score_of(row)} on {row['score']['tasks']} tasks (0 random play, 1 tuned PPO)"
@@ -288,6 +289,8 @@ def _card(card: dict[str, Any]) -> str:
     title = card["title"][:1].upper() + card["title"][1:]
     parts = [f"## {name}", f"{title}. Version {card['version']}."]
     parts.append(_markdown(["entry", f"`{name}`"], facts, ":---"))
+    if tasks := seen_tasks(card):
+        parts += ["Tasks that it has seen:", _markdown(SEEN, tasks, ":---")]
     if card["held_out"] is not None:
         parts.append(_held_out(card["held_out"]))
     if "picture.png" in card["files"]:

@@ -58,13 +58,13 @@ def _repeat(entry: zoo.Entry, seeds: int) -> int:
     """Repeat the evaluation on a card with a few seeds, and print both means."""
     if not 2 <= seeds <= 4096:
         raise ConfigError(f"--seeds = {seeds}: must be from 2 to 4096")
-    from metaevo.discovery.zoo_repeat import distance, repeat  # which start JAX
+    from metaevo.discovery.zoo_repeat import repeat  # which starts JAX
 
-    scores, known = repeat(entry, seeds), entry.card["repeat"]
-    print(
-        f"{entry.name}: mean {scores.mean():.4g} of {seeds} seeds, {known['mean']:.4g} on "
-        f"its card: {distance(entry, scores):.1f} standard errors apart"
-    )
+    for measure, found in repeat(entry, seeds).items():
+        print(
+            f"{entry.name}: mean {measure} {found.scores.mean():.4g} of {seeds} seeds, "
+            f"{found.known['mean']:.4g} on its card: {found.distance:.1f} standard errors apart"
+        )
     return 0
 
 

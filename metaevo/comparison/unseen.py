@@ -22,6 +22,7 @@ from metaevo.comparison.comparison import Comparison, Variant, digest, digest_of
 from metaevo.comparison.evaluation import LEARNED
 from metaevo.comparison.protocol import contender_maker, task_of
 from metaevo.comparison.settings import JudgedSettings
+from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, from_dict, merge, show, to_dict
 from metaevo.config.files import read_json, write_json_atomic
 from metaevo.config.plain import PlainMapping
@@ -55,10 +56,13 @@ class Seen(NamedTuple):
     """An environment that an evolution sees."""
 
     name: str
-    env: Environment
+    env: Environment | None
+    """None if its parameters are unknown: then all of them count as seen"""
     env_params: EnvParams
     sample: Mapping[str, Entry] = {}
     """what is drawn of its parameters, by their names"""
+    rule: str = ""
+    """the setting of a rule that was evolved there before; empty for this evolution"""
 
 
 def build(settings: JudgedSettings, name: str, change: NamedTask, parts: Parts) -> BuiltTask:
@@ -120,8 +124,10 @@ def unseen_tasks(settings: JudgedSettings, seen: Sequence[Seen], parts: Parts) -
     built = build_all(settings, tasks, parts, where)
     for name, change in tasks.items():
         (this,) = seen_in(TaskConfig(change.env or name, change.env_params), settings.learner)
-        if any(_same(this, other) for other in seen):
-            raise ConfigError(f"{where}.{name}: evolution sees this task (task.env = {this.name})")
+        for other in seen:
+            if _same(this, other):
+                by = f"{other.rule} was evolved on" if other.rule else "evolution sees"
+                raise ConfigError(f"{where}.{name}: {by} this task (task.env = {this.name})")
     return built
 
 
@@ -133,6 +139,29 @@ def seen_in(
             for name, changes in task.items()]  # fmt: skip
     return [Seen(*made, sample or {}) for name, changes in bare
             for made in make_environments(TaskConfig(name, changes), learner)]  # fmt: skip
+
+
+def seen_by_rule(rule: str, tasks: Sequence[SeenTask], settings: JudgedSettings) -> list[Seen]:
+    """Return what a rule saw before of the environments in `evaluation.unseen`.
+
+    Args:
+        rule: the setting that names the rule, for the error message.
+        tasks: all tasks that it has seen.
+        settings: settings of the evolution that uses it.
+    """
+    wanted = {change.env or name for name, change in settings.evaluation.unseen.items()}
+    found = []
+    for name, env, env_params, _, sample in tasks:
+        if env not in wanted:
+            continue
+        if env_params is None:
+            found.append(Seen(env, None, None, rule=rule))
+        else:
+            entries = sampling.read(sample, f"{rule}: tasks.{name}.sample")
+            drawn = sampling.of_prefix(entries, sampling.ENV_PARAMS)
+            built = seen_in(TaskConfig(env, env_params), settings.learner, drawn)
+            found += [each._replace(rule=rule) for each in built]
+    return found
 
 
 def judge(
@@ -243,7 +272,9 @@ def settings_of(settings: JudgedSettings, name: str, change: NamedTask) -> Any:
 
 def _same(this: Seen, seen: Seen) -> bool:
     """Return whether an evolution sees an environment; `envs.make` caches by its arguments."""
-    if this.name != seen.name or this.env is not seen.env:
+    if this.name != seen.name or seen.env is None:
+        return this.name == seen.name
+    if this.env is not seen.env:
         return False
     fields = [field.name for field in dataclasses.fields(this.env_params)]
     return all(

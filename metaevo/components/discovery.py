@@ -9,7 +9,7 @@ import argparse
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,8 +38,7 @@ def save(
     meta_params: MetaParams,
     generation: int,
     learner: str | None = None,
-    envs: Sequence[str] = (),
-    tasks: PlainMapping | None = None,
+    seen: PlainMapping | None = None,
 ) -> None:
     """Write the discovered parts to the run directory.
 
@@ -49,8 +48,7 @@ def save(
         meta_params: their meta-parameters.
         generation: number of generations.
         learner: name of the learner that they were evolved with.
-        envs: environments that they were evolved on.
-        tasks: named tasks of the evolution, with their distributions.
+        seen: the section `task` or `tasks` of the evolution's settings, as plain data.
     """
     described = {
         name: {"component": part.source, "config": to_dict(part.config)}
@@ -62,10 +60,7 @@ def save(
         (metadata,) = described.values()
     if learner is not None:
         metadata["learner"] = learner
-    if envs:
-        metadata["envs"] = list(dict.fromkeys(envs))
-    if tasks:
-        metadata["tasks"] = dict(tasks)
+    metadata |= seen or {}
     save_tree(run.meta_params, jax.device_get(meta_params), {**metadata, "generation": generation})
 
 
@@ -170,26 +165,6 @@ def load_all(run_dir: str | Path, *, trust_source: bool = False) -> tuple[Evolve
     if _shapes(meta_params) != _shapes(jax.eval_shape(evolved.init, jax.random.key(0))):
         raise CheckpointError(f"{path}: its parameters do not fit its component's settings")
     return evolved, meta_params
-
-
-def evolved_on(run_dir: str | Path) -> tuple[str, ...]:
-    """Return the environments on which the contents of a directory were evolved, as far as known.
-
-    Copies and distilled parts are stored without settings, and earlier versions did not record it.
-    """
-    run = RunDirectory(Path(run_dir))
-    if os.path.lexists(run.config_path):
-        return tuple(environments_of(run.read_config()["config"]))
-    env = load_tree(run.meta_params)[1].get("envs")
-    return (env,) if isinstance(env, str) else tuple(env if isinstance(env, list) else ())
-
-
-def environments_of(config: PlainMapping) -> list[str]:
-    """Return the environments of an evolution, by its settings as plain data."""
-    if config.get("tasks"):
-        return list(dict.fromkeys(each["env"] or name for name, each in config["tasks"].items()))
-    env = config["task"]["env"]
-    return [env] if isinstance(env, str) else list(env)
 
 
 def _check_told(run_dir: str | Path, part: Part, learner: str) -> None:

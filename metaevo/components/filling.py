@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from metaevo.components import discovery, learners, zoo
+from metaevo.components import discovery, learners, seen, zoo
+from metaevo.components.seen import SeenTask
 from metaevo.config import ConfigError, files
 from metaevo.runs import checkpoint
 from metaevo.runs.run_directory import RunDirectory
@@ -51,6 +52,15 @@ def fill(
     if not os.path.isdir(directory):  # of a Path, a name that is too long raises
         raise ConfigError(f"{slot} = {name!r}: must be one of {describe(slot)}")
     return discovery.load(directory, slot=slot, trust_source=trust_source, learner=learner)
+
+
+def seen_by(slot: str, name: str, run_path: Path | None = None) -> list[SeenTask]:
+    """Return the tasks that the function in a slot has seen, see `fill`."""
+    if name in HAND_WRITTEN[slot]:
+        return []
+    if run_path is not None and os.path.isdir(copy_of(run_path, slot)):
+        return seen.by_rule(copy_of(run_path, slot))
+    return seen.by_rule(name)
 
 
 def keep(run_path: Path, slot: str, name: str) -> None:

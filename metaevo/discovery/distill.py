@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from metaevo.comparison.protocol import task_of
-from metaevo.components import discovery
+from metaevo.components import discovery, seen
 from metaevo.components.parts import Evolved, Part
 from metaevo.config import ConfigError, files, show, to_dict
 from metaevo.config.files import write_json_atomic
@@ -248,9 +248,9 @@ def _save(run: RunDirectory, each: Candidate, settings: EvolveSettings) -> None:
     os.makedirs(directory.path, exist_ok=True)
     evolved = Evolved({each.part.name: each.part}, False)
     discovery.keep_sources(directory, evolved, discovery.digests_of(evolved))
-    env = settings.task.env
-    envs = [env] if isinstance(env, str) else env
-    discovery.save(directory, evolved, each.meta_params, 0, settings.learner, envs)
+    discovery.save(
+        directory, evolved, each.meta_params, 0, settings.learner, seen.section(to_dict(settings))
+    )
 
 
 def _report(run: RunDirectory, part: Part, found: PlainDict, settings: EvolveSettings) -> None:

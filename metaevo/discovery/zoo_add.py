@@ -14,9 +14,9 @@ import numpy as np
 from annotated_types import Len
 from PIL import Image
 
-from metaevo.components import channels, discovery, filling, players, registry, zoo
+from metaevo.components import channels, discovery, filling, players, registry, seen, zoo
 from metaevo.components.slots import SLOTS
-from metaevo.config import ConfigError, files, show, to_dict
+from metaevo.config import ConfigError, files, merge, show, to_dict
 from metaevo.config.checks import Index, Number, Text
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.runs import checkpoint
@@ -25,7 +25,7 @@ from metaevo.runs.run_directory import RunDirectory
 from metaevo.runs.schema import SavedConfig
 from purerl.types import MetaParams
 
-SECTIONS = ("task", "train", "hyperparams", "fitness")
+SECTIONS = ("train", "hyperparams", "fitness")
 KEPT = ("name", "iqm", "interval", "seeds", "settings", "tuning_frames")
 """Keys of a variant in evaluation.json that a card has."""
 WIDTH, COLORS = 800, 64
@@ -38,10 +38,20 @@ class _Judged:
     function: Text
     settings: PlainDict
     tuning_frames: Index
-    scores: Annotated[list[Number | Annotated[list[Number], Len(1, 1)]], Len(2)]
-    """score of each seed, or [score] on the single task"""
+    scores: Annotated[list[Number | Annotated[list[Number], Len(1)]], Len(2)]
+    """score of each seed, or one for each task"""
     iqm: Number
     interval: Annotated[list[Number], Len(2, 2)]
+
+
+@dataclass(frozen=True)
+class _OnTask:
+    variants: Annotated[list[_Judged], Len(2)]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    tasks: dict[Text, _OnTask]
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class _Evidence:
     """the name of the best variant of the learned part"""
     conclusion: Text
     evolution_frames: Index
+    seen: _Seen | None = None
+    """the comparison on each of several tasks"""
 
 
 def add(
@@ -102,7 +114,7 @@ def add(
         "settings": rule.settings,
         "origin": _origin(run, saved, evidence),
         "held_out": _held_out(rule, evidence),
-        "repeat": _repeat(rule, evidence),
+        "repeat": _repeats(rule, evidence),
     }
     try:
         with tempfile.TemporaryDirectory(dir=zoo.FOLDER) as folder:
@@ -137,8 +149,8 @@ class _Rule(NamedTuple):
     pictures: Sequence[str]
     """file names; the first that exists goes to the card"""
     judged_on: str
-    experiment: PlainDict
-    """settings that reproduce its score"""
+    experiments: dict[str, PlainDict]
+    """settings that reproduce its score, on each task; of a single task by the empty name"""
     component: str | None = None
     source: bytes | None = None
     """source code of the component"""
@@ -188,8 +200,9 @@ def _part(run: RunDirectory, config: PlainDict, trust_source: bool) -> _Rule:
             **({} if part.hyperparams is None else {"hyperparams": to_dict(part.hyperparams)}),
         },
         pictures=part.slot.hook(part.module, "CAPTIONS") or (),
-        judged_on=", ".join(discovery.environments_of(config)),
-        experiment=_experiment(config, part.slot.name),
+        judged_on=", ".join(each.name for each in seen.in_settings(config))
+        + " (normalised: 0 random play, 1 the tuned reference)" * bool(config.get("tasks")),
+        experiments=_experiments(config, part.slot.name),
         component=part.name,
         source=source,
     )
@@ -207,7 +220,7 @@ def _channel(run: RunDirectory, config: PlainDict) -> _Rule:
         metadata={key: about[key] for key in ("channel", "role", "learner")},
         pictures=["messages.png"],
         judged_on=f"{env}, fitness of an {role}",
-        experiment=_experiment(config, channels.SETTING),
+        experiments=_experiments(config, channels.SETTING),
         is_against=role == "adversary",
     )
 
@@ -231,19 +244,33 @@ def _shaper(run: RunDirectory, config: PlainDict) -> _Rule:
         metadata={"hidden": about["hidden"]},
         pictures=["meta_episode.png"],
         judged_on=f"payoff a step against {met} in the game {where}",
-        experiment={key: config[key] for key in ("game", "opponent")},
+        experiments={"": {key: config[key] for key in ("game", "opponent")}},
         frames=game["steps"],
     )
 
 
+def _experiments(config: PlainMapping, slot: str) -> dict[str, PlainDict]:
+    """Return the experiments that reproduce the scores of a slot function."""
+    if not config.get("tasks"):
+        if not isinstance(config["task"]["env"], str):
+            raise ConfigError(
+                f"task.env = {show(config['task']['env'])}: an entry is of a run on one "
+                "environment, or on several tasks"
+            )
+        return {"": _experiment(config, slot)}
+    found = {}
+    for task in seen.in_settings(config):
+        changed = {key: merge(config[key], each) for key, each in task.changes.items()}
+        own = {"task": {"env": task.env, "env_params": task.env_params}, **changed}
+        found[task.name] = _experiment({**config, **own}, slot)
+    return found
+
+
 def _experiment(config: PlainMapping, slot: str) -> PlainDict:
-    """Return the experiment that reproduces the score of a slot function."""
-    if config.get("tasks") or not isinstance(config["task"]["env"], str):
-        raise ConfigError("an entry is of a run on a single environment, as is its number")
     references = {each: SLOTS[each].names(config["learner"])[0]
                   for each in filling.slots_of(config["learner"])}  # fmt: skip
     others = {key: config.get(key, first) for key, first in references.items() if key != slot}
-    sections = {key: config[key] for key in SECTIONS}
+    sections = {key: config[key] for key in ("task", *SECTIONS)}
     own = {key: value for key, value in config["hyperparams"].items() if key != "component"}
     return {**sections, "hyperparams": own, "functions": others}
 
@@ -266,6 +293,7 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
     git = where.get("git") or {"commit": "unknown", "dirty": False}
     seeds = [each["seed"] for each in evidence.get("evolutions", [])] or [config["run"]["seed"]]
     sections = "role", "channel", "component", "game", "opponent", "strategy", "evolution"
+    tasks = ("tasks", "tasks_per_generation") if config.get("tasks") else ("task",)
     return {
         "command": _command(where["command_line"]),
         "commit": git["commit"][:9] + "+" * git["dirty"],
@@ -273,7 +301,7 @@ def _origin(run: RunDirectory, saved: SavedConfig, evidence: PlainDict) -> Plain
         "jax": where.get("jax"),
         "seeds": seeds,
         "frames": evidence["evolution_frames"] * len(seeds),
-        "config": {key: config[key] for key in (*sections, *SECTIONS) if key in config},
+        "config": {key: config[key] for key in (*sections, *tasks, *SECTIONS) if key in config},
     }
 
 
@@ -302,21 +330,34 @@ def _held_out(rule: _Rule, evidence: PlainDict) -> PlainDict:
     }
 
 
-def _repeat(rule: _Rule, evidence: PlainDict) -> PlainDict:
-    """Return the reproducible score: the learned part, untuned."""
+def _repeats(rule: _Rule, evidence: PlainDict) -> PlainDict:
+    """Return the reproducible score, or the scores on all tasks."""
     functions = {row["name"]: row["function"] for row in evidence["variants"]}
     learned = functions.get(evidence["learned"])
-    rows = [
-        row
-        for row in evidence["variants"]
-        if row["function"] == learned and not row["tuning_frames"]
-    ]
+    if "" in rule.experiments:
+        return _repeat(rule, rule.experiments[""], evidence["variants"], learned)
+    judged = (evidence.get("seen") or {"tasks": {}})["tasks"]
+    if missing := sorted(rule.experiments.keys() - judged.keys()):
+        raise ConfigError(f"the evidence has no scores on the tasks {', '.join(missing)}")
+    return {
+        "tasks": {
+            name: _repeat(rule, experiment, judged[name]["variants"], learned)
+            for name, experiment in rule.experiments.items()
+        }
+    }
+
+
+def _repeat(
+    rule: _Rule, experiment: PlainDict, variants: list[PlainDict], learned: str | None
+) -> PlainDict:
+    """Return a reproducible score: of the learned part, untuned."""
+    rows = [row for row in variants if row["function"] == learned and not row["tuning_frames"]]
     if not rows:
         raise ConfigError("the evidence has no untuned scores of what was found")
     scores = np.ravel(rows[0]["scores"])
     scores = -scores if rule.is_against else scores
     return {
-        "experiment": rule.experiment,
+        "experiment": experiment,
         "seeds": len(scores),
         "mean": float(scores.mean()),
         "std": float(scores.std(ddof=1)),

@@ -1,8 +1,15 @@
 """The card of an entry of the zoo, in words."""
 
+import itertools
+from typing import Any
+
 from metaevo.comparison.generality import rows
-from metaevo.components import zoo
-from metaevo.config.plain import PlainDict
+from metaevo.components import seen, zoo
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.config.validation import flatten
+
+SEEN = ["task", "environment", "changed settings", "drawn in every generation"]
+"""Columns of the table of tasks that a rule has seen."""
 
 
 def text_of(entry: zoo.Entry) -> str:
@@ -15,7 +22,7 @@ def text_of(entry: zoo.Entry) -> str:
         f"  use        --{card['slot']} {entry.name}, metaevo.load({entry.name!r})",
         f"  slot       {fills}",
     ]
-    settings = ", ".join(f"{key} {value}" for key, value in card["settings"].items())
+    settings = _words(card["settings"])
     if entry.function is not None:
         lines.append(f"  function   the hand-written {entry.function}")
     elif card["component"] is None:
@@ -23,22 +30,56 @@ def text_of(entry: zoo.Entry) -> str:
     else:
         lines.append(f"  component  {card['component']} ({settings})")
     lines += [f"  {name:10} {text}" for name, text in _origin(card["origin"])]
-    repeat = card["repeat"]
-    task = repeat["experiment"].get("task")
-    measure = f"score on {task['env']}" if task else card["held_out"]["env"]
-    lines.append(
-        f"  repeats    mean {measure}: {repeat['mean']:.4g} "
+    lines += [
+        f"  {'' if number else 'repeats':10} mean {measure}: {repeat['mean']:.4g} "
         f"(standard deviation {repeat['std']:.3g}, {repeat['seeds']} seeds)"
-    )
+        for number, (measure, repeat) in enumerate(entry.repeats.items())
+    ]
     row = rows.row_of(entry.function or entry.name)
     if row is not None:
         lines.append(
             f"  generality {rows.score_of(row)} on {row['score']['tasks']} tasks "
             "(0 random play, 1 tuned PPO)"
         )
+    if tasks := seen_tasks(card):
+        lines += ["", "  Tasks that it has seen", *_aligned([SEEN, *tasks])]
     if card["held_out"]:
         lines += ["", *_table(card["held_out"])]
     return "\n".join(lines)
+
+
+def seen_tasks(card: PlainDict) -> list[list[str]]:
+    """Return rows of the table `SEEN`; none for a rule that was not evolved on several tasks."""
+    settings = card["origin"].get("config", {})
+    if not settings.get("tasks"):
+        return []
+    found = []
+    for task in seen.in_settings(settings):
+        sections = {"env_params": task.env_params, **task.changes}
+        changes = _words(flatten({key: each for key, each in sections.items() if each}), "; ")
+        sample = _words({name: _rule(rule) for name, rule in task.sample.items()}, "; ")
+        found.append([task.name, task.env, changes or "-", sample or "-"])
+    return found
+
+
+def _words(settings: PlainMapping, separator: str = ", ") -> str:
+    return separator.join(f"{name} {value}" for name, value in settings.items())
+
+
+def _rule(rule: Any) -> str:
+    """Return a distribution in words: "log_uniform [0.1, 10]"."""
+    return _words(rule) if isinstance(rule, dict) else str(rule)
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table; a cell with several entries has a line for each."""
+    table = [
+        list(cells)
+        for row in rows
+        for cells in itertools.zip_longest(*(cell.split("; ") for cell in row), fillvalue="")
+    ]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["    " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
 def _origin(origin: PlainDict) -> list[tuple[str, str]]:

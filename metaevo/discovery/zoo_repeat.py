@@ -1,6 +1,6 @@
 """Repeat the score on a card: train agents with the rule, or play episodes of a meta-policy."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -64,17 +64,29 @@ def payoffs_of(experiment: PlainDict, shaper: str, seeds: int) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(problem.evaluate, (0, None)))(keys, weights).fitness)
 
 
-def repeat(entry: zoo.Entry, seeds: int) -> np.ndarray:
-    """Return scores [seeds]; their mean should match the card's, up to chance."""
-    card = entry.card
-    experiment = card["repeat"]["experiment"]
-    if card["slot"] == players.SETTING:
-        return payoffs_of(experiment, entry.name, seeds)
-    return scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
+class Repeated(NamedTuple):
+    """Scores whose mean should match the card's, up to chance."""
+
+    scores: np.ndarray
+    """[seeds]"""
+    known: PlainDict
+    """a `metaevo.components.zoo.Repeat` as plain data"""
+
+    @property
+    def distance(self) -> float:
+        """Distance of the means, in standard errors."""
+        error = self.known["std"] * np.sqrt(1 / len(self.scores) + 1 / self.known["seeds"])
+        return float(abs(self.scores.mean() - self.known["mean"]) / error)
 
 
-def distance(entry: zoo.Entry, scores: np.ndarray) -> float:
-    """Return the distance of the mean of scores [seeds] from the card's, in standard errors."""
-    known = entry.card["repeat"]
-    error = known["std"] * np.sqrt(1 / len(scores) + 1 / known["seeds"])
-    return float(abs(scores.mean() - known["mean"]) / error)
+def repeat(entry: zoo.Entry, seeds: int) -> dict[str, Repeated]:
+    """Repeat every score of a card with a number of seeds; return them by what they measure."""
+    card, found = entry.card, {}
+    for measure, known in entry.repeats.items():
+        experiment = known["experiment"]
+        if card["slot"] == players.SETTING:
+            scores = payoffs_of(experiment, entry.name, seeds)
+        else:
+            scores = scores_of(card["learner"], experiment, card["slot"], entry.name, seeds)
+        found[measure] = Repeated(scores, known)
+    return found

@@ -9,7 +9,7 @@ import jax
 
 from metaevo.comparison import entries, protocol, unseen
 from metaevo.comparison.ablations import Laboratory, table_of_parts
-from metaevo.components import channels, discovery, filling, learners
+from metaevo.components import channels, discovery, filling, learners, seen
 from metaevo.config import ConfigError, to_dict
 from metaevo.config.plain import PlainDict, PlainMapping
 from metaevo.evolution.checks import check_evaluation
@@ -88,6 +88,10 @@ class LearnerStudy:
             drawn = sampling.of_prefix(one.sample, sampling.ENV_PARAMS)
             task = TaskConfig(change.env or one.name, change.env_params)
             known += unseen.seen_in(task, settings.learner, drawn)
+        for slot in fixed_slots(settings):
+            name = getattr(settings, slot)
+            before = filling.seen_by(slot, name, run_path)
+            known += unseen.seen_by_rule(f"{slot} = {name!r}", before, settings)
         self.unseen = unseen.unseen_tasks(settings, known, self.parts)
         self.name = f"evolve_{'_'.join(self.evolved.parts)}"
         self._laboratory: Laboratory | None = None
@@ -175,9 +179,8 @@ class LearnerStudy:
 
     def save(self, directory: RunDirectory, meta_params: MetaParams, generation: int) -> None:
         """Save the parts in the format of `metaevo.load`, with the tasks that they have seen."""
-        learner, envs = self.settings.learner, [each.name for each in self.tasks]
-        tasks = to_dict(self.settings)["tasks"]
-        discovery.save(directory, self.evolved, meta_params, generation, learner, envs, tasks)
+        learner, tasks = self.settings.learner, seen.section(to_dict(self.settings))
+        discovery.save(directory, self.evolved, meta_params, generation, learner, tasks)
 
     def draw(self, meta_params: MetaParams, figures: Path) -> None:
         """Draw every evolved part with its module's `draw`."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from metaevo.comparison.comparison import digest, digest_of_text
 from metaevo.comparison.generality.tasks import LEARNER
-from metaevo.components import discovery, filling, registry, zoo
+from metaevo.components import discovery, filling, registry, seen, zoo
 from metaevo.config import ConfigError, show, to_dict
 from purerl.learners import HAND_WRITTEN, LEARNERS
 
@@ -46,8 +46,6 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
     if zoo.is_name(text):
         card = zoo.find(text).card
         slot, key = card["slot"], digest_of_text(card["digest"])
-        sections = {} if card["function"] else card["origin"]["config"]
-        envs = discovery.environments_of(sections) if "task" in sections else []
     elif os.path.isdir(text):
         evolved, meta_params = discovery.load_all(text, trust_source=trust_source)
         if evolved.is_dict:
@@ -57,7 +55,6 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         source = registry.source_of(part.module) or b""
         about = [part.source, to_dict(part.config), digest(meta_params), registry.digest(source)]
         slot, key = part.slot.name, digest_of_text(str(about))
-        envs = list(discovery.evolved_on(text))
     else:
         known = [name for slot in slots for name in HAND_WRITTEN[slot]]
         entries = map(zoo.find, zoo.names())
@@ -72,4 +69,4 @@ def rule_of(text: str, *, trust_source: bool = False) -> Rule:
         has = ", ".join(LEARNERS[LEARNER].slots)
         raise ConfigError(f"{text}: fills {slot}, and {LEARNER} has no such slot; it has: {has}")
     filling.fill(slot, text, LEARNER, trust_source=trust_source)
-    return Rule(text, slot, key, tuple(envs), trust_source)
+    return Rule(text, slot, key, seen.environments(seen.by_rule(text)), trust_source)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Len
 
 from metaevo.config import ConfigError, checks, files, show
 from metaevo.config.checks import Count, Index, Number, Text
@@ -24,7 +24,7 @@ PREFIX = "zoo:"
 FOLDER = Path(__file__).parent / "entries"
 """The package's own entries."""
 CARD = "entry.json"
-FORMAT = 2
+FORMAT = 3
 """Of the cards that this version reads and writes."""
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -64,6 +64,13 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class RepeatOnTasks:
+    """Reproducible scores of a rule that was evolved on several tasks."""
+
+    tasks: Annotated[dict[Text, Repeat], Len(1)]
+
+
+@dataclass(frozen=True)
 class _Card:
     name: Text
     version: Count
@@ -80,7 +87,7 @@ class _Card:
     origin: PlainDict
     """how it came about: a reference, or command, commit, seeds and frames of the evolution"""
     held_out: PlainDict | None
-    repeat: Repeat
+    repeat: Repeat | RepeatOnTasks
     files: dict[str, Text]
     """the SHA-256 of every other file of the entry"""
 
@@ -109,6 +116,15 @@ class Entry:
         """Of a published closed form the name of its hand-written function."""
         name: str | None = self.card["function"]
         return name
+
+    @property
+    def repeats(self) -> dict[str, PlainDict]:
+        """Reproducible scores, each as a `Repeat`, by what they measure."""
+        repeat = self.card["repeat"]
+        if "tasks" in repeat:
+            return {f"score on {name}": each for name, each in repeat["tasks"].items()}
+        task = repeat["experiment"].get("task")
+        return {f"score on {task['env']}" if task else self.card["held_out"]["env"]: repeat}
 
     def source(self) -> tuple[bytes, Path]:
         """Return the source of the component, and the file that holds it."""

@@ -218,7 +218,12 @@ def test_a_run_is_a_rule(tmp_path):
         discovery.save(run, evolved, component.init(jax.random.key(seed)), 1, "ppo")
         assert rule_of(str(run.path)).seen == ()
         discovery.save(
-            run, evolved, component.init(jax.random.key(seed)), 1, "ppo", ["Catch-bsuite"]
+            run,
+            evolved,
+            component.init(jax.random.key(seed)),
+            1,
+            "ppo",
+            {"task": {"env": "Catch-bsuite"}},
         )
         assert rule_of(str(run.path)).seen == ("Catch-bsuite",)  # without settings beside it
         run.write_config(to_dict(settings) | {"task": {"env": ["GridWorld", "Doors"]}}, {})

@@ -11,10 +11,12 @@ from PIL import Image
 
 import metaevo
 from metaevo.__main__ import main
-from metaevo.components import discovery, parts, players, value_loss, zoo
+from metaevo.comparison.generality.rules import rule_of
+from metaevo.components import discovery, filling, parts, players, value_loss, zoo
 from metaevo.components.zoo import entries
 from metaevo.config import ConfigError, from_dict, to_dict
 from metaevo.discovery.zoo_add import add
+from metaevo.discovery.zoo_card import seen_tasks, text_of
 from metaevo.discovery.zoo_repeat import repeat
 from metaevo.evolution.seeding import Purpose, keys_for
 from metaevo.runs.run_directory import RunDirectory
@@ -23,6 +25,7 @@ from metaevo.studies.games import tournament
 from metaevo.studies.games.cheap_talk import CheapTalkStudy
 from metaevo.studies.games.settings import OpponentConfig
 from metaevo.studies.games.shaping import ShapingStudy
+from metaevo.studies.learner import LearnerStudy
 from metaevo.studies.settings import experiment_class
 from tests.metaevo.toy import assert_same
 
@@ -94,6 +97,102 @@ def test_an_entry_made_from_a_run_is_what_the_run_found(run, own, capsys):
     with Image.open(own / "mine" / "picture.png") as picture:
         assert picture.size == (800, 450)
     assert str(run.path) not in (own / "mine" / "entry.json").read_text()
+
+
+TASKS = {
+    "poles": {"env": "CartPole-v1", "sample": {"env_params.length": {"uniform": [0.3, 1.0]}}},
+    "Catch-bsuite": {"train": {"num_envs": 4, "hidden_sizes": [4]}},
+}
+SMALL = {"total_timesteps": 256, "num_envs": 2, "num_steps": 32, "hidden_sizes": [8]}
+
+
+@pytest.fixture
+def run_on_tasks(tmp_path):
+    """A run of evolution on two tasks that has ended with a comparison."""
+    raw = {"evolve": "optimizer", "learner": "ppo", "train": SMALL, "tasks": TASKS}
+    settings = from_dict(experiment_class(raw, None), raw)
+    study = LearnerStudy(settings)
+    run = RunDirectory.create(tmp_path / "run", "test")
+    run.write_config(to_dict(settings), {})
+    study.save(run, study.evolved.init(jax.random.key(0)), 3)
+
+    def result(scores):
+        rows = [
+            {"name": f"{name} (same hyperparameters)", "function": name, "settings": {},
+             "tuning_frames": 0, "seeds": 4, "scores": scores, "iqm": 1.0, "interval": [0.9, 1.1]}
+            for name in ("learned", "adam")
+        ]  # fmt: skip
+        pair = {"learned": rows[0]["name"], "other": rows[1]["name"], "conclusion": "undecided",
+                "difference": 0.0, "difference_interval": [-0.1, 0.1]}  # fmt: skip
+        return {"variants": rows, "pairs": [pair], "against_best": pair, "evolution_frames": 100,
+                "learned": rows[0]["name"], "conclusion": "undecided"}  # fmt: skip
+
+    seen = {"poles": result([30.0, 40.0, 50.0, 60.0]), "Catch-bsuite": result([0.0, 0.0, 1.0, 1.0])}
+    evidence = result([[0.9, 1.1]] * 4) | {"seen": {"tasks": seen}, "frames_per_agent": 512}
+    run.evaluation_path.write_text(json.dumps(evidence))
+    return run
+
+
+def test_an_entry_of_a_rule_of_several_tasks_has_a_score_and_a_row_for_each(run_on_tasks, own):
+    entry = add(run_on_tasks.path, "mine")
+    measures = {name: each["mean"] for name, each in entry.repeats.items()}
+    assert measures == {"score on poles": 45.0, "score on Catch-bsuite": 0.5}
+    experiment = entry.repeats["score on Catch-bsuite"]["experiment"]
+    assert experiment["task"]["env"] == "Catch-bsuite"
+    assert (experiment["train"]["num_envs"], experiment["train"]["num_steps"]) == (4, 32)
+    poles, catch = seen_tasks(entry.card)
+    assert poles[:2] == ["poles", "CartPole-v1"]
+    assert "length uniform [0.3, 1.0]" in poles[3]
+    assert "train.num_envs 4" in catch[2]
+    assert all(cell in text_of(entry) for row in (poles, catch) for cell in row[3].split("; "))
+
+
+@pytest.mark.long
+def test_the_scores_of_a_rule_of_several_tasks_are_repeated(run_on_tasks, own):
+    repeated = repeat(add(run_on_tasks.path, "mine"), 2)
+    assert [each.scores.shape for each in repeated.values()] == [(2,), (2,)]
+
+
+def test_evidence_without_a_task_makes_no_entry(run_on_tasks, own):
+    evidence = json.loads(run_on_tasks.evaluation_path.read_text())
+    del evidence["seen"]["tasks"]["poles"]
+    run_on_tasks.evaluation_path.write_text(json.dumps(evidence))
+    with pytest.raises(ConfigError, match="no scores on the tasks poles"):
+        add(run_on_tasks.path, "mine")
+
+
+def study_with(rule, run_path=None, **tasks):
+    """A study that uses a rule and is to be judged on unseen tasks."""
+    raw = {"evolve": "value_loss", "learner": "ppo", "train": SMALL, "make_optimizer": rule,
+           "task": {"env": "GridWorld"}, "evaluation": {"unseen": tasks}}  # fmt: skip
+    return LearnerStudy(from_dict(experiment_class(raw, None), raw), run_path)
+
+
+INSIDE = {"env": "CartPole-v1", "env_params": {"length": 0.4}}
+OUTSIDE = {"env": "CartPole-v1", "env_params": {"length": 2.0}}
+
+
+@pytest.mark.parametrize("name", ["zoo:mine", "run", "copy"])
+def test_what_a_rule_has_seen_is_no_unseen_task(name, run_on_tasks, own, tmp_path):
+    add(run_on_tasks.path, "mine")
+    rule, path = name, None
+    if name != "zoo:mine":
+        rule = str(run_on_tasks.path)
+    if name == "copy":
+        filling.keep(tmp_path / "other", "make_optimizer", "zoo:mine")
+        shutil.rmtree(own / "mine")
+        rule, path = "zoo:mine", tmp_path / "other"
+    study = study_with(rule, path, far=OUTSIDE)
+    assert [each.name for each in study.unseen] == ["far"]
+    for inside in (INSIDE, {"env": "Catch-bsuite"}):
+        with pytest.raises(ConfigError, match=r"unseen.near: make_optimizer = .* was evolved on"):
+            study_with(rule, path, near=inside)
+
+
+def test_generality_leaves_out_what_an_entry_has_seen(run_on_tasks, own):
+    add(run_on_tasks.path, "mine")
+    for rule in ("zoo:mine", str(run_on_tasks.path)):
+        assert rule_of(rule).seen == ("CartPole-v1", "Catch-bsuite")
 
 
 def talk_run(path, study="cheap_talk"):
@@ -178,12 +277,12 @@ def test_the_number_of_a_shapers_card_is_that_of_its_study(tmp_path, own):
     study = ShapingStudy(settings)
     weights = meta_policy(study)
     study.save(run, weights, 3)
-    payoffs = repeat(add(run.path, "shaper"), 3)
+    (repeated,) = repeat(add(run.path, "shaper"), 3).values()
     keys, meet = keys_for(0, Purpose.TRAINING, 3), tournament.Tournament
     game = meet(settings, {"learned": weights}, study.met, [])
     ours, theirs = game.entrant("learned", 1.0), game.opponents()[study.met[0].label]
     expected, _ = game.play(ours, theirs, keys)
-    np.testing.assert_allclose(payoffs, expected, rtol=1e-4)
+    np.testing.assert_allclose(repeated.scores, expected, rtol=1e-4)
 
 
 @pytest.mark.long
@@ -194,10 +293,10 @@ def test_the_number_of_a_channels_card_is_that_of_the_studys_victims(tmp_path, o
     problem = study.problem({})
     weights = problem.init(jax.random.key(0))
     study.save(run, weights, 3)
-    scores = repeat(add(run.path, "talk"), 3)
+    (repeated,) = repeat(add(run.path, "talk"), 3).values()
     keys = keys_for(0, Purpose.TRAINING, 3)
     expected = jax.vmap(problem.evaluate, in_axes=(0, None))(keys, weights).fitness
-    np.testing.assert_allclose(scores, -expected, rtol=1e-4)
+    np.testing.assert_allclose(repeated.scores, -expected, rtol=1e-4)
 
 
 def test_an_entry_is_replaced_only_by_its_next_version(run, own):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import metaevo
-from metaevo.components.discovery import evolved_on
+from metaevo.components.seen import by_rule
 from purerl import envs, q_learning
 from purerl.envs.grid_world import GridWorld
 
@@ -68,7 +68,8 @@ def test_a_saved_component_is_loaded_and_compared(problem, found, tmp_path):
     found.save(tmp_path / "mine")
     function, meta_params = metaevo.load(tmp_path / "mine")
     assert callable(function)
-    assert evolved_on(tmp_path / "mine") == ("GridWorld",)  # generality leaves such tasks out
+    (task,) = by_rule(tmp_path / "mine")
+    assert task.env == "GridWorld"  # generality leaves such tasks out
     assert all(jax.tree.leaves(jax.tree.map(np.array_equal, meta_params, found.meta_params)))
     options = {"seeds": 4, "trials": 1, "tuning_seeds": 1, "contenders": ["huber"]}
     ours = metaevo.compare(problem, found, **options)

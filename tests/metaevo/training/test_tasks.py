@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import metaevo
-from metaevo.components.discovery import evolved_on
+from metaevo.components import seen
 from metaevo.config import ConfigError, from_dict
 from metaevo.evolution.problem import draw_task
 from metaevo.studies.conclusion import read_result
@@ -327,4 +327,4 @@ def test_a_run_on_tasks_is_judged_on_each_of_them(tmp_path):
     assert len(generations) == 3
     assert (frames > 0).all()
     assert len(set(frames)) > 1
-    assert evolved_on(path) == ("CartPole-v1", "Catch-bsuite")
+    assert seen.environments(seen.by_rule(path)) == ("CartPole-v1", "Catch-bsuite")

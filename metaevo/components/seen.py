@@ -1,0 +1,123 @@
+"""The tasks on which a rule was evolved, as its run, its copy or its entry of the zoo has them."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from typing_extensions import TypedDict  # pydantic needs it on Python 3.11
+
+from metaevo.components import zoo
+from metaevo.config import files
+from metaevo.config.checks import Text, check
+from metaevo.config.plain import PlainDict, PlainMapping
+from metaevo.runs.checkpoint import load_tree
+from metaevo.runs.run_directory import RunDirectory
+
+
+class SeenTask(NamedTuple):
+    """A task of an evolution."""
+
+    name: str
+    env: str
+    env_params: PlainDict | None
+    """overrides of the environment's parameters; None if they are unknown: then any may be seen"""
+    changes: PlainDict
+    """changes of the learner's settings, by section"""
+    sample: PlainDict
+    """distributions by name, as in the settings"""
+
+
+class _Task(TypedDict, total=False):
+    env: Text | list[Text]
+    env_params: PlainDict
+
+
+class _NamedTask(TypedDict, total=False):
+    env: Text
+    env_params: PlainDict
+    train: PlainDict
+    hyperparams: PlainDict
+    sample: PlainDict
+
+
+class _Saved(TypedDict, total=False):
+    """Metadata of saved meta-parameters."""
+
+    task: _Task
+    tasks: dict[str, _NamedTask] | None
+    envs: Text | list[Text]
+    """names only, as earlier versions saved them"""
+
+
+class _Origin(TypedDict, total=False):
+    config: _Saved
+
+
+class _Card(TypedDict):
+    """The keys of a card in the zoo that are read here."""
+
+    origin: _Origin
+    function: Text | None
+
+
+def in_settings(settings: PlainMapping) -> list[SeenTask]:
+    """Return the tasks of an evolution.
+
+    Args:
+        settings: its settings as plain data, of which `task` and `tasks` are read.
+    """
+    if settings.get("tasks"):
+        return [
+            SeenTask(
+                name,
+                task.get("env") or name,
+                task.get("env_params", {}),
+                {each: task[each] for each in ("train", "hyperparams") if task.get(each)},
+                task.get("sample", {}),
+            )
+            for name, task in settings["tasks"].items()
+        ]
+    task = settings.get("task", {})
+    env, params = task.get("env", []), task.get("env_params", {})
+    if isinstance(env, str):
+        return [SeenTask(env, env, params, {}, {})]
+    return [SeenTask(name, name, params.get(name, {}), {}, {}) for name in env]
+
+
+def section(settings: PlainMapping) -> PlainDict:
+    """Return the section with the tasks of an evolution: `task` or `tasks`."""
+    name = "tasks" if settings.get("tasks") else "task"
+    return {name: settings[name]}
+
+
+def by_rule(rule: str | Path) -> list[SeenTask]:
+    """Return the tasks that a rule has seen, as far as known.
+
+    Earlier versions recorded only the environments, or nothing, in copies and distilled parts.
+
+    Args:
+        rule: `zoo:NAME`, or the directory of a run, of a copy or of a saved part.
+
+    Raises:
+        ConfigError: if the entry or the directory cannot be read.
+    """
+    run = RunDirectory(zoo.find(str(rule)).path if zoo.is_name(rule) else Path(rule))
+    if os.path.lexists(run.path / zoo.CARD):
+        card: _Card = files.read_json(run.path / zoo.CARD, _Card)
+        is_published = card["function"] is not None  # which no evolution has found
+        return [] if is_published else in_settings(card["origin"].get("config", {}))
+    if os.path.lexists(run.config_path):
+        return in_settings(run.read_config()["config"])
+    if not os.path.isdir(run.meta_params):
+        return []
+    about = check(_Saved, load_tree(run.meta_params)[1], str(run.meta_params))
+    if "task" in about or about.get("tasks"):
+        return in_settings(about)
+    envs = about.get("envs", [])
+    names = [envs] if isinstance(envs, str) else envs
+    return [SeenTask(name, name, None, {}, {}) for name in names]
+
+
+def environments(tasks: list[SeenTask]) -> tuple[str, ...]:
+    """Return the environments of tasks by their names, each once."""
+    return tuple(dict.fromkeys(each.env for each in tasks))
